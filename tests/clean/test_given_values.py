@@ -16,6 +16,9 @@ PLACES = [
     "unzip -P § a.zip",
     "7z x -p§ a.7z",
     "mongosh --host db -u root -p § shop",
+    "mongosh 'mongodb://h/db?a=1&b=2' -u root -p §",
+    "unzip a.zip && unzip -P § b.zip",
+    "password: >-\n  §",
     "cqlsh -u cassandra -p § db",
     "sqlcmd -S db -U sa -P '§' -Q 'select 1'",
     "mosquitto_pub -h m -u dev -P § -t x",
@@ -81,6 +84,18 @@ HARMLESS = [
     'the pwd, ":*****@" stands for it',
     '_TOKEN: Final[str] = rf"[{_TCHAR}]+"',
     'export DB_PASSWORD="$db_password1"',
+    # The option of the next command, behind `&&` or `&`.
+    "mongo && mkdir -p dump2024/x",
+    'unzip x.zip && grep -P "\\d{3}foo9" file',
+    "unzip x.zip & mkdir -P dump2024/x",
+    "redis-cli ping && tar -a x9/Zd",
+    "docker login && mkdir -p dump2024/x",
+    "mariadb -e q && mkdir -pdump2024/x",
+    # Where a secret is kept.
+    "secret: >-\n    vault:path/to9",
+    "password: |\n  vault:kv/data/shop9#pw\n",
+    "token: >\n  ssm:/prod/tok9en/x2",
+    "password: op://team/shop9/key",
 ]
 
 

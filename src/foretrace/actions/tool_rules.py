@@ -27,10 +27,15 @@ from foretrace.actions.tool_tables import (
     CHANGE_VERBS,
     COMPUTE_VERBS,
     DATA_NOUNS,
+    ELSEWHERE_KEYS,
+    ELSEWHERE_NOUNS,
+    FILE_KEYS,
     OWN_STATE_READERS,
     OWN_STATE_TOOLS,
     PATH_KEYS,
     READ_VERBS,
+    READS_WITH_DOUBT,
+    SURE_CHANGES,
     TOOL_GROUPS,
     TOOL_KINDS,
     split_words_of_name,
@@ -40,14 +45,17 @@ Arguments = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
 _PREFIX = re.compile(
-    r"^(?:functions?|tools?|default_api)[.:/]|^mcp__.+?__|^[A-Za-z][\w-]*?__(?=[A-Za-z])|^[\w-]+/(?=\w)"
+    r"^(?P<plain>(?:functions?|tools?|default_api)[.:/])|^mcp__(?P<server>.+?)__|^(?P<name>[A-Za-z][\w-]*?)__(?=[A-Za-z])"
+    r"|^(?P<folder>[\w-]+)/(?=\w)"
 )
+_ENDINGS = frozenset({"terminal", "give_up", "ask", "say"})
+"""Groups of tools by which an agent ends or asks; those of a server (`stripe__submit`) do something there."""
 _PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)([^\n\t]+)", re.M)
 _FIRST_PATH = re.compile(r"\s*([\"']?)([^\s\"']+)\1")
 _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
 _NEW_KEYS = (
-    "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace",
+    "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace", "replace_with",
     "new_content", "text", "body", "replacement",
     "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
@@ -87,21 +95,54 @@ def classify_call(name: str, arguments: str) -> CallFacts:
 
 @lru_cache(maxsize=512)
 def _classify_call(name: str, arguments: str) -> CallFacts:
-    plain = _PREFIX.sub("", name.strip())
-    snake = _to_snake_case(plain)
     values = decode_arguments(arguments)
+    facts = _classify_by_tables(name.strip(), values)
+    if facts.effect is Effect.PURE_READ and _names_change(name):
+        return msgspec.structs.replace(facts, effect=Effect.UNKNOWN)
+    return facts
+
+
+def _names_change(name: str) -> bool:
+    """Whether the name of a tool, or what stands in front of it, has a verb that surely changes something."""
+    snake = _to_snake_case(name)
+    return snake not in TOOL_KINDS and snake not in TOOL_GROUPS and bool(SURE_CHANGES & set(snake.split("_")))
+
+
+def _strip_prefix(name: str) -> str:
+    """A name without that of its server; whole where the front is a verb that changes something, which is no server
+    (`delete__get_user`), or where the rest alone would mean something else."""
+    match = _PREFIX.match(name)
+    if match is None or match["plain"]:
+        return name[match.end() :] if match else name
+    verbs = SURE_CHANGES if match["server"] else CHANGE_VERBS
+    rest = name[match.end() :]
+    front = split_words_of_name(match["server"] or match["name"] or match["folder"])
+    return name if verbs & set(front) or TOOL_GROUPS.get(_to_snake_case(rest)) in _ENDINGS else rest
+
+
+def _classify_by_tables(name: str, values: Arguments) -> CallFacts:
+    plain = _strip_prefix(name)
+    snake = _to_snake_case(plain)
     rule = _GROUP_RULES.get(TOOL_GROUPS.get(snake, ""))
     if rule is not None:
         return rule(snake, values)
     known = TOOL_KINDS.get(snake)
-    if known is not None:
+    if known is not None and (plain is name or not _needs_path(snake, known[0], values)):
         return _classify_listed_tool(snake, known, values)
+    if known is not None:
+        return _classify_by_name(name.removeprefix("mcp__"), values)
     return _classify_compound(snake, values) or _classify_by_name(plain, values)
+
+
+def _needs_path(snake: str, kind: CallKind, values: Arguments) -> bool:
+    """Whether one word of a server's tool is of files only where a file is named: `door__open`, `notion__write`."""
+    of_files = kind in (CallKind.READ, CallKind.WRITE, CallKind.UNDO)
+    return of_files and "_" not in snake and not _get_path(values) and not values.get("input")
 
 
 def find_tool_group(name: str) -> str | None:
     """The group of `TOOL_GROUPS` whose rule classifies the calls of a tool; None where its arguments do not decide."""
-    snake = _to_snake_case(_PREFIX.sub("", name.strip()))
+    snake = _to_snake_case(_strip_prefix(name.strip()))
     if snake in TOOL_GROUPS or snake in TOOL_KINDS:
         return TOOL_GROUPS.get(snake)
     words = snake.split("_")
@@ -115,6 +156,8 @@ def _classify_compound(snake: str, values: Arguments) -> CallFacts | None:
     does how the agent ends: those are names of many things."""
     words = snake.split("_")
     for start in range(1, len(words) - 1):
+        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
+            return None
         tail = "_".join(words[start:])
         group = TOOL_GROUPS.get(tail, "")
         if group in _COMPOUND_GROUPS:
@@ -321,6 +364,8 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
     kind, effect = known
     if name in OWN_STATE_TOOLS:
         return _classify_own_state(name, values)
+    if (kind is CallKind.WRITE or effect is Effect.LOCAL_WRITE) and ELSEWHERE_KEYS & values.keys():
+        return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **_make_retry(name, values))
     if kind is CallKind.WRITE:
         return _classify_write(
             f"tool.{name}", values, creates=name.startswith(("create", "write", "save", "overwrite"))
@@ -363,17 +408,19 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     first, last = words[0], words[-1]
     if _HANDOVER & set(words) and _HANDOVER_TO & set(split_words_of_name(name)) and first not in READ_VERBS:
         return make_facts(CallKind.HANDOVER, "hand_over")
-    retry = {"retry_key": name, "payload": msgspec.json.encode(values).decode()[:4000]}
+    retry = _make_retry(name, values)
     if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
-        if "replace" in words and _writes_text(values):  # find_and_replace
-            return _classify_write("tool.write_words", values, creates=False)
+        if second := _find_second_verb(words):  # find_and_replace, get_or_create_customer
+            if second in _WRITE_VERBS and _writes_text(words, values):
+                return _classify_write("tool.write_words", values, creates=False)
+            return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
         reads_file = first in ("read", "view", "show") and (
             _FILE_WORDS & set(words) or (words[1:] and _get_path(values))
         )
         if reads_file or words[1:] == ["directory"]:
             return make_facts(CallKind.READ, "tool.read_words", reads=tuple(filter(None, (_get_path(values),))))
-        return make_facts(CallKind.SEARCH, "tool.read_verb")
-    if first in _WRITE_VERBS and (_get_path(values) and (_FILE_WORDS & set(words) or _writes_text(values))):
+        return make_facts(CallKind.SEARCH, "tool.read_verb", Effect.UNKNOWN if first in READS_WITH_DOUBT else None)
+    if first in _WRITE_VERBS and _writes_text(words, values):
         return _classify_write("tool.write_words", values, creates=first in ("write", "create", "overwrite"))
     if first in COMPUTE_VERBS:
         return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
@@ -388,8 +435,9 @@ def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, st
         verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
         if verb in COMPUTE_VERBS:
             return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
-        if verb in _WRITE_VERBS and _writes_text(values):
+        if verb in _WRITE_VERBS and _writes_text(words, values):
             return _classify_write("tool.write_words", values, creates=verb in ("write", "create"))
+        verb = _find_second_verb(words) or verb
         if verb in CHANGE_VERBS and words[-1] not in DATA_NOUNS:
             return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
     if words[:2] in (["check", "in"], ["check", "out"]):
@@ -402,9 +450,29 @@ def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, st
     return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN, **retry)
 
 
-def _writes_text(values: Arguments) -> bool:
-    """Whether a call brings a path and a text to stand there."""
-    return bool(_get_path(values)) and any(isinstance(values.get(key), str) for key in _NEW_KEYS)
+def _make_retry(name: str, values: Arguments) -> dict[str, str]:
+    return {"retry_key": name, "payload": msgspec.json.encode(values).decode()[:4000]}
+
+
+def _find_second_verb(words: list[str]) -> str:
+    """The verb of change that stands behind an `and`, `or` or `then`, or empty; what is opened is only shown."""
+    pairs = itertools.pairwise(words[1:])
+    changes = (CHANGE_VERBS | SURE_CHANGES) - {"open"}
+    return next((after for word, after in pairs if word in ("and", "or", "then") and after in changes), "")
+
+
+def _writes_text(words: list[str], values: Arguments) -> bool:
+    """Whether a call writes a file of the agent's own: it names one, and brings a text or says that it is a file. A
+    page or a comment on a server may have a path too."""
+    path = _get_path(values)
+    if not path or ELSEWHERE_KEYS & values.keys():
+        return False
+    if _FILE_WORDS & set(words):
+        return True
+    if ELSEWHERE_NOUNS & set(words):
+        return False
+    names_file = bool(FILE_KEYS & values.keys()) or re.search(r"\.\w{1,8}$", path) is not None
+    return names_file and any(isinstance(values.get(key), str) for key in _NEW_KEYS)
 
 
 @lru_cache(maxsize=512)

@@ -170,6 +170,18 @@ CHANGE_VERBS = split_words(
 )
 """A tool whose name starts with one of these changes something, or acts."""
 
+_NOUNS = split_words(
+    "order post log record store place book block charge review rate link like mark tag share play follow leave "
+    "process request issue exchange return sell buy push register run set open close import export copy ban pay reply "
+    "start stop turn flag fill handle change void schedule draft commit clone trigger grant merge lock login join "
+    "move sign switch transfer process purchase reserve subscribe refund deposit release checkout forward approve"
+)
+SURE_CHANGES = (CHANGE_VERBS - _NOUNS) | split_words(
+    "upsert destroy drop purge wipe erase truncate overwrite terminate reboot shutdown restore rollback rotate "
+    "provision patch prune undeploy unpublish evict drain bulkdelete del rm"
+)
+"""Those that are no nouns of things to look up: a tool with one of them anywhere in its name is never a read."""
+
 COMPUTE_VERBS = split_words(
     "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot "
     "render format "
@@ -188,6 +200,25 @@ DATA_NOUNS = split_words(
     "rates rate"
 )
 """A tool whose name ends with one of these returns data."""
+
+READS_WITH_DOUBT = split_words("track match resolve download display")
+"""Verbs of reading that also name changes: `resolve_incident`, `track_event`, `download_file`."""
+
+ELSEWHERE_KEYS = split_words(
+    "owner repo repository repo_name pull_number pullNumber issue_number branch project_id projectId bucket "
+    "bucket_name space_id site_id page_id pageId doc_id document_id folder_id drive_id channel channel_id"
+)
+"""Arguments of tools that change something on a server, though they may name a path there."""
+ELSEWHERE_NOUNS = split_words(
+    "comment comments review issue request pull page secret message email mail ticket wiki gist repo repository commit "
+    "branch release record bucket blob object channel site item"
+)
+"""Words of such tools' names."""
+FILE_KEYS = split_words(
+    "file_path filePath filepath filename file_name file target_file absolute_path relative_path "
+    "relative_workspace_path notebook_path AbsolutePath TargetFile"
+)
+"""Arguments that name a file, while a `path` may be one of a site."""
 
 PATH_KEYS = (
     "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file",

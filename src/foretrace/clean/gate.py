@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foretrace.clean.given_values import PLACES, SIGNS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
-from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, TOKENS, TYPE_NAME, VAGUE_WORDS, cut_heads
+from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, KEY_KINDS, TOKENS, TYPE_NAME, VAGUE_WORDS, cut_heads
 from foretrace.core.errors import ForetraceError
 
 _LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
@@ -22,12 +22,8 @@ _CUT = "|".join(
 )
 _TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
 """The beginning of a token, which a line break may have cut in two: then more of it must follow."""
-_KEYS = (
-    "(?:api|access|account|auth|private|secret|signing|encryption|master|service|license|app|application|shared|subscription|"
-    "webhook|storage|deploy|session|jwt|hmac|bot)"
-)
 _ROUGHLY_NAMED = (
-    rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|{_KEYS}[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
+    rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
     r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|appid|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
     rf"|{SIGNS}"

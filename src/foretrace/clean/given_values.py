@@ -34,20 +34,22 @@ _PLACES = (
 )
 """What stands in front of them, in the syntax of RE2; `…` is whatever else the same command is given. A new place is
 one line here, and one of its words in `SIGNS`."""
+REST = r"(?:[^\n|;&]|&[^&\s])"
+"""A character of the same command, for RE2 too: not of the next one behind `&&` or `&`, but that of an address."""
 SIGNS = (
     r"zip [^\n]*-P|\b7z|rar [^\n]*-h?p|mongo|cqlsh|sqlcmd|\bbcp |mosquitto_|\bldap[a-z]|\blftp|\bncftp|\bsmb|rpcclient|"
     r"etcdctl|openssl|keytool|jarsigner|apksigner|net user|rabbitmqctl|wpa_pass|\bsnmp|community |SecureString|"
     r"add-mask|jwt\.|(?i:login|\bpw\b)"
 )
 """One of these stands in a text that holds such a place, or what the rough look at names finds."""
-PLACES = "(?:" + "|".join(_PLACES).replace("…", r"(?:[^\n|;]*)") + r")[\\\"'`]*[^\s\"'`|;<>(),\\]{4}"
+PLACES = "(?:" + "|".join(_PLACES).replace("…", f"(?:{REST}*)") + r")[\\\"'`]*[^\s\"'`|;<>(),\\]{4}"
 """For RE2: such a place, and the beginning of a value."""
 _ENDLESS = re.compile(r"(\]|\\[Sws])([*+])")
 """A repetition without an end."""
 _GIVEN = re.compile(
     "(?:"
     + _ENDLESS.sub(lambda m: f"{m[1]}{{{'0' if m[2] == '*' else '1'},80}}", "|".join(_PLACES)).replace(
-        "…", r"[^\n|;]{0,200}?"
+        "…", f"{REST}{{0,200}}?"
     )
     + r")[\\\"'`]{0,8}(?P<bare>[^\s\"'`|;<>(),\\]{4,256})"
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from foretrace.clean.given_values import find_given_values
+from foretrace.clean.given_values import REST, find_given_values
 from foretrace.clean.password_lines import find_password_lines
 from foretrace.clean.rules import FOREIGN_WORDS, HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
 from foretrace.clean.table_cells import find_inserted_values, find_table_cells
@@ -50,11 +50,13 @@ _OPTION = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})[ =]+(?:{_QUOTED}|(?P<bare>[^\s\"'`|;&<>]{{4,4096}}))"
 )
 _COMMANDS = re.compile(
-    r"(?i)(?:\b(?:curl|http|https|wget)\b[^\n|;]{0,400}?\s(?:-u|--user|-a|--auth)[ =]?[\"']?[^\s:\"']{1,80}:|sshpass\s+-p\s*|"
-    r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,200}?\s-p|redis-cli\b[^\n|;]{0,100}?\s-a\s+|"
-    r"\blogin\b[^\n|;]{0,200}?\s-p\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+|-pass(?:in|out)?\s+pass:|"
-    r"\bidentified\s+by\s+|\bpassword\s*\(|\bset_password\(|\bchpasswd\s*<<<\s*[\"']?\w+:|\becho\s+[\"']?\w{1,32}:(?=\S+\s*\|\s*(?:sudo\s+)?chpasswd))"
-    r"[\"']?(?P<bare>[^\s\"'`|;<>()]{4,256})"
+    (
+        r"(?i)(?:\b(?:curl|http|https|wget)\b…{0,400}?\s(?:-u|--user|-a|--auth)[ =]?[\"']?[^\s:\"']{1,80}:|sshpass\s+-p\s*|"
+        r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b…{0,200}?\s-p|redis-cli\b…{0,100}?\s-a\s+|"
+        r"\blogin\b…{0,200}?\s-p\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+|-pass(?:in|out)?\s+pass:|"
+        r"\bidentified\s+by\s+|\bpassword\s*\(|\bset_password\(|\bchpasswd\s*<<<\s*[\"']?\w+:|\becho\s+[\"']?\w{1,32}:(?=\S+\s*\|\s*(?:sudo\s+)?chpasswd))"
+        r"[\"']?(?P<bare>[^\s\"'`|;<>()]{4,256})"
+    ).replace("…", REST)
 )
 _PIPED = re.compile(
     r"(?:echo|printf)\s+(?:-n\s+)?[\"']?(?P<bare>[^\s\"'`|]{6,512})[\"']?\s*\|[^\n|]{0,200}?(?:--password-stdin|--with-token|sudo\s+-S|chpasswd|login)"

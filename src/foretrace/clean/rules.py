@@ -196,12 +196,15 @@ FOREIGN_WORDS = r"mot de passe|kennwort|contrase(?:n|ñ)a|senha"
 TYPE_NAME = r"[A-Za-z][\w.<>\[\]|]*"
 """The type in a declaration: `let token: string = ...`."""
 
+KEY_KINDS = (
+    "api|access|account|auth|private|secret|signing|encryption|master|service|license|app|"
+    "application|shared|subscription|webhook|storage|deploy|session|jwt|hmac|bot|preshared"
+)
+"""Kinds of keys that are secret: `api_key`, `access key`."""
+
 CLEAR_WORDS = (
     r"passw(?:or)?[dt]|passwd|passphrase|passcode|secret|token|credential|pwd|pswd|"
-    r"api[_ .-]?key|apikey|access[_ .-]?key|account[_ .-]?key|auth[_ .-]?key|private[_ .-]?key|secret[_ .-]?key|"
-    r"signing[_ .-]?key|encryption[_ .-]?key|master[_ .-]?key|service[_ .-]?key|license[_ .-]?key|app[_ .-]?key|"
-    r"application[_ .-]?key|shared[_ .-]?key|subscription[_ .-]?key|webhook[_ .-]?key|storage[_ .-]?key|"
-    r"deploy[_ .-]?key|session[_ .-]?key|jwt[_ .-]?key|hmac[_ .-]?key|bot[_ .-]?key|preshared[_ .-]?key|"
+    rf"(?:{KEY_KINDS})[_ .-]?key|"
     r"requirepass|sessionid|session[_-]id|connect\.sid|[_-]pass|dbpass|userpass|mypass|[_-]pw\b|\bpw\b|"
     rf"{FOREIGN_WORDS}"
 )

@@ -31,6 +31,11 @@ _CODE = re.compile(
 _IDENTIFIER = re.compile(r"^[A-Za-z]+(?:[_.-][A-Za-z]+)*[0-9]{0,2}$")
 _CAMEL = re.compile(r"^[a-z]+(?:[A-Z][a-z]+)+[0-9]{0,2}$|^(?:[A-Z][a-z]{2,})+[0-9]{0,2}$")
 _PATH = re.compile(r"^(?:[~.]{0,2}/|[A-Za-z]:[\\/]|https?://|file:)|^[\w.-]+(?:/[\w.-]+)+\.[a-z]{1,5}$")
+_STORE = re.compile(
+    r"(?i)^(?:ref\+)?(?:vault|ssm|op|sops|gopass|keyvault|azkv|awssm|aws-?sm|gcp-?sm|awsssm|awssecrets|gcpsecrets|secretsmanager|"
+    r"secretref|secretsref|env|file|doppler|infisical|bitwarden|conjur):/{0,2}[\w.-]+(?:/[\w.@-]+)+(?:[#:?][\w.=-]+)*$"
+)
+"""Where a secret is kept: `vault:kv/data/shop#password`, `op://team/shop/key`."""
 SWITCHES = re.compile(r"[a-z](?=[0-9A-Z])|[0-9](?=[a-zA-Z])|[A-Z](?=[0-9])")
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}(?:[T ]|$)|^\d{1,2}:\d{2}(?::\d{2})?$|^\d+(?:\.\d+)+$|^v?\d+\.\d+")
 
@@ -50,7 +55,7 @@ def is_placeholder(value: str) -> bool:
 
 def is_reference(value: str) -> bool:
     """Whether a value is what something else fills in, or code, a path or an address: `${VAR}`, `args.x`, `/etc/pw`."""
-    return _is_filled_in(value) or any(pattern.search(value) is not None for pattern in (_CODE, _PATH))
+    return _is_filled_in(value) or any(pattern.search(value) is not None for pattern in (_CODE, _PATH, _STORE))
 
 
 def _is_filled_in(value: str) -> bool:
@@ -83,7 +88,7 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
         password: A person may have thought it up: six characters may do.
     """
     least = 6 if password else 8
-    if not least <= len(value) <= 8192 or is_placeholder(value) or _DATE.search(value):
+    if not least <= len(value) <= 8192 or is_placeholder(value) or _DATE.search(value) or _STORE.match(value):
         return False
     if re.fullmatch(r"[-+0-9.,_eE:/ ]+", value):
         return False

@@ -14,6 +14,15 @@ _LOOKUP_VERBS = split_words(
     " merge-base name-rev show-ref for-each-ref count-objects check-ignore var help"
 )
 _VALUE_FLAGS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace")
+_CHANGING_ARGUMENTS = {
+    "branch": split_words(
+        "-d -D --delete -m -M --move -c -C --copy -f --force -u --set-upstream-to --unset-upstream --edit-description"
+    ),
+    "remote": split_words("add remove rm rename set-url set-head set-branches prune update"),
+    "tag": split_words("-d --delete -a -s -m -f --force"),
+    "config": split_words("--unset --unset-all --add --replace-all -e --edit"),
+}
+"""Sub-command -> arguments with which it changes something, wherever they stand: `git branch -r -d origin/x`."""
 _LOOKUP_ARGUMENTS = {
     "branch": ("", "-a", "-r", "-v", "-vv", "--list", "--show-current", "--contains", "--all", "--merged"),
     "tag": ("", "-l", "--list", "-n"),
@@ -40,7 +49,8 @@ def classify_git(argv: list[str]) -> CallFacts:
         return make_facts(CallKind.COMPARE, f"git.{verb}")
     if verb == "show":
         return make_facts(CallKind.READ, "git.show")
-    if verb in _LOOKUP_VERBS or first in _LOOKUP_ARGUMENTS.get(verb, ()):
+    changes = _CHANGING_ARGUMENTS.get(verb, frozenset()) & {*rest}
+    if verb in _LOOKUP_VERBS or (first in _LOOKUP_ARGUMENTS.get(verb, ()) and not changes):
         return make_facts(CallKind.SEARCH, "git.look")
     if verb in ("apply", "am"):
         check = "--check" in rest or "--stat" in rest

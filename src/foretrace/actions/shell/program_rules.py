@@ -23,10 +23,12 @@ from foretrace.actions.shell.program_tables import (
     INTERPRETERS,
     PROGRAMS,
     PYTHON,
-    REMOTE_SUBCOMMANDS,
+    REMOTE_CHECKS,
     SUBCOMMANDS,
     WRITE_FLAGS,
 )
+from foretrace.actions.shell.remote_rules import is_lookup
+from foretrace.actions.shell.request_rules import sends_api, sends_request
 from foretrace.actions.shell.writing_options import has_writing_option
 from foretrace.actions.sql_rules import is_read_only_sql
 from foretrace.actions.taxonomy import Effect
@@ -38,10 +40,10 @@ ProgramRule = Callable[[SimpleCommand, list[str]], CallFacts]
 
 _VERSION_FLAGS = frozenset(("--version", "-V", "-version", "--help", "-h"))
 _LOCAL_URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?:[:/]|$)")
-_SENDING_FLAG = re.compile(r"-X(?:POST|PUT|PATCH|DELETE)?$|--request$|-d$|--data|-F$|--form|-T$|--upload-file|--post")
 _DOCKER_GROUPS = frozenset({"compose", "container", "image", "volume", "network"})
-_FLAT = frozenset({"kubectl", "terraform", "tofu", "helm"})
-"""Programs whose first word is the sub-command; that of others may stand behind the name of a service."""
+_SETTING_SCRIPT = re.compile(
+    r"(?:^|/)(?:activate(?:\.\w+)?|\.?env(?:\.\w+)?|\.(?:ba|z)shrc|\.(?:bash_)?profile|profile|nvm\.sh|conda\.sh)$"
+)
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
 
 
@@ -80,6 +82,8 @@ def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
         return facts
     if name in PROGRAMS and ("/" not in argv[0] or argv[0].startswith("/") or PROGRAMS[name][0] is CallKind.VERIFY):
         kind, effect, rule_name = PROGRAMS[name]
+        if kind is CallKind.SETUP and _runs_in_setup(name, argv[1:]):
+            return make_facts(kind, f"shell.{rule_name}", Effect.SANDBOX_EXEC)
         if kind is CallKind.READ:
             return _classify_file_viewer(command, argv)
         if kind is CallKind.WRITE:
@@ -90,6 +94,14 @@ def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
     if "/" in argv[0] or _EXECUTABLE.search(name):
         return make_facts(CallKind.VERIFY, "shell.run")
     return make_facts(CallKind.OTHER, "shell.other", Effect.SANDBOX_EXEC)
+
+
+def _runs_in_setup(name: str, arguments: list[str]) -> bool:
+    """Whether a command that sets the shell up may run or fetch something: only scripts that are known for setting
+    names are none that do."""
+    if name in ("source", "."):
+        return not (arguments and _SETTING_SCRIPT.search(arguments[0]))
+    return name == "trap" or (name == "nvm" and arguments[:1] not in (["use"], ["ls"], ["list"], ["current"]))
 
 
 def _list_operands(command: SimpleCommand, argv: list[str]) -> tuple[str, ...]:
@@ -239,12 +251,14 @@ def _classify_dd(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 def _classify_pip(command: SimpleCommand, argv: list[str]) -> CallFacts:
     words = [word for word in argv[1:] if word != "pip"]
-    verb = next((word for word in words if not word.startswith("-")), "")
+    # The value of a flag may read like a sub-command: `pip --proxy list install x`.
+    verb = words[0] if words else ""
     if verb in ("show", "list", "freeze", "search", "index", "inspect", "tree"):
         return make_facts(CallKind.SEARCH, "shell.package")
     if verb == "check":
         return make_facts(CallKind.VERIFY, "shell.package")
-    if verb in ("config", "debug", "help", "") or set(words) & _VERSION_FLAGS:
+    shows = verb in ("debug", "help", "") or words[:2] in (["config", "list"], ["config", "get"], ["config", "debug"])
+    if shows or verb in _VERSION_FLAGS:
         return make_facts(CallKind.OTHER, "shell.environment", Effect.PURE_READ)
     return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
 
@@ -261,12 +275,12 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
     name = argv[0] if argv[0] in SUBCOMMANDS else argv[0].rsplit("/", 1)[-1]
     checks, services, lookups = (part.split() for part in SUBCOMMANDS[name])
     words = [word for word in argv[1:] if not word.startswith("-")]
+    if is_lookup(name, argv[1:], lookups):
+        return make_facts(CallKind.SEARCH, "shell.look")
     if name == "docker" and words[:1] and words[0] in _DOCKER_GROUPS:
         return _classify_subcommand(command, [name, *argv[argv.index(words[0]) + 1 :]])
-    if name == "gh" and "api" in words and _sends_api(argv):
-        return make_facts(CallKind.OTHER, "shell.send", Effect.EXTERNAL_WRITE)
     verb = words[0] if words else ""
-    verbs = {verb, *argv[1:4]} if name in ("gh", "nginx", "apachectl", "npm", "yarn", "pnpm") else {verb, *argv[1:2]}
+    verbs = {verb, *argv[1:4]} if name in ("nginx", "apachectl", "npm", "yarn", "pnpm") else {verb, *argv[1:2]}
     if set(argv[1:]) & {"--version", "-V"} or (len(argv) == 2 and argv[1] in _VERSION_FLAGS | {"-v", "version"}):
         return make_facts(CallKind.OTHER, "shell.version", Effect.PURE_READ)
     if name in ("eslint", "ruff", "rubocop", "cargo") and (
@@ -282,31 +296,29 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
         return make_facts(CallKind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
     if verbs & set(checks) or "*" in checks:
         return make_facts(CallKind.VERIFY, "shell.build")
-    if verbs & set(lookups):
-        return make_facts(CallKind.SEARCH, "shell.look")
     return make_facts(CallKind.OTHER, "shell.project", Effect.LOCAL_WRITE)
-
-
-def _sends_api(argv: list[str]) -> bool:
-    """Whether `gh api` changes something: by its method, or by fields, which make it a POST."""
-    given = [after for word, after in itertools.pairwise(argv) if word in ("-X", "--method")]
-    given += [word.partition("=")[2] for word in argv if word.startswith("--method=")]
-    given += [word[2:] for word in argv if re.match(r"-X[A-Z]", word)]
-    if given:
-        return given[-1].upper() not in ("GET", "HEAD")
-    return any(re.match(r"-[fF]|--(?:raw-)?field|--input", word) for word in argv)
 
 
 def _classify_remote(command: SimpleCommand, argv: list[str]) -> CallFacts:
     """Classify a client of a cluster or a cloud: some of its sub-commands only look, or check a plan."""
     name = get_program_name(argv[0])
-    checks, lookups = (part.split() for part in REMOTE_SUBCOMMANDS[name])
-    words = [word for word in argv[1:] if not word.startswith("-")][:3]
-    if words[:1] and words[0] in checks:
+    if argv[1:2] and argv[1] in REMOTE_CHECKS.get(name, "").split():
         return make_facts(CallKind.VERIFY, "shell.build")
-    is_lookup = any(re.fullmatch(pattern, word) for pattern in lookups for word in words[: 1 if name in _FLAT else 3])
-    if is_lookup:
+    if is_lookup(name, argv[1:]):
         return make_facts(CallKind.SEARCH, "shell.look")
+    return make_facts(CallKind.OTHER, "shell.remote", Effect.EXTERNAL_WRITE)
+
+
+def _classify_gh(command: SimpleCommand, argv: list[str]) -> CallFacts:
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    if len(argv) == 2 and argv[1] in ("--version", "--help", "version"):
+        return make_facts(CallKind.OTHER, "shell.version", Effect.PURE_READ)
+    if "api" in words and sends_api(argv[1:]):
+        return make_facts(CallKind.OTHER, "shell.send", Effect.EXTERNAL_WRITE)
+    if is_lookup("gh", argv[1:]):
+        return make_facts(CallKind.SEARCH, "shell.look")
+    if words[1:2] in (["clone"], ["checkout"], ["download"]):
+        return make_facts(CallKind.OTHER, "shell.project", Effect.LOCAL_WRITE)
     return make_facts(CallKind.OTHER, "shell.remote", Effect.EXTERNAL_WRITE)
 
 
@@ -318,7 +330,7 @@ def _classify_yq(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_curl(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    sends = any(_SENDING_FLAG.match(word) for word in argv[1:]) and "GET" not in argv and "HEAD" not in argv
+    sends = sends_request(get_program_name(argv[0]), argv[1:])
     if any(_LOCAL_URL.match(word) for word in argv[1:]):
         return make_facts(CallKind.VERIFY, "shell.probe")
     if sends:
@@ -362,7 +374,8 @@ PROGRAM_RULES: dict[str, ProgramRule] = {
     "mawk": _classify_awk,
     "dd": _classify_dd,
     "yq": _classify_yq,
-    **dict.fromkeys(REMOTE_SUBCOMMANDS, _classify_remote),
+    **dict.fromkeys(("kubectl", "helm", "terraform", "tofu", "aws", "gcloud", "az"), _classify_remote),
+    "gh": _classify_gh,
     "sort": _classify_sort,
     "python": _classify_python,
     **dict.fromkeys(("pip", "pip3", "uv"), _classify_pip),

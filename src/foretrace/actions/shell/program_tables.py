@@ -137,24 +137,20 @@ WRITE_FLAGS = {
 }
 """Formatters that only print unless one of these flags is given."""
 
-REMOTE_SUBCOMMANDS = {
-    "kubectl": ("", "get describe logs top explain api-resources api-versions version cluster-info events"),
-    "helm": ("lint template test", "list ls status get history show search version env"),
-    "terraform": ("validate plan", "show output graph version providers"),
-    "tofu": ("validate plan", "show output graph version providers"),
-    "aws": ("", r"(?:describe|list|get|lookup|head|filter)-[\w-]+ ls wait"),
-    "gcloud": ("", "list describe read"),
-    "az": ("", "list show"),
+REMOTE_CHECKS = {
+    "helm": "lint template",
+    "terraform": "validate plan",
+    "tofu": "validate plan",
 }
-"""Clients of a service elsewhere -> sub-commands that check, that look something up (as patterns)."""
+"""Clients of a service elsewhere -> sub-commands that check. Those that only look are in `remote_rules`."""
 
 SUBCOMMANDS = {
-    "npm": ("test t run run-script build lint ci-test", "start", "ls list view outdated audit"),
-    "yarn": ("test run build lint tsc jest", "start dev serve", "list why info"),
-    "pnpm": ("test t run build lint", "start dev", "ls list why"),
+    "npm": ("test t run run-script build lint ci-test", "start", ""),
+    "yarn": ("test run build lint tsc jest", "start dev serve", ""),
+    "pnpm": ("test t run build lint", "start dev", ""),
     "npx": ("*", "serve http-server", ""),
-    "cargo": ("test build check run clippy bench nextest doc", "", "tree metadata search"),
-    "go": ("test build run vet", "", "list doc env version"),
+    "cargo": ("test build check run clippy bench nextest doc", "", ""),
+    "go": ("test build run vet", "", ""),
     "make": ("*", "run serve start up install clean distclean uninstall", ""),
     "gmake": ("*", "run serve install clean", ""),
     "just": ("*", "run serve", ""),
@@ -165,20 +161,19 @@ SUBCOMMANDS = {
     "ruff": ("check", "", "rule"),
     "eslint": ("*", "", ""),
     "rubocop": ("*", "", ""),
-    "composer": ("test validate run-script", "", "show"),
-    "docker": ("build", "run up start", "ps images logs inspect"),
-    "docker-compose": ("build config", "up start", "ps logs"),
+    "composer": ("test validate run-script", "", ""),
+    "docker": ("build", "run up start", ""),
+    "docker-compose": ("build config", "up start", ""),
     "poetry": ("check build", "", "show"),
     "hatch": ("test build", "", ""),
     "uv": ("", "", "tree"),
     "nginx": ("-t -T", "", ""),
     "apachectl": ("configtest -t", "", ""),
-    "bazel": ("test build coverage run", "clean shutdown", "query cquery aquery info version help"),
+    "bazel": ("test build coverage run", "clean shutdown", ""),
     "buck2": ("test build run", "clean kill", "query cquery uquery audit targets"),
     "pants": ("test check lint package run", "", "list peek dependencies dependents paths filedeps"),
     "zig": ("test build run ast-check", "", "env targets"),
     "hg": ("", "", "log annotate grep"),
-    "gh": ("", "", "view list status search api diff"),
     "coverage": ("report run html xml", "", ""),
     "pre-commit": ("run", "", ""),
     "alembic": ("check", "", "history current"),
@@ -190,4 +185,5 @@ SUBCOMMANDS = {
     "manage.py": ("check test shell", "runserver", "showmigrations"),
     "setup.py": ("test check build build_ext", "", ""),
 }
-"""Program -> sub-commands that check, that start or change something, that look something up; `*` is any other one."""
+"""Program -> sub-commands that check, that start or change something, that look something up where they stand first
+(those of other programs are in `remote_rules`); `*` is any other one."""

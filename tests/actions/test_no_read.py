@@ -1,0 +1,137 @@
+"""What changes something is never labelled a pure read, whatever its names and values are like: it would be run early."""
+
+# ruff: noqa: E501, SIM905 - tables of commands
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from foretrace.actions.call_facts import CallKind
+from foretrace.actions.shell.command_rules import classify_shell
+from foretrace.actions.taxonomy import Effect
+from foretrace.actions.tool_rules import classify_call, find_tool_group
+
+COMMANDS = {
+    "aws": "aws lambda delete-function --function-name get-user; aws lambda invoke --function-name list-orders out.json; aws dynamodb delete-table --table-name lookup-cache; aws s3 cp ls s3://b/; aws s3api get-object --bucket b --key k out.bin; aws s3 rm ls; aws --profile list-x s3 rm s3://b/k; aws --region describe-x ec2 terminate-instances --instance-ids i-1; aws iam create-user --user-name list-users; aws s3 sync wait s3://b; aws apigateway get-export --rest-api-id a --stage-name p --export-type swagger f.json; aws glacier get-job-output --account-id - --vault-name v --job-id j out; aws sqs purge-queue --queue-url get-q; aws ssm send-command --document-name get-x; aws --frobnicate describe-x ec2 run-instances",
+    "gcloud": "gcloud run deploy list; gcloud compute instances delete describe; gcloud projects delete list; gcloud config set project list; gcloud --project list compute instances delete vm; gcloud compute ssh list; gcloud functions call describe; gcloud secrets create read; gcloud app deploy list; gcloud pubsub topics publish list",
+    "az": "az group delete --name show; az vm delete -n list; az webapp deploy show; az storage blob upload --name list --file show; az aks get-credentials -n show; az --subscription show group delete -n x; az rest --method delete --url list; az role assignment create --role list; az keyvault secret set --name show",
+    "kubectl": "kubectl -n get delete pod x; kubectl --context describe delete pod x; kubectl --context=get delete pod x; kubectl --kubeconfig logs apply -f a; kubectl config set-context get; kubectl rollout -n status undo deploy/a; kubectl rollout restart deploy/status; kubectl cluster-info dump --output-directory=o; kubectl cluster-info --context c dump; kubectl exec get -- ls; kubectl cp get:/a b; kubectl scale --replicas=0 deploy/logs; kubectl --frobnicate get delete pod x",
+    "helm": "helm -n list uninstall x; helm --kube-context status upgrade a b; helm uninstall list; helm repo add list https://x; helm rollback get 1; helm push show oci://x",
+    "terraform": "terraform providers lock; terraform providers mirror show; terraform -chdir=show apply; terraform state rm show; terraform workspace new list; terraform apply show; terraform import graph x; tofu destroy -target output",
+    "docker": "docker --context ps rm x; docker -H logs rm c; docker compose -f logs rm; docker-compose -f ps down; docker rm ps; docker image rm inspect; docker volume prune; docker tag images x; docker push ps; docker compose -p logs down; docker context use inspect",
+    "gh": "gh repo create api; gh repo delete api --yes; gh label create status; gh workflow run api; gh pr merge view; gh issue close list; gh -R view pr merge 3; gh secret set list; gh release create view; gh auth login --web; gh api -Xdelete repos/o/r; gh api -iX DELETE repos/o/r; gh api -iXPUT repos/o/r; gh api repos/o/r -iftitle=x; gh api --method delete repos/o/r; gh api --input a.json repos/o/r/issues; gh api -X GET -X DELETE repos/o/r; gh pr checkout list; gh variable delete view",
+    "request": "curl -sX DELETE https://x.org; curl -sXPOST https://x.org; curl -Xdelete https://x.org; curl -X POST -d GET https://x.org; curl -sd a=1 https://x.org; curl --json '{}' https://x.org; curl --request patch https://x.org; curl -sT f ftp://x.org; curl -Q 'DELE f' ftp://x.org; wget -qO- --method=DELETE https://x.org; wget -qO- --post-file=a https://x.org; http DELETE https://x.org; http https://x.org a=1; http PUT x.org/y b:=2; wget -qO- --method PUT https://x.org",
+    "package": "npm uninstall list; npm install view; npm audit fix; npm publish ls; npm --prefix ls install x; yarn add list; pnpm remove why; cargo --config tree install x; go env -w GOFLAGS=x; go -C list get x; composer remove show; pip --proxy list install x; pip config set global.index-url x; uv --directory tree add x; hg --cwd log commit; flask --app routes db upgrade; poetry -C show add x",
+    "git": "git branch -r -d origin/x; git branch -a -D x; git remote -v add o u; git tag -l -d v1; git config --list --unset a.b; git -C log push",
+    "setup": "source deploy.sh; . ./migrate.sh; trap 'rm -rf x' EXIT; nvm install 20",
+    "program": "test-storybook --url x; get-deps install; test-deploy prod; show-me --write; resolve-conflicts a; measure-all x",
+    "PowerShell": "Get-Content a | Tee-Object -FilePath b; gci *.tmp | ForEach-Object { Remove-Item $_ }; gci | % { rm $_ }; Invoke-RestMethod -Uri https://x.org -Method:Delete; irm https://x.org -Me Delete; irm https://x.org -CustomMethod PURGE; iwr https://x.org -b x; iwr https://x.org -o a.zip; iwr https://x.org -OutF a.zip; iwr https://x.org -OutFile:a.zip; Set-ExecutionPolicy Bypass; Import-Module ./deploy.psm1; Get-Content (Remove-Item x); Get-Content $(Remove-Item x); Get-Item a | Select-Object @{n='x';e={Remove-Item $_}}; (Get-Item a).Delete(); Get-Date | Where-Object { Stop-Service x }; Get-Deps install; Test-Deploy prod; Get-WindowsUpdate -Install; Get-Date; & .\\deploy.ps1; Get-ChildItem | ForEach-Object Delete; [IO.File]::Delete('a') | Out-Null; Get-Content a | Set-Content b",
+}
+"""Kind of command -> commands, none of which is a read."""
+
+
+def _list_commands() -> list[str]:
+    commands = [each for text in COMMANDS.values() for each in text.split("; ")]
+    # This one is of two commands.
+    commands.remove("& .\\deploy.ps1")
+    commands.remove("Get-Date")
+    return [*commands, "Get-Date; & .\\deploy.ps1"]
+
+
+@pytest.mark.parametrize("command", _list_commands())
+def test_a_command_that_changes_something_is_no_read(command: str) -> None:
+    assert classify_shell(command).effect is not Effect.PURE_READ
+    if command.startswith(("aws", "gcloud", "az", "kubectl")):
+        assert classify_shell(command).effect is Effect.EXTERNAL_WRITE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("kubectl -n prod get pods -o yaml", "kubectl get pods -n prod", "kubectl --context=a logs x -f"),
+        *("kubectl rollout status deploy/a", "kubectl config view", "helm -n a list", "helm get values x -o yaml"),
+        *("terraform -chdir=infra show", "terraform state list", "terraform providers", "aws s3 ls s3://b/"),
+        *("aws --profile p --region r ec2 describe-instances --filters a b", "aws sts get-caller-identity"),
+        *("aws lambda get-function --function-name delete-x", "gcloud compute instances list --project p"),
+        *("gcloud compute instances describe vm --zone z", "az vm list -o table", "az group show --name delete"),
+        *("docker compose -f a.yml logs api", "docker ps -a", "docker --context c images", "docker inspect rm"),
+        *("gh pr view 3 --json title", "gh -R o/r pr list", "gh api -X GET repos/o/r -f q=x", "gh api -iXGET repos/o/r"),
+        *("gh api repos/o/r --paginate --jq .name", "gh search code foo", "curl -sG https://x.org -d a=1"),
+        *("curl -sXGET https://x.org", "http GET https://x.org", "http https://x.org/?a=1", "npm ls --depth 0"),
+        *("go list ./...", "cargo tree", "pip list", "pip config list", "git branch -a", "git remote -v"),
+        *("source .venv/bin/activate && ls", "nvm use 20", "Get-Process | Where-Object { $_.CPU -gt 10 }"),
+        *("Get-ChildItem -Recurse | Select-Object -First 5", "test-path a", "Select-String -Pattern 'def f(' a.py"),
+    ],
+)  # fmt: skip
+def test_a_command_that_looks_is_still_a_read(command: str) -> None:
+    assert classify_shell(command).effect is Effect.PURE_READ
+
+
+FILE = {"path": "a.py"}
+TEXT = {**FILE, "content": "x"}
+HUB = {"owner": "o", "repo": "r", "branch": "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        *((name, {}) for name in "delete__get_user delete/list_item send_email__search glob_delete DELETE/users".split()),
+        *((name, {}) for name in "get_or_create_customer find_and_delete_user search_or_insert fetch_and_store".split()),
+        *((name, {}) for name in "user_update_status account_delete_info user_delete_by_id_for_box".split()),
+        *((name, {}) for name in "enable_web_search delete_read_file mcp__delete__get_user mcp__crm__update_list".split()),
+        *((name, {}) for name in "resolve_incident track_event match_payment list_then_remove getOrCreateUser".split()),
+        *((name, {}) for name in "door__open mcp__valve__open findAndUpdate check_and_reset bulk_upsert_data".split()),
+        *((name, {}) for name in "lookup_replace_all cache_purge_details crm_get_or_create drop_table_info".split()),
+        ("find_and_replace", {"file": "a", "find": "x", "replace_with": "y"}),
+        ("download_file", {"url": "https://x.org", **FILE}),
+    ],
+)  # fmt: skip
+def test_a_tool_that_names_a_change_is_no_read(name: str, arguments: dict[str, Any]) -> None:
+    assert classify_call(name, json.dumps(arguments)).effect is not Effect.PURE_READ
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "stripe__submit",
+        "payments__finish",
+        "form__submit",
+        "mail__stop",
+        "jira__complete",
+        "linear__done",
+        "slack__reply",
+        "crm/abort",
+    ],
+)
+def test_a_tool_of_a_server_does_not_end_the_attempt(name: str) -> None:
+    assert classify_call(name, "{}").kind is CallKind.OTHER
+    assert find_tool_group(name) is None
+    assert classify_call(f"functions.{name.replace('/', '__').rpartition('__')[2]}", "{}").kind > CallKind.VERIFY
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("create_pull_request_review_comment", {**FILE, "body": "x"}),
+        ("create_pull_request_review_comment", {**HUB, **FILE, "body": "x"}),
+        *((name, {**HUB, **TEXT}) for name in ("github__create_or_update_file", "create_file", "mcp__gh__delete_file")),
+        ("update_page", {"path": "/wiki/x", "content": "x"}),
+        ("create_secret", {"path": "kv/a", "text": "x"}),
+        ("notion__write", {"content": "x"}),
+        ("put_object", {"bucket": "b", **TEXT}),
+        ("update_issue_item", TEXT),
+    ],
+)
+def test_a_write_on_a_server_is_no_write_of_a_file(name: str, arguments: dict[str, Any]) -> None:
+    facts = classify_call(name, json.dumps(arguments))
+    assert (facts.kind, facts.effect) == (CallKind.OTHER, Effect.EXTERNAL_WRITE)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("fs__edit", CallKind.WRITE), ("fs/write_text_file", CallKind.WRITE), ("update_file", CallKind.WRITE), ("fs__view", CallKind.READ)],
+)  # fmt: skip
+def test_a_server_of_files_still_writes_them(name: str, kind: CallKind) -> None:
+    assert classify_call(name, json.dumps(TEXT)).kind is kind
