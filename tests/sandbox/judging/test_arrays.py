@@ -90,3 +90,26 @@ def test_an_array_of_the_answers_own_class_is_not_believed(calculator: Box, liar
     tests = [Test(code="assert (double(np.array([1, 3])) == np.array([2, 6])).all()")]
     assert calculator.judge("import numpy as np\ndef double(x): return x * 2\n", tests, setup=SETUP).passed
     assert not calculator.judge(f"import numpy as np\n{liar}\n", tests, setup=SETUP).passed
+
+
+HOOKS = [
+    "class A:\n  def __array_function__(s, *a): return True\ndef double(x): return A()",
+    "class A:\n  def __array_ufunc__(s, *a, **k): return np.array([True])\n"
+    "  __array_priority__ = 99\ndef double(x): return A()",
+    "class A(np.ndarray):\n  def __array_function__(s, *a): return True\n  def __array_ufunc__(s, *a, **k): return"
+    " np.array([True])\ndef double(x): return np.zeros(2).view(A)",
+]
+
+
+@pytest.mark.parametrize("liar", HOOKS, ids=["functions", "operators", "a subclass"])
+def test_no_class_answers_for_the_functions_of_numpy(calculator: Box, liar: str) -> None:
+    asked = "double(np.array([1, 3]))"
+    checks = (
+        f"np.array_equal({asked}, [2, 6])",
+        f"np.allclose([2, 6], {asked})",
+        f"(np.array([2, 6]) == {asked}).all()",
+    )
+    for check in checks:
+        tests = [Test(code=f"assert {check}")]
+        assert calculator.judge("import numpy as np\ndef double(x): return x * 2\n", tests, setup=SETUP).passed
+        assert not calculator.judge(f"import numpy as np\n{liar}\n", tests, setup=SETUP).passed, check

@@ -10,9 +10,12 @@ from foretrace.sandbox.inside.remote.signatures import DeferredSignature, make_f
 _SELDOM = """
     __peer__ __asks__ __mro_entries__ __isabstractmethod__ __text_signature__ __init_subclass__
     __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ __dataclass_fields__ __fspath__
+    __array_function__ __array_ufunc__ __array_wrap__ __array_prepare__ __array_finalize__ __array_priority__
+    __array_interface__ __array_struct__
 """
 UNASKED = frozenset(_SELDOM.split())
-"""Attributes that Python looks for by itself, and that no class of the other side has of its own."""
+"""Attributes that Python or numpy looks for by itself. No class of the other side has the first ones of its own; by the
+last ones it could answer in the place of numpy's functions."""
 
 
 def find_signature(function: Any) -> Any:

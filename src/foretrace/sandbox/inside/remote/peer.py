@@ -45,6 +45,7 @@ MAX_OBJECTS = 1 << 20
 """Objects of this side that the other one may refer to."""
 _READ_AHEAD = 1000
 """Items of an iterator that are fetched at a time where all will be read."""
+_NAMES = ("__name__", "__qualname__", "__module__", "__doc__")
 _MAX_CAUSES = 10
 """Exceptions in one another's `__cause__` and `__context__` that are passed on."""
 _MAX_NESTED = 60
@@ -127,7 +128,9 @@ class Peer:
 
     def get_attribute(self, target: Any, name: str) -> Any:
         """An attribute of an object or a class of the other side."""
-        return self.request("get", name, target)
+        value = self.request("get", name, target)
+        # Python's library writes names into code that it runs: what says of itself that it is a name must be one.
+        return str.__str__(value) if name in _NAMES and isinstance(value, str) else value
 
     def set_attribute(self, target: Any, name: str, value: Any) -> None:
         """Set an attribute of an object or a class of the other side."""

@@ -84,6 +84,10 @@ def _is_part(part: Any) -> bool:
     return type(part) in _CONSTANTS or describe_type(part) is not None
 
 
+_MAX_ARGUMENTS = 200
+"""Of one type; to join them takes time that grows with their square."""
+
+
 def make_type(tag: Any, parts: list[Any]) -> Any:
     """The type of this process for what the other one has described.
 
@@ -100,7 +104,7 @@ def make_type(tag: Any, parts: list[Any]) -> Any:
         if not is_special_form(found):
             raise ValueError("no type of that name")
         return found
-    if type(args) is not tuple:
+    if type(args) is not tuple or len(args) > _MAX_ARGUMENTS:
         raise ValueError("no arguments of a type")
     if tag == "un":
         made = args[0]

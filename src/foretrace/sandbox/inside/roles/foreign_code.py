@@ -197,13 +197,10 @@ def _evaluate(source: Any, globals: Any, locals: Any, named: bool) -> Any:
             if not (_is_harmless(value) or (named and id(node) not in called)):
                 raise BeliefError(f"the tests evaluate a text that they did not write, which uses {node.id!r}")
             found[node.id] = value
+    tree = _AttributesFetched(found).visit(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            value = _follow(node, found)
-            if type(value) in (int, float) or _is_harmless(value):
-                continue
-            raise BeliefError(f"the tests evaluate a text that they did not write, which uses .{node.attr}")
-        if isinstance(node, ast.Call) and not _may_be_called(_follow(node.func, found)):
+        function = node.func if isinstance(node, ast.Call) else None
+        if function is not None and not (isinstance(function, ast.Name) and _may_be_called(found[function.id])):
             raise BeliefError("the tests evaluate a text that they did not write, which calls something of theirs")
     return _eval(_compile(tree, "<text>", "eval"), {"__builtins__": {}, **found})
 
@@ -220,15 +217,25 @@ def _look_up(name: str, globals: Any, locals: Any) -> Any:
         raise NameError(f"name {name!r} is not defined", name=name) from None
 
 
-def _follow(node: ast.expr, found: dict[str, Any]) -> Any:
-    """What a name, or attributes of one, stand for: a class of a module, a member of a class; else nothing."""
-    if isinstance(node, ast.Name):
-        return found[node.id]
-    if isinstance(node, ast.Attribute) and not node.attr.startswith("_"):
-        owner = _follow(node.value, found)
-        if isinstance(owner, (types.ModuleType, RemoteClass, RemoteObject)) or _may_be_called(owner):
-            return getattr(owner, node.attr, None)
-    return None
+class _AttributesFetched(ast.NodeTransformer):
+    """Puts a name in the place of each attribute. It is fetched once: the second time it might be another one than that
+    which was looked at."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        """An attribute of a module, of a class, or of what the code made."""
+        owner, value = self.visit(node.value), None
+        if isinstance(owner, ast.Name) and not node.attr.startswith("_"):
+            of = self._found[owner.id]
+            if isinstance(of, (types.ModuleType, RemoteClass, RemoteObject)) or _may_be_called(of):
+                value = getattr(of, node.attr, None)
+        if not (type(value) in (int, float) or _is_harmless(value)):
+            raise BeliefError(f"the tests evaluate a text that they did not write, which uses .{node.attr}")
+        name = f".{len(self._found)}"  # no text can use it
+        self._found[name] = value
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 
 def _is_harmless(value: Any) -> bool:
@@ -260,6 +267,12 @@ _PURE = frozenset(
 
 
 _GUARDED = {"eval": _guarded_eval, "exec": _guarded_exec, "compile": _guarded_compile}
+
+
+_REBUILDING = (
+    *((PICKLES, "_unpickle"), ("copyreg", "_reconstructor"), ("copyreg", "__newobj__"), ("copyreg", "__newobj_ex__")),
+)
+"""Functions that pickles of ordinary objects call."""
 
 
 def _guard_pickles(peer: Any) -> dict[str, Callable[..., Any]]:
@@ -296,9 +309,10 @@ class _CarefulUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """What a pickle refers to."""
-        found = super().find_class(module, name)
-        if _may_be_called(found) or module in (PICKLES, "copyreg"):
-            return found
+        if "." not in name:  # else one could go on from what is harmless to what it holds
+            found = super().find_class(module, name)
+            if (module, name) in _REBUILDING or _may_be_called(found):
+                return found
         raise BeliefError(f"a pickle that the tests may not have made uses {name!r}")
 
 
