@@ -18,6 +18,15 @@ UNASKED = frozenset(_SELDOM.split())
 last ones it could answer in the place of numpy's functions."""
 
 
+_NAMES = ("__name__", "__qualname__", "__module__", "__doc__")
+
+
+def read_attribute(name: str, value: Any) -> Any:
+    """An attribute of the other side, as it is given to this one. Python's library writes names into code that it runs,
+    so what says that it is a name must be plain text."""
+    return str.__str__(value) if name in _NAMES and isinstance(value, str) else value
+
+
 def find_signature(function: Any) -> Any:
     """The signature of a function of the other process."""
     return make_signature(type(function).__peer__.request("signature", "", function))

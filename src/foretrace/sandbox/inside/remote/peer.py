@@ -33,7 +33,7 @@ from foretrace.sandbox.inside.remote.classes import (
 )
 from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, read_key
 from foretrace.sandbox.inside.remote.exceptions import make_exception, text_of
-from foretrace.sandbox.inside.remote.methods import RemoteMethod
+from foretrace.sandbox.inside.remote.methods import RemoteMethod, read_attribute
 from foretrace.sandbox.inside.remote.shared_containers import ITERATORS, SharedContainers, find_position, move
 from foretrace.sandbox.inside.remote.signatures import DESCRIPTIONS
 from foretrace.sandbox.inside.remote.special_methods import call_special_method
@@ -45,7 +45,6 @@ MAX_OBJECTS = 1 << 20
 """Objects of this side that the other one may refer to."""
 _READ_AHEAD = 1000
 """Items of an iterator that are fetched at a time where all will be read."""
-_NAMES = ("__name__", "__qualname__", "__module__", "__doc__")
 _MAX_CAUSES = 10
 """Exceptions in one another's `__cause__` and `__context__` that are passed on."""
 _MAX_NESTED = 60
@@ -128,9 +127,7 @@ class Peer:
 
     def get_attribute(self, target: Any, name: str) -> Any:
         """An attribute of an object or a class of the other side."""
-        value = self.request("get", name, target)
-        # Python's library writes names into code that it runs: what says of itself that it is a name must be one.
-        return str.__str__(value) if name in _NAMES and isinstance(value, str) else value
+        return read_attribute(name, self.request("get", name, target))
 
     def set_attribute(self, target: Any, name: str, value: Any) -> None:
         """Set an attribute of an object or a class of the other side."""
