@@ -135,3 +135,9 @@ def test_a_write_on_a_server_is_no_write_of_a_file(name: str, arguments: dict[st
 )  # fmt: skip
 def test_a_server_of_files_still_writes_them(name: str, kind: CallKind) -> None:
     assert classify_call(name, json.dumps(TEXT)).kind is kind
+
+
+@pytest.mark.parametrize("text", [" " * 50_000, "1" * 50_000, "$_.1" * 10_000, "{ " * 10_000])
+def test_a_block_without_an_end_is_read_in_linear_time(text: str) -> None:
+    facts = classify_shell(f"Get-ChildItem | Where-Object {{{text}#")
+    assert facts.effect != Effect.PURE_READ

@@ -46,8 +46,8 @@ _SWITCHES = split_words(
 )
 _SENDING = ("-body", "-infile", "-form")
 _BLOCK = re.compile(
-    r"\{\s*(?:\$_(?:\.\w+)*|\$(?:true|false|null)\b|'[^']*'|\"[^\"$`]*\"|[\d.]+(?:[kmgt]b)?|\s+"
-    r"|-(?:not|and|or|xor|eq|ne|gt|lt|ge|le|i?like|notlike|i?match|notmatch|contains|notcontains|in|notin|is|isnot)\b)*\}",
+    r"\{(?>(?:\$_(?:\.\w+)*|\$(?:true|false|null)\b|'[^']*'|\"[^\"$`]*\"|[\d.]+(?:[kmgt]b)?|\s+"
+    r"|-(?:not|and|or|xor|eq|ne|gt|lt|ge|le|i?like|notlike|i?match|notmatch|contains|notcontains|in|notin|is|isnot)\b)*)\}",
     re.IGNORECASE,
 )
 """A block that only looks at what it is given: `{ $_.Length -gt 3 }`."""
