@@ -49,6 +49,7 @@ assert double(np.array([True, False])).tolist() == [2, 0]
 assert double(np.zeros((0, 3))).shape == (0, 3) and double(np.array(3)) == 6
 assert double(np.array(['a', 'b'], dtype=object)).tolist() == ['aa', 'bb']
 assert same(np.array(['a', 'bc'])).dtype == np.dtype('U2')
+assert same(np.array('ab', dtype='>U2')) == 'ab' and same(np.zeros((2, 0), dtype='U3')).shape == (2, 0)
 assert same(np.array(['2024-01-01'], dtype='M8[D]'))[0] == np.datetime64('2024-01-01')
 """,
     "changes in place": """
@@ -113,3 +114,17 @@ def test_no_class_answers_for_the_functions_of_numpy(calculator: Box, liar: str)
         tests = [Test(code=f"assert {check}")]
         assert calculator.judge("import numpy as np\ndef double(x): return x * 2\n", tests, setup=SETUP).passed
         assert not calculator.judge(f"import numpy as np\n{liar}\n", tests, setup=SETUP).passed, check
+
+
+NO_ITEMS = [
+    "def double(x): return np.frombuffer(b'\\xff\\xff\\xff\\x00' * 4, dtype='<U2')",
+    "def double(x): return np.frombuffer(b'\\x00\\xff\\xff\\xff' * 4, dtype='>U2')",
+    "def double(x): return np.frombuffer(b'\\x02\\x03', dtype='?')",
+]
+
+
+@pytest.mark.parametrize("liar", NO_ITEMS, ids=["text", "text of the other order", "truth values"])
+def test_an_array_of_what_no_item_can_be_is_refused(calculator: Box, liar: str) -> None:
+    tests = [Test(code="x = double(np.array(['a', 'b']))\nassert x.shape == (2,) and x[0]")]
+    assert calculator.judge("import numpy as np\ndef double(x): return x\n", tests, setup=SETUP).passed
+    assert not calculator.judge(f"import numpy as np\n{liar}\n", tests, setup=SETUP).passed

@@ -12,6 +12,9 @@ from typing import Any
 _PLAIN_ITEMS = re.compile(r"[<>|=]([biufc]\d{1,2}|[SU]\d{1,9}|[mM]8(\[\d{0,9}[a-zA-Z]{1,2}\])?)")
 """Names of types without objects or fields."""
 
+_WHOLE = {"U": ("u4", sys.maxunicode), "b": ("u1", 1)}
+"""Of items that not all bytes make: the numbers that they are made of, and the largest one."""
+
 
 def is_array_type(kind: type) -> bool:
     """Whether it is numpy's type of arrays, and no class that extends it."""
@@ -40,7 +43,11 @@ def make_array(tagged: list[Any]) -> Any:
         raise ValueError("no array of plain items")
     if type(shape) is not list or not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError("no shape of an array")
-    return numpy.frombuffer(bytearray.fromhex(items), dtype=numpy.dtype(name)).reshape(shape)
+    made = numpy.frombuffer(bytearray.fromhex(items), dtype=numpy.dtype(name))
+    whole, largest = _WHOLE.get(made.dtype.kind, ("", 0))
+    if whole and (made.view(made.dtype.str[0].replace("|", "=") + whole) > largest).any():
+        raise ValueError("an array of items that are none")
+    return made.reshape(shape)
 
 
 def list_items(array: Any) -> bytes:

@@ -91,9 +91,10 @@ class Fields:
     """`__dataclass_fields__` of a local class that stands for a dataclass: fetched when somebody asks for it."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Any] | None = None
+        self._found: dict[Any, dict[str, Any]] = {}
+        """Of the class, and of each that extends it without fields of its own: each of them is another dataclass."""
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
-        if self._found is None:
-            self._found = make_fields(kind.__peer__.request("fields", "", kind))
-        return self._found
+        if kind not in self._found:
+            self._found[kind] = make_fields(kind.__peer__.request("fields", "", kind))
+        return self._found[kind]

@@ -193,7 +193,8 @@ class CautiousPeer(Peer):
     def _ask_as_value(self, target: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Ask an object of a class that the tests do not name what one asks of plain values."""
         asked = [(args, named), *make_decoys(name, args, named, self._random)]
-        answers = self._ask_in_any_order("method", name, [(target, *one) for one in asked])
+        sent = asked if len(asked) == 1 else copy_plain(asked)
+        answers = self._ask_in_any_order("method", name, [(target, *one) for one in sent])
         if not is_believable(name, asked, answers):
             raise BeliefError(
                 f"a {type(target).__name__} object is no plain value, and says {name} of what it is not asked about"
@@ -407,7 +408,10 @@ class CautiousPeer(Peer):
         return [(one, varied) for (went_well, one), (_, varied) in pairs if went_well]  # some arguments are refused
 
     def _make_twin(self, made: Any) -> Any:
-        kind, args, named = self._made_of[id(made)]
+        return self._make_anew(*self._made_of[id(made)])
+
+    def _make_anew(self, kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Another object of a class, made of copies: the code may write to what it is given."""
         return super().construct(kind, copy_plain(args), copy_plain(named))
 
     def _make_decoys(self, made: Any) -> list[Any]:
@@ -415,7 +419,7 @@ class CautiousPeer(Peer):
         kind, args, named = self._made_of[id(made)]
         with contextlib.suppress(ValueError):  # no argument that could be another
             recipes = [vary_arguments(args, named, self._random, number) for number in range(_DECOYS)]
-            made_anew = self.ask_all("operate", "__call__", [(kind, *recipe) for recipe in recipes])
+            made_anew = self.ask_all("operate", "__call__", [(kind, *copy_plain(recipe)) for recipe in recipes])
             return [one for went_well, one in made_anew if went_well]
         return []
 
@@ -446,7 +450,7 @@ class CautiousPeer(Peer):
             return super().operate("__contains__", target, item) is True
         if not isinstance(item, RemoteObject):
             far += make_line_up(item, self._random)
-        said = self._ask_among("__contains__", [(target, (one,)) for one in (item, *far, *strange)])
+        said = self._ask_among("__contains__", [(target, (copy_plain(one),)) for one in (item, *far, *strange)])
         if (far and False not in said[: 1 + len(far)]) or True in said[1 + len(far) :]:
             raise BeliefError(f"a {type(target).__name__} object says that everything is in it")
         return said[0] is True
@@ -455,7 +459,8 @@ class CautiousPeer(Peer):
         """Whether the object says that it equals `value`, and none of many other values like it."""
         questions = [(value, True), *((other, False) for other in make_line_up(value, self._random))]
         self._random.shuffle(questions)  # so that it cannot know which of them is the real one
-        said = self._ask_quietly("__eq__", [(target, (asked,)) for asked, _ in questions])
+        # Of copies: the value itself it might know, or write to.
+        said = self._ask_quietly("__eq__", [(target, (copy_plain(asked),)) for asked, _ in questions])
         return all((word is True) is wanted for word, (_, wanted) in zip(said, questions, strict=True))
 
     def _order(self, name: str, target: Any, value: Any) -> Any:
@@ -464,12 +469,9 @@ class CautiousPeer(Peer):
             return _truth(super().operate(name, target, value))
         ladder = [value, *(value + step * sign for step in (1, 10, 10**3, 10**6, 10**12) for sign in (1, -1))]
         said = self._ask_rungs(name, target, ladder)
-        if id(target) in self._made_of:  # another one that is made of the same has learned nothing from these questions
-            kind, args, named = self._made_of[id(target)]
-            if self._ask_rungs(name, super().construct(kind, copy_plain(args), copy_plain(named)), ladder) != said:
-                raise BeliefError(
-                    f"two {type(target).__name__} objects that are made of the same differ in their order"
-                )
+        # Another one that is made of the same has learned nothing from these questions.
+        if id(target) in self._made_of and self._ask_rungs(name, self._make_twin(target), ladder) != said:
+            raise BeliefError(f"two {type(target).__name__} objects that are made of the same differ in their order")
         word = [said[rung] for rung in sorted(said)]
         rising = name in ("__lt__", "__le__")
         if word != sorted(word, reverse=not rising) or len(set(word)) == 1:
@@ -503,11 +505,11 @@ class CautiousPeer(Peer):
         """Why the word of a class on equality does not count; None where nothing speaks against it."""
         unequal = asked = 0
         for args, named in self._made_with.get(kind, []):
-            first = super().construct(kind, args, named)
+            first = self._make_anew(kind, args, named)
             for number in range(max(_MAX_CONTROLS, len(args) + len(named))):
                 try:
                     other_args, other_named = vary_arguments(args, named, self._random, number)
-                    other = super().construct(kind, other_args, other_named)
+                    other = self._make_anew(kind, other_args, other_named)
                     pair = (first, other) if target is None or number % 2 else (target, other)
                     asked += 1
                     unequal += not self._says_equal(*pair)
@@ -518,7 +520,7 @@ class CautiousPeer(Peer):
         subject = target
         if subject is None and kind in self._made_with:
             args, named = self._made_with[kind][0]
-            subject = super().construct(kind, args, named)
+            subject = self._make_anew(kind, args, named)
         for impossible in (object, "".join(self._random.choices("abcdefgh", k=12)), self._random.random()):
             if subject is not None and self._says_equal(subject, impossible):
                 return f"{kind.__name__} objects say that they equal values of other kinds"

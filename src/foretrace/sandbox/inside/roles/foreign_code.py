@@ -13,7 +13,6 @@ import contextlib
 import importlib
 import inspect
 import io
-import linecache
 import math
 import pickle
 import sys
@@ -32,11 +31,10 @@ from foretrace.sandbox.inside.remote.classes import (
 from foretrace.sandbox.inside.remote.methods import RemoteMethod
 from foretrace.sandbox.inside.remote.type_forms import is_special_form
 from foretrace.sandbox.inside.roles.beliefs import BeliefError
+from foretrace.sandbox.inside.roles.own_text import OwnText
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
 
-_FILES = ("setup.py", "prompt.py")
-_RUNNING = ("/doctest.py", "/code.py", "/codeop.py")
-"""Modules of the library that run text which they are given."""
+_OF_TESTS = ("__main__", "setup", "prompt")
 _EVALUATING = ("typing", "inspect", "annotationlib")
 """Modules of the library that evaluate annotations."""
 _NODES = (
@@ -52,20 +50,47 @@ _eval, _exec, _compile = builtins.eval, builtins.exec, builtins.compile
 class ForeignCode:
     """What `compile` gives for text that the tests did not write."""
 
+    co_flags = 0
+
     def __init__(self, text: str) -> None:
         self.text = text
+
+
+class _World:
+    """What is known of the tests that run."""
+
+    def __init__(self, peer: Any) -> None:
+        self.own = OwnText()
+        self.peer = peer
+
+
+_world: Any = None
+
+
+def note_own(code: types.CodeType) -> types.CodeType:
+    """Take code for the tests' own, where they are guarded; return it."""
+    if _world is not None:
+        _world.own.note(code)
+    return code
 
 
 @contextlib.contextmanager
 def guarded(peer: Any) -> Generator[None]:
     """Have this process, which is the tests', run no text that the tests did not write."""
-    typing = importlib.import_module("typing")
+    global _world
+    _world = _World(peer)
+    typing, timeit, dataclasses = map(importlib.import_module, ("typing", "timeit", "dataclasses"))
+    configurator: Any = importlib.import_module("logging.config").BaseConfigurator
     modules = [importlib.import_module(name) for name in _EVALUATING if name != "annotationlib" or name in sys.modules]
     put = [
         *((builtins, name, value) for name, value in _GUARDED.items()),
         *((module, "eval", _eval_annotation) for module in modules),
         *((module, "compile", _compile_annotation) for module in modules),
         (typing, "get_type_hints", _resolve_hints_elsewhere(typing.get_type_hints, peer)),
+        *((timeit, name, function) for name, function in (("compile", _compile), ("exec", _exec))),
+        (timeit.Timer, "__init__", _guard_timer(timeit.Timer.__init__)),
+        (configurator, "resolve", _guard_resolving(configurator.resolve)),
+        (dataclasses, "_process_class", _guard_fields(dataclasses._process_class)),
         *((pickle, name, value) for name, value in _guard_pickles(peer).items()),
     ]
     before = [(module, name, vars(module).get(name)) for module, name, _ in put]
@@ -74,6 +99,7 @@ def guarded(peer: Any) -> Generator[None]:
     try:
         yield
     finally:  # a fork server goes through it once, for all of its children
+        _world = None
         for module, name, value in before:
             if value is None:
                 delattr(module, name)
@@ -92,10 +118,53 @@ def _resolve_hints_elsewhere(here: Callable[..., Any], peer: Any) -> Callable[..
     return get_type_hints
 
 
+def _guard_timer(here: Callable[..., None]) -> Callable[..., None]:
+    """`timeit.Timer.__init__`, which puts the texts that it is given into one of its own."""
+
+    def init(self: Any, stmt: Any = "pass", setup: Any = "pass", *args: Any, **named: Any) -> None:
+        space = named.get("globals", args[1] if len(args) > 1 else None) or {}
+        here(self, _make_timed(stmt, space), _make_timed(setup, space), *args, **named)
+
+    return init
+
+
+def _make_timed(text: Any, space: Any) -> Any:
+    """What is to be timed for a text: of one that the tests did not write, the value of an expression."""
+    if not isinstance(text, str) or text == "pass" or _world.own.has(text):
+        return text
+    code, names = _prepare(text, space, space, False)
+    return lambda: _eval(code, names)
+
+
+def _guard_resolving(here: Callable[..., Any]) -> Callable[..., Any]:
+    """What finds the things that a configuration of logging names, to call them as the configuration says."""
+
+    def resolve(self: Any, name: str) -> Any:
+        found = here(self, name)
+        of_logging = isinstance(found, type) and str(found.__module__).partition(".")[0] == "logging"
+        if of_logging or not (callable(found) or isinstance(found, types.ModuleType)) or _world.own.has(name):
+            return found
+        raise BeliefError(f"a configuration of logging that the tests did not write names {name!r}")
+
+    return resolve
+
+
+def _guard_fields(here: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes a dataclass, whose names of fields are written into code."""
+
+    def process(kind: Any, *args: Any, **named: Any) -> Any:
+        fields = type.__dict__["__annotations__"].__get__(kind)  # noqa: RUF063 - of this class alone, whatever it says
+        if not all(type(name) is str and name.isidentifier() for name in fields):
+            raise BeliefError("the tests make a dataclass with names of fields that are none")
+        return here(kind, *args, **named)
+
+    return process
+
+
 def _guarded_eval(source: Any, globals: Any = None, locals: Any = None, /) -> Any:
     frame = _find_caller()
     given, locals = _find_names(frame, globals, locals)
-    if _is_believed(source, frame):
+    if _is_believed(source, frame, given):
         return _eval(source, given, locals)
     return _evaluate(source, given, locals, globals is not None and globals is not frame.f_globals)
 
@@ -103,7 +172,7 @@ def _guarded_eval(source: Any, globals: Any = None, locals: Any = None, /) -> An
 def _guarded_exec(source: Any, globals: Any = None, locals: Any = None, /, *, closure: Any = None) -> None:
     frame = _find_caller()
     given, locals = _find_names(frame, globals, locals)
-    if not _is_believed(source, frame):
+    if not _is_believed(source, frame, given):
         raise BeliefError("the tests execute code that they did not write")
     if closure is not None:
         _exec(source, given, locals, closure=closure)
@@ -112,10 +181,12 @@ def _guarded_exec(source: Any, globals: Any = None, locals: Any = None, /, *, cl
 
 
 def _guarded_compile(source: Any, filename: Any, mode: str, *args: Any, **named: Any) -> Any:
-    frame = _find_caller()
     made = _compile(source, filename, mode, *args, **named)
-    if isinstance(made, types.CodeType) and not _is_believed(source, frame):
+    if not isinstance(made, types.CodeType) or _world.own.is_writer(_find_caller(), filename):
+        return made
+    if not _world.own.has(source):
         return ForeignCode(_text_of(source))
+    _world.own.note(made)
     return made
 
 
@@ -130,17 +201,13 @@ def _find_names(frame: Any, globals: Any, locals: Any) -> tuple[Any, Any]:
     return frame.f_globals, frame.f_locals if locals is None else locals
 
 
-def _is_believed(source: Any, frame: Any) -> bool:
-    """Whether a text may be run as it is: it is not the tests' code that runs it, but the library's, or the tests hold
-    the text themselves."""
-    if isinstance(source, (types.CodeType, ForeignCode)):
-        return isinstance(source, types.CodeType)
-    return not _is_of_tests(frame) or _squeeze(_text_of(source)) in _own_text()
-
-
-def _is_of_tests(frame: Any) -> bool:
-    file = frame.f_code.co_filename
-    return file in _FILES or file.startswith(("test_", "<")) or file.endswith(_RUNNING)
+def _is_believed(source: Any, frame: Any, names: Any) -> bool:
+    """Whether a text may be run as it is: who runs it wrote it, or the tests hold it themselves."""
+    if isinstance(source, ForeignCode):
+        return False
+    if _world.own.is_writer(frame):
+        return True
+    return _world.own.has_code(source, frame, names) if isinstance(source, types.CodeType) else _world.own.has(source)
 
 
 def _text_of(source: Any) -> str:
@@ -151,20 +218,6 @@ def _text_of(source: Any) -> str:
     if isinstance(source, str):
         return str.__str__(source)
     return bytes(source).decode("utf-8", "replace") if isinstance(source, (bytes, bytearray, memoryview)) else ""
-
-
-def _squeeze(text: str) -> str:
-    return "".join(text.split())
-
-
-def _own_text() -> str:
-    """All texts that the tests hold as constants, without blanks: before they run one, they may indent it otherwise."""
-    found: list[str] = []
-    for file, entry in list(linecache.cache.items()):
-        if file in _FILES or (file.startswith("test_") and "/" not in file and len(entry) == 4):
-            tree = ast.parse("".join(entry[2]))  # type: ignore[arg-type]
-            found += [_squeeze(n.value) for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) is str]
-    return "\0".join(found)
 
 
 class _Annotation(ForeignCode):
@@ -181,7 +234,12 @@ def _eval_annotation(source: Any, globals: Any = None, locals: Any = None, /) ->
 
 
 def _evaluate(source: Any, globals: Any, locals: Any, named: bool) -> Any:
-    """Evaluate an expression that the tests did not write.
+    """Evaluate an expression that the tests did not write; see `_prepare`."""
+    return _eval(*_prepare(source, globals, locals, named))
+
+
+def _prepare(source: Any, globals: Any, locals: Any, named: bool) -> tuple[types.CodeType, dict[str, Any]]:
+    """The code of an expression that the tests did not write, and all names that it uses.
 
     Args:
         named: whether the tests have said what its names mean.
@@ -202,7 +260,7 @@ def _evaluate(source: Any, globals: Any, locals: Any, named: bool) -> Any:
         function = node.func if isinstance(node, ast.Call) else None
         if function is not None and not (isinstance(function, ast.Name) and _may_be_called(found[function.id])):
             raise BeliefError("the tests evaluate a text that they did not write, which calls something of theirs")
-    return _eval(_compile(tree, "<text>", "eval"), {"__builtins__": {}, **found})
+    return _compile(tree, "<text>", "eval"), {"__builtins__": {}, **found}
 
 
 def _look_up(name: str, globals: Any, locals: Any) -> Any:
@@ -245,7 +303,7 @@ def _is_harmless(value: Any) -> bool:
         or isinstance(value, (types.GenericAlias, types.UnionType))
         or (isinstance(value, types.ModuleType) and value.__name__ in sys.stdlib_module_names)
         or is_special_form(value)
-        or (isinstance(value, type) and is_named(value))
+        or (isinstance(value, type) and (is_named(value) or value.__module__ in _OF_TESTS))
     )
 
 
@@ -256,7 +314,7 @@ def _may_be_called(value: Any) -> bool:
         return (
             value in (*BASE_VALUES, bool, range, slice)
             or is_stdlib_class(value)
-            or value.__module__ in ("__main__", "setup", "prompt")
+            or (_world is not None and _world.peer.has_met(value))
         )
     return isinstance(value, types.BuiltinFunctionType) and value in _PURE
 

@@ -156,7 +156,7 @@ def _run_module(code: str, name: str, names: dict[str, Any] | None = None) -> di
     sys.modules[name] = module
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     if code:
-        exec(compile(code, file, "exec", dont_inherit=True), module.__dict__)
+        exec(foreign_code.note_own(compile(code, file, "exec", dont_inherit=True)), module.__dict__)
     return module.__dict__
 
 
@@ -212,7 +212,7 @@ class TestRun:
         file = f"{module}.py"
         linecache.cache[file] = (len(self._code), None, self._code.splitlines(keepends=True), file)
         try:
-            exec(self._compiled, space)
+            exec(foreign_code.note_own(self._compiled), space)
         except SystemExit as error:
             if error.code or not _runs_unittest(self._code) or (self._peer and self._peer.exited):
                 raise  # only unittest's own end of a run that went well is the end of the test

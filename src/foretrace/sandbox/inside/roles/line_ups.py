@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections import deque
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from foretrace.sandbox.inside.remote.arrays import is_plain_array
 from foretrace.sandbox.inside.remote.classes import RemoteObject
+from foretrace.sandbox.inside.remote.codec import CONTAINERS
 
 if TYPE_CHECKING:
     import random
@@ -87,6 +92,12 @@ def copy_plain(value: Any) -> Any:
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(copy_plain(item) for item in value)
-    if kind is dict:
-        return {key: copy_plain(item) for key, item in value.items()}
-    return value
+    if kind is deque:
+        return deque(map(copy_plain, value), value.maxlen)
+    if not (kind in CONTAINERS or is_plain_array(value)):
+        return value
+    made = copy.copy(value)
+    items = vars(made) if kind is SimpleNamespace else made
+    for key, item in list(items.items()) if isinstance(items, dict) else ():
+        items[key] = copy_plain(item)
+    return made

@@ -101,6 +101,10 @@ class TestsPeer(CautiousPeer):
                 str(message), kind if isinstance(kind, type) and issubclass(kind, Warning) else UserWarning, 2
             )
 
+    def has_met(self, kind: type) -> bool:
+        """Whether the code knows a class of the tests, and so could call it itself."""
+        return id(kind) in self._own_numbers
+
     def watch(self, targets: list[str]) -> None:
         """Pass on what the tests put in the place of these attributes of modules."""
         for target in targets:
