@@ -64,8 +64,20 @@ def test_what_an_answer_says_is_not_the_tests_text(own: OwnText) -> None:
         assert not own.has("".join(list(text)))
 
 
+class Fickle(type):
+    """A class of which each look finds other fields."""
+
+    looks = 0
+
+    @property
+    def __dict__(cls) -> Any:  # type: ignore[override]
+        cls.looks += 1
+        return {"__annotations__": {"a" if cls.looks == 1 else "a=print(1)": int}}
+
+
 def test_names_of_fields_must_be_names() -> None:
     with foreign_code.guarded(None):
         assert len(dataclasses.fields(dataclasses.dataclass(type("P", (), {"__annotations__": {"a": int}})))) == 1
-        with pytest.raises(BeliefError, match="names of fields"):
-            dataclasses.dataclass(type("P", (), {"__annotations__": {"a=print(1)": int}}))
+        for kind in (type("P", (), {"__annotations__": {"a=print(1)": int}}), Fickle("P", (), {"looks": 1})):
+            with pytest.raises(BeliefError, match="names of fields"):
+                dataclasses.dataclass(kind)

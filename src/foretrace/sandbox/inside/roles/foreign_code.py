@@ -79,7 +79,7 @@ def guarded(peer: Any) -> Generator[None]:
     """Have this process, which is the tests', run no text that the tests did not write."""
     global _world
     _world = _World(peer)
-    typing, timeit, dataclasses = map(importlib.import_module, ("typing", "timeit", "dataclasses"))
+    typing, timeit = importlib.import_module("typing"), importlib.import_module("timeit")
     configurator: Any = importlib.import_module("logging.config").BaseConfigurator
     modules = [importlib.import_module(name) for name in _EVALUATING if name != "annotationlib" or name in sys.modules]
     put = [
@@ -90,7 +90,6 @@ def guarded(peer: Any) -> Generator[None]:
         *((timeit, name, function) for name, function in (("compile", _compile), ("exec", _exec))),
         (timeit.Timer, "__init__", _guard_timer(timeit.Timer.__init__)),
         (configurator, "resolve", _guard_resolving(configurator.resolve)),
-        (dataclasses, "_process_class", _guard_fields(dataclasses._process_class)),
         *((pickle, name, value) for name, value in _guard_pickles(peer).items()),
     ]
     before = [(module, name, vars(module).get(name)) for module, name, _ in put]
@@ -149,16 +148,13 @@ def _guard_resolving(here: Callable[..., Any]) -> Callable[..., Any]:
     return resolve
 
 
-def _guard_fields(here: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes a dataclass, whose names of fields are written into code."""
-
-    def process(kind: Any, *args: Any, **named: Any) -> Any:
-        fields = type.__dict__["__annotations__"].__get__(kind)  # noqa: RUF063 - of this class alone, whatever it says
-        if not all(type(name) is str and name.isidentifier() for name in fields):
-            raise BeliefError("the tests make a dataclass with names of fields that are none")
-        return here(kind, *args, **named)
-
-    return process
+def _check_fields(frame: Any) -> None:
+    """See to it that names of the fields of a dataclass, which the library writes into code, are names: the class may
+    be the answer's, and name others each time it is asked."""
+    while frame is not None and frame.f_code.co_name != "_process_class":
+        frame = frame.f_back
+    if not all(type(name) is str and name.isidentifier() for name in (frame.f_locals["fields"] if frame else ())):
+        raise BeliefError("the tests make a dataclass with names of fields that are none")
 
 
 def _guarded_eval(source: Any, globals: Any = None, locals: Any = None, /) -> Any:
@@ -174,6 +170,8 @@ def _guarded_exec(source: Any, globals: Any = None, locals: Any = None, /, *, cl
     given, locals = _find_names(frame, globals, locals)
     if not _is_believed(source, frame, given):
         raise BeliefError("the tests execute code that they did not write")
+    if frame.f_globals.get("__name__") == "dataclasses":
+        _check_fields(frame)
     if closure is not None:
         _exec(source, given, locals, closure=closure)
     else:
