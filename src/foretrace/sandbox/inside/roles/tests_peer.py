@@ -15,6 +15,7 @@ from typing import Any
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
+from foretrace.sandbox.inside.roles.objects_of_tests import decides_tests, is_of_interpreter, may_be_changed
 from foretrace.sandbox.inside.shared_state.states import SharedStates
 
 _FUNCTION_FACTS = frozenset(
@@ -189,11 +190,14 @@ class TestsPeer(CautiousPeer):
         if not args or type(name) not in (str, int):
             raise TypeError("no such operation")
         target = args[0]
+        number = self._own_numbers.get(id(target))
+        if number is None or self._own[number] is not target:
+            raise TypeError("the code asks for something of what it was not given")
         if operation in ("start", "advance"):
             return super().perform(operation, name, args, named)
         if operation == "next":
             return super().perform(operation, 1, args, named)
-        if operation == "operate" and name in SPECIAL:
+        if operation == "operate" and name in SPECIAL and not (name == "__call__" and is_of_interpreter(target)):
             return super().perform(operation, name, args, named)
         if operation in ("signature", "code") and isinstance(target, types.FunctionType):
             return super().perform(operation, name, args, named)
@@ -203,10 +207,10 @@ class TestsPeer(CautiousPeer):
             if operation in ("method", "get") and name in GENERATOR_METHODS:
                 return super().perform(operation, name, args, named)
             raise AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
-        public = not name.startswith("_")  # type: ignore[union-attr]
+        public = not name.startswith("_") and not decides_tests(target, str(name))  # type: ignore[union-attr]
         if operation in ("method", "get") and public:
             return super().perform(operation, name, args, named)
-        if operation in ("set", "delete") and type(target).__module__ in ("__main__", "setup", "types"):
+        if operation in ("set", "delete") and may_be_changed(target, str(name)):
             own = (id(target), name) in self._set_by_code
             if public or own or (operation == "set" and name[:2] != "__" and not hasattr(target, name)):
                 self._set_by_code.add((id(target), name))

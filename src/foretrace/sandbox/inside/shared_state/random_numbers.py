@@ -30,3 +30,30 @@ class SharedRandom:
             except (ValueError, TypeError, OverflowError):
                 return
             self._known = self._random.getstate()
+
+
+class GivenRandom(SharedRandom):
+    """That of the tests, which the other side does not move: who chooses what the tests draw chooses their cases. What
+    the tests seed or draw, the other side takes over; what it draws itself is its own affair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_set = False
+        generator = self._random._inst
+        kept = vars(generator)
+
+        def note(_: Any, value: Any) -> None:
+            self._is_set, kept["gauss_next"] = True, value
+
+        # Both `seed` and `setstate` set this one, by whatever name the tests have them.
+        noted = {"gauss_next": property(lambda _: kept["gauss_next"], note)}
+        generator.__class__ = type("Random", (self._random.Random,), noted)
+
+    def find_change(self) -> list[Any] | None:
+        """Where the generator stands, if the tests have drawn from it or set it, be it to where it stood before."""
+        if self._is_set:
+            self._known, self._is_set = None, False
+        return super().find_change()
+
+    def apply(self, state: Any) -> None:
+        """Leave it where it stands."""

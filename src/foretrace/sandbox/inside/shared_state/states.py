@@ -12,7 +12,7 @@ from foretrace.sandbox.inside.shared_state.decimal_context import FinerDecimalCo
 from foretrace.sandbox.inside.shared_state.environment import SharedEnvironment
 from foretrace.sandbox.inside.shared_state.folder import SharedFolder
 from foretrace.sandbox.inside.shared_state.log import SharedLog
-from foretrace.sandbox.inside.shared_state.random_numbers import SharedRandom
+from foretrace.sandbox.inside.shared_state.random_numbers import GivenRandom, SharedRandom
 
 
 class SharedState(Protocol):
@@ -30,11 +30,12 @@ class SharedState(Protocol):
 _KINDS: dict[str, Any] = {
     "files": SharedFolder,
     "random": SharedRandom,
+    "seeds": SharedRandom,
     "environment": SharedEnvironment,
     "log": SharedLog,
     "decimal": SharedDecimalContext,
 }
-_OF_TESTS = {**_KINDS, "decimal": FinerDecimalContext}
+_OF_TESTS = {**_KINDS, "decimal": FinerDecimalContext, "random": GivenRandom, "seeds": SharedRandom}
 
 
 class SharedStates:

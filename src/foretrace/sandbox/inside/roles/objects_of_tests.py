@@ -1,0 +1,55 @@
+"""What the code may not do with objects that the tests gave it: make functions of the interpreter's classes, read what
+the tests hold by way of a format, or decide what a mock of theirs says."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+from typing import Any
+
+_OF_INTERPRETER = frozenset({"builtins", "types", "operator", "functools", "code", "ctypes"})
+"""Modules whose classes make functions, or look up any attribute."""
+_FORMATTING = frozenset({"format", "format_map", "vformat"})
+_OF_TESTS = ("__main__", "setup")
+
+
+def is_of_interpreter(target: Any) -> bool:
+    """Whether it is a class by which one gets at all that an object holds; the code has its own."""
+    return isinstance(target, type) and target.__module__ in _OF_INTERPRETER
+
+
+def decides_tests(target: Any, name: str) -> bool:
+    """Whether a method, or what an attribute gives, would tell the code what the tests hold, or a mock what to say."""
+    kind = target if isinstance(target, type) else type(target)
+    if name in _FORMATTING:
+        return issubclass(kind, (str, *_find_classes("string", "Formatter")))
+    return _is_mock(kind) and (name.startswith("assert_") or name in _SETTING_UP)
+
+
+_SETTING_UP = frozenset({"configure_mock", "attach_mock", "reset_mock", "mock_add_spec"})
+
+
+def _is_mock(kind: type) -> bool:
+    return issubclass(kind, _find_classes("unittest.mock", "NonCallableMock"))
+
+
+def _find_classes(module: str, name: str) -> tuple[type, ...]:
+    found = getattr(sys.modules.get(module), name, None)
+    return (found,) if isinstance(found, type) else ()
+
+
+def may_be_changed(target: Any, name: str) -> bool:
+    """Whether the code may set or delete an attribute: of a mock one that it lacks by itself, else of objects of the
+    tests' classes; a method only if the tests name it in a text, as those of something that patches do."""
+    kind = type(target)
+    if _is_mock(kind):
+        return not hasattr(kind, name)
+    if kind.__module__ not in (*_OF_TESTS, "types"):
+        return False
+    return not isinstance(getattr(kind, name, None), types.FunctionType) or _is_named(name)
+
+
+def _is_named(name: str) -> bool:
+    texts = ("".join(entry[2]) for entry in linecache.cache.values() if len(entry) == 4)
+    return any(f"'{name}'" in text or f'"{name}"' in text for text in texts)
