@@ -41,6 +41,36 @@ def test_a_line_up_holds_nothing_that_is_equal(value: Any, seed: int) -> None:
     assert vary(value, choice) is not value
 
 
+def near(values: list[Any], steps: tuple[float, ...]) -> Any:
+    return max(values, key=lambda a: sum(round(abs(a - b), 9) in steps for b in values))
+
+
+def most_alike(texts: list[str]) -> str:
+    return min(texts, key=lambda a: sum(abs(len(a) - len(b)) + sum(map(str.__ne__, a, b)) for b in texts))
+
+
+@pytest.mark.parametrize(
+    ("value", "guess"),
+    [
+        (212, lambda values: near(values, (1, 2, 3, 5, 10, 100))),
+        (212, lambda values: sorted(values)[len(values) // 2]),
+        (12.566370614359172, lambda values: near(values, (0.5, 1, 2, 10))),
+        (12.5, lambda values: min(values, key=lambda a: len(repr(a)))),
+        ("Hello, Bob!", most_alike),
+        ("Hello, Bob!", lambda values: min(values, key=len)),
+        ("Hello, Bob!", lambda values: min(values, key=lambda a: sum(map(str.isdigit, a)))),
+    ],
+)
+def test_nothing_tells_which_of_a_line_up_is_the_real_one(value: Any, guess: Any) -> None:
+    found = 0
+    for seed in range(300):
+        choice = random.Random(seed)
+        values = [value, *make_line_up(value, choice)]
+        choice.shuffle(values)
+        found += guess(values) == value
+    assert found < 300 * 0.09  # one in 25 by chance alone
+
+
 @pytest.mark.parametrize(
     "test",
     [

@@ -4,68 +4,160 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.sandbox.inside.remote.arrays import is_plain_array
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.codec import CONTAINERS
+from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
 
 if TYPE_CHECKING:
     import random
 
 _LINE_UP = 24
+_STEPS = (1, 2, 3, 5, 10, 100)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def make_line_up(value: Any, choice: random.Random) -> list[Any]:
-    """Values like `value` and unequal to it. Each is made of another one, so that the value is not the middle."""
-    members = [value]
-    for _ in range(_LINE_UP * 4):
-        other = vary(choice.choice(members), choice)
-        if not any(other == member for member in members):
-            members.append(other)
-        if len(members) > _LINE_UP:
-            break
+    """Values like `value` and unequal to it. Each is made of another one, along a tree in which the value has any
+    place, so that it is neither the middle nor the one with most of them next to it."""
+    count = _LINE_UP * 2
+    nearest: list[list[int]] = [[] for _ in range(count)]
+    for node in range(1, count):
+        other = choice.randrange(node)
+        nearest[node].append(other)
+        nearest[other].append(node)
+    place = choice.randrange(count)
+    found, members, waiting = {place: value}, [value], [place]
+    while waiting and len(members) <= _LINE_UP:
+        node = waiting.pop(choice.randrange(len(waiting)))
+        for other in nearest[node]:
+            if other in found:
+                continue
+            shorter = type(value) is str and len(found[node]) > 1 and choice.random() < 0.2
+            found[other] = made = _leave_out(found[node], choice) if shorter else vary(found[node], choice)
+            waiting.append(other)
+            if len(members) <= _LINE_UP and not any(made == member for member in members):
+                members.append(made)
     others = members[1:]
+    for _ in range(_LINE_UP * 4):  # where many were equal
+        made = vary(choice.choice(members), choice)
+        if len(others) < _LINE_UP and not any(made == member for member in (value, *others)):
+            others.append(made)
     choice.shuffle(others)
     return others
 
 
 def vary(value: Any, choice: random.Random) -> Any:
-    """A plain value of the same type, and unequal."""
+    """A plain value of the same type, and unequal; numbers differ by a half at least."""
     kind = type(value)
     if kind is bool:
         return not value
-    if kind is int:
-        return value + choice.choice((-1, 1)) * choice.choice((1, 2, 3, 5, 10, 100, choice.randrange(1, 1000)))
-    if kind is float:
-        return value + choice.choice((-1, 1)) * choice.choice((0.5, 1.0, 2.0, 10.0, choice.random() * 100))
-    if kind is str:
-        if not value:
-            return choice.choice("abcxyz")
-        at = choice.randrange(len(value))
-        return value[:at] + choice.choice("0123456789abcdefghijklmnopqrstuvwxyz") + value[at + choice.randrange(2) :]
-    if kind in (list, tuple):
-        items = list(value)
-        if not items or choice.random() < 0.2:
-            items.append(choice.randrange(100))
-        elif choice.random() < 0.2:
-            items.pop(choice.randrange(len(items)))
-        else:
-            at = choice.randrange(len(items))
-            items[at] = vary(items[at], choice)
-        return kind(items)
-    if kind is dict:
-        items = dict(value)
-        if items and choice.random() < 0.7:
-            key = choice.choice(list(items))
-            items[key] = vary(items[key], choice)
-        else:
-            items[choice.randrange(1000)] = choice.randrange(100)
-        return items
-    if kind in (set, frozenset):
-        return kind({*value, choice.randrange(1000)})
-    return choice.randrange(1 << 30)
+    if kind in _VARIED:
+        made = _VARIED[kind](value, choice)
+    elif kind in (list, tuple):
+        made = kind(_vary_items(list(value), choice))
+    elif is_stdlib_class(kind) and kind.__name__ in _VARIED_OF_LIBRARY:
+        try:
+            made = _VARIED_OF_LIBRARY[kind.__name__](value, _step(choice))
+        except (ArithmeticError, ValueError):  # out of what there is
+            made = choice.randrange(1 << 30)
+    else:
+        return choice.randrange(1 << 30)
+    return made if made != value else choice.randrange(1 << 30)
+
+
+def _step(choice: random.Random) -> int:
+    return choice.choice((-1, 1)) * choice.choice((*_STEPS, choice.randrange(1, 1000)))
+
+
+def _vary_float(value: float, choice: random.Random) -> float:
+    """Another one with as many decimals, for one with more of them would show that it was made up."""
+    text = repr(value)
+    decimals = 17 if "e" in text or "." not in text else len(text) - text.index(".") - 1
+    step = choice.choice((0.5, 1.0, 2.0, 10.0, max(0.5, round(choice.random() * 100, decimals))))
+    made = value + choice.choice((-1, 1)) * step
+    return round(made, decimals) if abs(made) < 1 << 50 else made * (2 + choice.random())
+
+
+def _vary_text(value: str, choice: random.Random) -> str:
+    """Change a character, swap two, or put one in; what is new is of the kind of what stands there."""
+    if not value:
+        return choice.choice(_LETTERS)
+    at = choice.randrange(len(value))
+    before, here, behind = value[:at], value[at], value[at + 1 :]
+    way = choice.randrange(5)
+    if way == 0:
+        return before + here + _like(here, choice) + behind
+    if way == 1 and behind and behind[0] != here:
+        return before + behind[0] + here + behind[1:]
+    return before + _like(here, choice) + behind
+
+
+def _leave_out(value: str, choice: random.Random) -> str:
+    at = choice.randrange(len(value))
+    return value[:at] + value[at + 1 :]
+
+
+def _like(character: str, choice: random.Random) -> str:
+    """Another character of the same kind."""
+    kinds = ("0123456789", _LETTERS, _LETTERS.upper())
+    alike = next((kind for kind in kinds if character in kind), _LETTERS).replace(character, "")
+    return choice.choice(alike)
+
+
+def _vary_items(items: list[Any], choice: random.Random) -> list[Any]:
+    another = vary(choice.choice(items), choice) if items else choice.randrange(100)
+    if not items or choice.random() < 0.2:
+        items.insert(choice.randrange(len(items) + 1), another)
+    elif choice.random() < 0.25:
+        items.pop(choice.randrange(len(items)))
+    else:
+        at = choice.randrange(len(items))
+        items[at] = vary(items[at], choice)
+    return items
+
+
+def _vary_dict(value: dict[Any, Any], choice: random.Random) -> dict[Any, Any]:
+    items = dict(value)
+    key = choice.choice(list(items)) if items else choice.randrange(1000)
+    if items and choice.random() < 0.7:
+        items[key] = vary(items[key], choice)
+    else:
+        items[vary(key, choice)] = vary(items[key], choice) if items else choice.randrange(100)
+    return items
+
+
+def _vary_set(value: Any, choice: random.Random) -> Any:
+    items = list(value)
+    if items and choice.random() < 0.4:
+        items.pop(choice.randrange(len(items)))
+    else:
+        items.append(vary(choice.choice(items), choice) if items else choice.randrange(1000))
+    return type(value)(items)
+
+
+_VARIED: dict[Any, Callable[[Any, random.Random], Any]] = {
+    int: lambda value, choice: value + _step(choice),
+    float: _vary_float,
+    complex: lambda value, choice: value + _step(choice) * choice.choice((1, 1j)),
+    str: _vary_text,
+    bytes: lambda value, choice: _vary_text(value.decode("latin-1"), choice).encode("latin-1"),
+    dict: _vary_dict,
+    set: _vary_set,
+    frozenset: _vary_set,
+}
+_VARIED_OF_LIBRARY: dict[str, Callable[[Any, int], Any]] = {
+    "Decimal": lambda value, step: value + step,
+    "Fraction": lambda value, step: value + step,
+    "date": lambda value, step: type(value).fromordinal(value.toordinal() + step),
+    "datetime": lambda value, step: value.replace(day=1 + (value.day + step) % 28),
+    "timedelta": lambda value, step: value + step * type(value)(minutes=1),
+    "time": lambda value, step: value.replace(minute=(value.minute + step) % 60),
+}
 
 
 def vary_arguments(

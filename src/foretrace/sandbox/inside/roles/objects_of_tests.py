@@ -3,9 +3,9 @@ the tests hold by way of a format, or decide what a mock of theirs says."""
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
-import types
 from typing import Any
 
 _OF_INTERPRETER = frozenset({"builtins", "types", "operator", "functools", "code", "ctypes"})
@@ -39,15 +39,21 @@ def _find_classes(module: str, name: str) -> tuple[type, ...]:
     return (found,) if isinstance(found, type) else ()
 
 
-def may_be_changed(target: Any, name: str) -> bool:
-    """Whether the code may set or delete an attribute: of a mock one that it lacks by itself, else of objects of the
-    tests' classes; a method only if the tests name it in a text, as those of something that patches do."""
+def may_be_changed(target: Any, name: str, *value: Any) -> bool:
+    """Whether the code may set or delete an attribute: of a mock one that it lacks by itself, to plain data; else of
+    objects of the tests' classes. What their class computes only if the tests name it in a text, as those of something
+    that patches do."""
     kind = type(target)
     if _is_mock(kind):
-        return not hasattr(kind, name)
+        return not hasattr(kind, name) and all(type(one) in _PLAIN for one in value)
     if kind.__module__ not in (*_OF_TESTS, "types"):
         return False
-    return not isinstance(getattr(kind, name, None), types.FunctionType) or _is_named(name)
+    meant = type(inspect.getattr_static(kind, name, None))
+    return not hasattr(meant, "__get__") or hasattr(meant, "__set__") or _is_named(name)
+
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), list, tuple, set, frozenset, dict)
+"""What has none of a mock's asserts."""
 
 
 def _is_named(name: str) -> bool:

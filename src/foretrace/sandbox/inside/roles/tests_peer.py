@@ -210,7 +210,7 @@ class TestsPeer(CautiousPeer):
         public = not name.startswith("_") and not decides_tests(target, str(name))  # type: ignore[union-attr]
         if operation in ("method", "get") and public:
             return super().perform(operation, name, args, named)
-        if operation in ("set", "delete") and may_be_changed(target, str(name)):
+        if operation in ("set", "delete") and may_be_changed(target, str(name), *args[1:]):
             own = (id(target), name) in self._set_by_code
             if public or own or (operation == "set" and name[:2] != "__" and not hasattr(target, name)):
                 self._set_by_code.add((id(target), name))
