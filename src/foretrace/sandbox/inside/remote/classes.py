@@ -124,6 +124,11 @@ def _is_library(module: str) -> bool:
     return module.partition(".")[0] in _LIBRARY and not module.endswith("__main__")
 
 
+def is_special_name(name: str) -> bool:
+    """Whether a name is one by which Python works: methods of such names are special, however they are described."""
+    return name.startswith("__") and name.endswith("__")
+
+
 def describe_class(kind: type) -> dict[str, Any]:
     """What the other process needs to make a class that stands for this one; `bases` are classes still."""
     mro = type.mro(kind)
@@ -140,7 +145,7 @@ def describe_class(kind: type) -> dict[str, Any]:
         name: doc[:2000] if type(doc := getattr(value, "__doc__", None)) is str else None
         for name, value in kind.__dict__.items()
         if type(value) in (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType)
-        and not (name.startswith("__") and name.endswith("__"))
+        and not is_special_name(name)
     }
     meta = type(kind)
     return {
@@ -430,7 +435,7 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
         add("__hash__", _special_method("__hash__"))
     methods = description.get("methods")
     for method, text in methods.items() if isinstance(methods, dict) else ():
-        if method.isidentifier() and method not in namespace:
+        if method.isidentifier() and method not in namespace and not is_special_name(method):
             made = RemoteMethod(method, f"{namespace['__qualname__']}.{method}", text if type(text) is str else None)
             made.__isabstractmethod__ = method in _texts(description, "abstract")
             add(method, (made, made.cell))
