@@ -19,10 +19,11 @@ import itertools
 import numbers
 from typing import Any
 
+from foretrace.sandbox.inside.error_report import find_own_lines
 from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
 from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer, Question
-from foretrace.sandbox.inside.roles.line_ups import copy_plain, make_line_up, vary, vary_arguments
+from foretrace.sandbox.inside.roles.line_ups import copy_plain, differ, make_line_up, vary, vary_arguments
 from foretrace.sandbox.inside.roles.value_questions import VALUE_QUESTIONS, is_believable, make_decoys
 
 GENERATOR_METHODS = frozenset({"send", "throw", "close", "asend", "athrow", "aclose"})
@@ -60,6 +61,9 @@ class CautiousPeer(Peer):
         """Of objects that the code computed from a number of the tests', by id: what it made of other numbers."""
         self._changed: set[int] = set()
         """Objects that may have changed since they were made, since a method was called or an attribute set, by id."""
+        self._computed: dict[int, tuple[Any, str, str, tuple[Any, ...], dict[str, Any]]] = {}
+        """Of objects that a method or operator gave of one that the tests had made, and that was as it was made, by id:
+        that one, and what was asked."""
         self._sums: set[int] = set()
         """Those of them that are sums or differences, by id."""
         self._doubts: dict[Any, int] = {}
@@ -79,7 +83,15 @@ class CautiousPeer(Peer):
     def forget_remote(self) -> None:
         """As `Peer.forget_remote`: nothing is known of the objects of a new process."""
         super().forget_remote()
-        for known in (self._own_made, self._shown, self._made_of, self._alike, self._sums, self._changed):
+        for known in (
+            self._own_made,
+            self._shown,
+            self._made_of,
+            self._alike,
+            self._sums,
+            self._changed,
+            self._computed,
+        ):
             known.clear()
 
     def construct(self, kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -119,7 +131,7 @@ class CautiousPeer(Peer):
         ):
             return False  # what an assert said is not for the code to take back
         if name in ("__exit__", "__aexit__") and result and len(args) == 3 and args[2] is not None:
-            self.swallowed.append(_find_test_lines(args[2]))
+            self.swallowed.append(find_own_lines(args[2]))
         if name in ("__neg__", "__pos__", "__abs__", "__invert__"):
             self._inherit(target, result)
         return result
@@ -134,12 +146,20 @@ class CautiousPeer(Peer):
         if name in COMPARISONS and args:
             return self._compare(name, target, args[0])
         self._refuse_shown(target)
+        is_new = id(target) not in self._changed
         self._changed.add(id(target))
         self.in_generator_method = name in GENERATOR_METHODS
         try:
-            return super().call_method(target, name, args, named)
+            result = super().call_method(target, name, args, named)
         finally:
             self.in_generator_method = False
+        if is_new:
+            self._note_computed(result, target, "method", name, args, named)
+        return result
+
+    def _note_computed(self, result: Any, target: Any, *asked: Any) -> None:
+        if isinstance(result, RemoteObject) and id(target) in self._made_of and id(result) not in self._made_of:
+            self._computed[id(result)] = target, *asked
 
     def set_attribute(self, target: Any, name: str, value: Any) -> None:
         """Set an attribute of an object or a class of the code's."""
@@ -229,7 +249,7 @@ class CautiousPeer(Peer):
         elif (
             others
             and (name != "__bool__" or not result)
-            and not any(_differ(result, other, id(target) in self._sums) for other in others)
+            and not any(differ(result, other, id(target) in self._sums) for other in others)
         ):
             raise BeliefError(f"a {type(target).__name__} object gives {result!r}, whatever it was computed from")
         return result
@@ -260,6 +280,8 @@ class CautiousPeer(Peer):
         result = super().operate(name, target, *args)
         if result is NotImplemented:
             return result
+        if id(target) not in self._changed:
+            self._note_computed(result, target, "operate", name, args, {})
         if own and not isinstance(other, RemoteObject) and result is not None and not isinstance(result, RemoteObject):
             self._check_dependence(name, target, args, result)
         if own and (not isinstance(other, RemoteObject) or id(other) in self._own_made):
@@ -285,7 +307,7 @@ class CautiousPeer(Peer):
             self._alike[id(result)] = [one for one in others if isinstance(one, RemoteObject)]
         elif result is not NotImplemented:
             answered = [other for other in others if other is not None]
-            differing = sum(_differ(result, other, name in _SUMS) for other in answered)
+            differing = sum(differ(result, other, name in _SUMS) for other in answered)
             needed = len(answered) - 1 if name in _SUMS else len(answered) / 2
             if differing < needed and (name in _SUMS or not self._depends_on_object(name, target, args, result)):
                 raise _make_constant_error(target, result)
@@ -299,7 +321,7 @@ class CautiousPeer(Peer):
         decoys = [vary(args[0], self._random) for _ in range(_DECOYS)]
         said = self._ask_quietly(name, [(target, (decoy, *args[1:])) for decoy in decoys])
         others = [other for other in said if other is not None]
-        constant = others and not any(_differ(result, other, False) for other in others)
+        constant = others and not any(differ(result, other, False) for other in others)
         if constant and not self._depends_on_object(name, target, args, result):
             raise _make_constant_error(target, result)
 
@@ -308,7 +330,7 @@ class CautiousPeer(Peer):
         if id(target) not in self._made_of:
             return False
         said = self._ask_quietly(name, [(decoy, args) for decoy in self._make_decoys(target)])
-        return any(_differ(result, other, False) for other in said if other is not None)
+        return any(differ(result, other, False) for other in said if other is not None)
 
     def _compare(self, name: str, target: Any, other: Any) -> Any:
         if isinstance(other, RemoteObject):
@@ -355,7 +377,28 @@ class CautiousPeer(Peer):
                 raise BeliefError(
                     f"{type(target).__name__} objects say that they equal each other, whatever they are made of"
                 )
+        if result is (name == "__eq__") and any(self._takes_over(*pair) for pair in ((target, other), (other, target))):
+            raise BeliefError(f"a {type(target).__name__} object equals whatever is made after it")
         return result
+
+    def _takes_over(self, computed: Any, made: Any) -> bool:
+        """Whether an object that is computed anew, of something else, equals what is made behind it, whatever that is:
+        so the code could have known what it has to equal."""
+        if id(computed) not in self._computed or id(made) not in self._made_of:
+            return False
+        source, operation, name, args, named = self._computed[id(computed)]
+        try:
+            for turn in range(2):
+                kind, first, options = self._made_of[id(source)]
+                another = self._make_anew(kind, *vary_arguments(first, options, self._random, turn))
+                ((went_well, anew),) = self.ask_all(operation, name, [(another, args, named)])
+                kind, first, options = self._made_of[id(made)]
+                behind = self._make_anew(kind, *vary_arguments(first, options, self._random, turn))
+                if not went_well or self._ask_quietly("__eq__", [(anew, (behind,))]) != [True]:
+                    return False
+        except Exception:  # no argument that could be another, or one that is refused
+            return False
+        return True
 
     def _check_order(self, name: str, target: Any, other: Any, result: Any) -> None:
         """See to it that what two objects say of their order can be an order: of two at most one is the lesser, none is
@@ -535,30 +578,6 @@ class CautiousPeer(Peer):
             raise
         except BaseException:  # of what it cannot be compared with
             return False
-
-
-def _find_test_lines(traceback: Any) -> list[int]:
-    """The lines of a traceback: the one in the frame that caught it, and those of the same file that it called."""
-    file, lines = traceback.tb_frame.f_code.co_filename, list[int]()
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == file:
-            lines.append(traceback.tb_lineno)
-        traceback = traceback.tb_next
-    return lines
-
-
-def _differ(result: Any, other: Any, is_sum: bool) -> bool:
-    """Whether two results of an operator differ by more than would pass for the same: of sums with numbers that are at
-    least a half apart, by a part of that; of others, by a hundredth."""
-    if isinstance(result, RemoteObject) or isinstance(other, RemoteObject):
-        return isinstance(result, RemoteObject) is not isinstance(other, RemoteObject)
-    if not (isinstance(result, numbers.Number) and isinstance(other, numbers.Number)):
-        return bool(result != other)
-    try:
-        first, second = complex(result), complex(other)  # type: ignore[arg-type]
-    except OverflowError:
-        return bool(result != other)
-    return abs(first - second) > (0.01 if is_sum else 0.01 * max(abs(first), abs(second)))
 
 
 def _make_constant_error(target: Any, result: Any) -> BeliefError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import numbers
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -177,6 +178,20 @@ def vary_arguments(
     if isinstance(place, int):
         return (*args[:place], vary(args[place], choice), *args[place + 1 :]), named
     return args, {**named, place: vary(named[place], choice)}
+
+
+def differ(result: Any, other: Any, is_sum: bool) -> bool:
+    """Whether two results of an operator differ by more than would pass for the same: of sums with numbers that are at
+    least a half apart, by a part of that; of others, by a hundredth."""
+    if isinstance(result, RemoteObject) or isinstance(other, RemoteObject):
+        return isinstance(result, RemoteObject) is not isinstance(other, RemoteObject)
+    if not (isinstance(result, numbers.Number) and isinstance(other, numbers.Number)):
+        return bool(result != other)
+    try:
+        first, second = complex(result), complex(other)  # type: ignore[arg-type]
+    except OverflowError:
+        return bool(result != other)
+    return abs(first - second) > (0.01 if is_sum else 0.01 * max(abs(first), abs(second)))
 
 
 def copy_plain(value: Any) -> Any:
