@@ -214,7 +214,7 @@ class CautiousPeer(Peer):
         """Ask an object of a class that the tests do not name what one asks of plain values."""
         asked = [(args, named), *make_decoys(name, args, named, self._random)]
         sent = asked if len(asked) == 1 else copy_plain(asked)
-        answers = self._ask_in_any_order("method", name, [(target, *one) for one in sent])
+        answers = self._ask_in_any_order("method", name, [(target, first, options) for first, options in sent])
         if not is_believable(name, asked, answers):
             raise BeliefError(
                 f"a {type(target).__name__} object is no plain value, and says {name} of what it is not asked about"

@@ -35,7 +35,7 @@ _KINDS: dict[str, Any] = {
     "log": SharedLog,
     "decimal": SharedDecimalContext,
 }
-_OF_TESTS = {**_KINDS, "decimal": FinerDecimalContext, "random": GivenRandom, "seeds": SharedRandom}
+_OF_TESTS: dict[str, Any] = {**_KINDS, "decimal": FinerDecimalContext, "random": GivenRandom, "seeds": SharedRandom}
 
 
 class SharedStates:
