@@ -14,7 +14,6 @@ Who has asked serves the other side's requests until the answer comes: so a func
 from __future__ import annotations
 
 import copy
-import itertools
 import types
 from collections import deque
 from collections.abc import Sequence
@@ -192,12 +191,7 @@ class Peer:
 
     def wait_for(self, awaitable: Any) -> Any:
         """Wait in this side's event loop for what the other side's does, a little of it at a time."""
-        task = self.request("start", "", awaitable)
-        for turn in itertools.count():
-            done, value = self.request("advance", turn, task)
-            if done:
-                return value
-            yield
+        return tasks.wait_for(self.request, awaitable)
 
     # Requests and answers.
 
@@ -319,8 +313,8 @@ class Peer:
             return isinstance(args[1], args[0])
         if operation in DESCRIPTIONS:
             return DESCRIPTIONS[operation](args[0])
-        if operation in ("start", "advance"):
-            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0], name)
+        if operation in tasks.OPERATIONS:
+            return tasks.OPERATIONS[operation](args[0], name)
         raise ValueError("no such operation")
 
     def _try(self, operation: str, name: str, target: Any, args: Any, named: Any) -> tuple[bool, Any]:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from foretrace.sandbox.inside.remote import tasks
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
@@ -185,7 +186,7 @@ class TestsPeer(CautiousPeer):
         if not args or type(name) not in (str, int):
             raise TypeError("no such operation")
         target = args[0]
-        if operation in ("start", "advance"):
+        if operation in tasks.OPERATIONS:
             return super().perform(operation, name, args, named)
         if operation == "next":
             return super().perform(operation, 1, args, named)
