@@ -59,6 +59,8 @@ _LIBRARY = frozenset(
     ]
 )
 """Packages of the standard library whose exceptions are named."""
+_RUN_MODULES = ("__main__", "setup", "solution")
+"""Modules of classes that the tests or the answer define."""
 KINDS: dict[str, Any] = {
     "function": types.FunctionType,
     "builtin_function_or_method": types.BuiltinFunctionType,
@@ -203,6 +205,12 @@ class RemoteClass(type):
             return True
         return _asks_instances(cls, instance) and _peer_of((cls,)).is_instance(instance, cls)
 
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        if type.__subclasscheck__(cls, kind):
+            return True
+        told = isinstance(kind, type) and kind.__module__ in _RUN_MODULES and not isinstance(kind, RemoteClass)
+        return told and _own_dict(cls).get("__asks__", False) and _peer_of((cls,)).is_subclass(kind, cls)
+
     def __getattr__(cls, name: str) -> Any:
         if name in UNASKED:
             raise AttributeError(name)
@@ -224,7 +232,10 @@ class RemoteClass(type):
     @property
     def __dict__(cls) -> Any:  # type: ignore[override]
         own = _own_dict(cls)
-        return _peer_of((cls,)).get_attribute(cls, "__dict__") if _is_described(cls) else own
+        try:
+            return _peer_of((cls,)).get_attribute(cls, "__dict__") if _is_described(cls) else own
+        except AttributeError:  # the tests tell no more of their classes than what methods they have
+            return types.MappingProxyType(own)
 
     @property
     def __annotations__(cls) -> Any:  # type: ignore[override]

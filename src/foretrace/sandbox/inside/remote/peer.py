@@ -148,6 +148,10 @@ class Peer:
         """Whether an object of this side is an instance of a class of the other one that decides that itself."""
         return self.request("isinstance", "", kind, value) is True
 
+    def is_subclass(self, value: type, kind: Any) -> bool:
+        """As `is_instance`, of a class of this side."""
+        return self.request("issubclass", "", kind, value) is True
+
     def extend_class(
         self,
         meta: type,
@@ -311,6 +315,8 @@ class Peer:
             return make_subclass(name, *args, members=named)
         if operation == "isinstance":
             return isinstance(args[1], args[0])
+        if operation == "issubclass":
+            return issubclass(args[1], args[0])
         if operation in DESCRIPTIONS:
             return DESCRIPTIONS[operation](args[0])
         if operation in tasks.OPERATIONS:

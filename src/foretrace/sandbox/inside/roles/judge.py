@@ -48,7 +48,8 @@ def _serve_with(peer: TestsPeer, channel: Any, request: dict[str, Any]) -> None:
     if uses_pytest and importlib.util.find_spec("pytest") is None:
         sys.modules["pytest"] = pytest_names.make_module()
     entry_point = request["entry_point"]
-    known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | prompt | world
+    asked = [name for name in names if not _is_only_called(name, request["tests"])]
+    known = {name: meaning for name in asked if (meaning := _find_well_known(name)) is not None} | prompt | world
     wanted = [name for name in names if name == entry_point or (name not in known and name not in _OF_TESTS)]
     try:
         found = peer.fetch_names(wanted)
@@ -123,6 +124,14 @@ def _find_well_known(name: str) -> Any:
     if name in sys.stdlib_module_names and name not in ("this", "antigravity"):
         return importlib.import_module(name)
     return None
+
+
+def _is_only_called(name: str, sources: list[str]) -> bool:
+    """Whether a name that modules have (`tokenize`, `copy`) is that of a function which the tests call."""
+    if name not in sys.stdlib_module_names:
+        return False
+    uses = re.findall(rf"(?<![\w.]){name}\s*(.?)", "\n".join(sources))
+    return "(" in uses and "." not in uses
 
 
 def _run_lending(code: str, name: str, peer: TestsPeer) -> dict[str, Any]:

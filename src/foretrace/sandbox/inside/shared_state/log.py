@@ -15,33 +15,11 @@ _MAX_TEXT = 10_000
 _ALL = 1
 """The level of the root logger, so that all records are seen."""
 _MAX_EXTRA = 100
-_FIELDS = frozenset(
-    [
-        "name",
-        "msg",
-        "args",
-        "levelname",
-        "levelno",
-        "pathname",
-        "filename",
-        "module",
-        "exc_info",
-        "exc_text",
-        "stack_info",
-        "lineno",
-        "funcName",
-        "created",
-        "msecs",
-        "relativeCreated",
-        "thread",
-        "threadName",
-        "processName",
-        "process",
-        "taskName",
-        "message",
-        "asctime",
-    ]
-)
+_NAMED_FIELDS = """
+    name msg args levelname levelno pathname filename module exc_info exc_text stack_info lineno funcName created msecs
+    relativeCreated thread threadName processName process taskName message asctime
+"""
+_FIELDS = frozenset(_NAMED_FIELDS.split())
 """What every record has."""
 _PLAIN = (int, float, str, bool, type(None))
 _SIMPLE_FORMAT = re.compile(r"(?:[^%]|%[-+ #0]?\d{0,2}(?:\.\d{1,2})?[a-zA-Z%])*")
