@@ -17,6 +17,12 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
+from foretrace.sandbox.inside.remote.library_classes import (
+    find_library_class,
+    insert_classes,
+    name_library_class,
+    stand_among,
+)
 from foretrace.sandbox.inside.remote.methods import UNASKED, Fields, RemoteMethod, find_signature, name_method
 from foretrace.sandbox.inside.remote.signatures import CodeFacts, make_signature
 
@@ -162,6 +168,7 @@ def describe_class(kind: type) -> dict[str, Any]:
         or any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
         "kind": kind.__name__ if kind in KINDS.values() else None,
         "named": [kind.__module__, kind.__qualname__] if is_named(kind) else None,
+        "library": name_library_class(kind),
         "abstract": _find_abstract_methods(kind),
         "makes_classes": issubclass(kind, type),
         "subscripts": any(_has_own_subscript(base) for base in own),
@@ -203,7 +210,7 @@ class RemoteClass(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):  # by `super()` a metaclass would be taken for the owner
             return True
-        return _asks_instances(cls, instance) and _peer_of((cls,)).is_instance(instance, cls)
+        return _own_dict(cls).get("__asks__", False) and _peer_of((cls,)).is_instance(instance, cls)
 
     def __subclasscheck__(cls, kind: Any) -> bool:
         if type.__subclasscheck__(cls, kind):
@@ -272,11 +279,13 @@ class RemoteClass(type):
 
     @property
     def __mro__(cls) -> tuple[type, ...]:
-        return tuple(find_meant_class(base) for base in _own_mro(cls) if base not in _OURS)
+        return tuple(dict.fromkeys(find_meant_class(base) for base in _own_mro(cls) if base not in _OURS))
 
     def mro(cls) -> list[type]:
         """As `type.mro`, which Python itself asks for while it makes the class."""
-        return type.mro(cls) if _own_mro(cls) is None else [*cls.__mro__]
+        if _own_mro(cls) is not None:
+            return [*cls.__mro__]
+        return insert_classes(type.mro(cls), _own_dict(cls).get("__library__", ()))
 
 
 _own_dict: Any = type.__dict__["__dict__"].__get__
@@ -294,12 +303,6 @@ def find_meant_class(kind: Any) -> Any:
 def _is_described(cls: Any) -> bool:
     """Whether a class stands for one of the other side, and was not defined here with a base of the other side."""
     return "__asks__" in _own_dict(cls)
-
-
-def _asks_instances(cls: Any, instance: Any) -> bool:
-    """Whether the class itself decides what its instances are (a protocol, an abstract base class), and of this one:
-    what the class's own side made is told apart by its classes."""
-    return _own_dict(cls).get("__asks__", False) and not isinstance(type(instance), RemoteClass)
 
 
 class _Nothing:
@@ -327,6 +330,9 @@ class Documentation:
 
 class RemoteObject:
     """What all objects have that stand for one of the other process."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Nothing: what a class of the library does there is done on the other side."""
 
     def __getattr__(self, name: str) -> Any:
         if name in UNASKED:
@@ -467,7 +473,8 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
     namespace, cells = _make_namespace(peer, name, description)
     named = description.get("named")
     meant = find_named(*named) if isinstance(named, list) and len(named) == 2 else None
-    namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant}
+    library = find_library_class(description.get("library"))
+    namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant or library}
     if description.get("makes_classes") is True or any(issubclass(base, type) for base in bases):
         made = _make_metaclass(name, namespace, bases)
         for cell in cells:
@@ -476,6 +483,9 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
     local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
     if not any(isinstance(base, RemoteClass) for base in local):
         local = (RemoteObject, *local)
+    for base in (library, *(base for base in bases if not isinstance(base, RemoteClass) and name_library_class(base))):
+        if base is not None and base not in BASE_VALUES:
+            stand_among(base, namespace, SPECIAL)
     meta = _choose_metaclass(local, _texts(description, "meta"), metaclass)
     made = RemoteClass.__new__(meta, name, local, namespace, peer)
     type.__init__(made, name, local, namespace)

@@ -15,6 +15,7 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["sl", start, stop, step]      a slice
     ["pa", text]                   a path
     ["sn", text]                   a signalling NaN, of which a comparison raises
+    ["dt", text, fold, zone]       a time of day of a zone of the receiver's
     ["mv", bytes]                  a memoryview of bytes, which is a copy on the other side
     ["n", module, name]            a class or function of the standard library, which each side has
     ["h", number, class, base]     an object of the sender; `base` is its value as a builtin type that its class extends
@@ -160,6 +161,10 @@ class MessageEncoder(Encoder):
             return ["mv", self.walk(bytes(value), depth + 1)]
         if kind.__name__ == "Decimal" and is_stdlib_class(kind) and value.is_snan():
             return ["sn", str(value)]
+        if kind.__name__ == "datetime" and is_stdlib_class(kind) and type(type(value.tzinfo)) is not type:
+            zone = self._refer(self, value.tzinfo, depth)
+            if zone[0] == "j":  # one of the sender's own could tell another time each time it is asked
+                return ["dt", value.replace(tzinfo=None).isoformat(), value.fold, zone]
         if kind in _VIEWS:
             (viewed,) = gc.get_referents(value)
             return [_VIEWS[kind], self.walk(viewed, depth + 1)]
@@ -298,6 +303,7 @@ _SPECIAL: dict[Any, Any] = {
     "sl": lambda items: slice(*items),
     "pa": lambda items: _make_path(*items),
     "sn": lambda items: _make_signalling_nan(*items),
+    "dt": lambda items: _make_datetime(*items),
     "mv": lambda items: memoryview(*items),
     **{tag: lambda items, kind=kind: _wrap(kind, *items) for kind, (tag, _, _) in _WRAPPERS.items()},
 }
@@ -323,6 +329,12 @@ def _make_signalling_nan(text: str) -> Any:
     if not value.is_snan():
         raise ValueError("no signalling NaN")
     return value
+
+
+def _make_datetime(text: str, fold: int, zone: Any) -> Any:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).replace(fold=fold, tzinfo=zone)
 
 
 def _make_path(text: str) -> Any:

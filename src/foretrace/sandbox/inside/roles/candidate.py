@@ -8,9 +8,9 @@ import io
 import linecache
 import pickle
 import sys
-import time
 import types
 import warnings
+from time import monotonic, sleep
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
@@ -168,7 +168,7 @@ class CandidatePeer(Peer):
     def take_turn(self, message: list[Any]) -> None:
         """Answer a request; threads of the code may ask the tests for something until the answer is sent."""
         with self._turn:
-            self.has_turn, self._turn_began = True, time.monotonic()
+            self.has_turn, self._turn_began = True, monotonic()
             self._turn.notify_all()
         answer = self.serve(message)
         with self._turn:
@@ -184,10 +184,10 @@ class CandidatePeer(Peer):
             while True:
                 with self._turn:
                     self._turn.wait_for(lambda: self.has_turn)
-                    left = self._turn_began + _HEAD_START_S - time.monotonic()
+                    left = self._turn_began + _HEAD_START_S - monotonic()
                 if left <= 0:
                     break
-                time.sleep(left)
+                sleep(left)
         return super()._exchange(message)
 
     def perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:

@@ -190,7 +190,7 @@ class TestsPeer(CautiousPeer):
             return super().perform(operation, name, args, named)
         if operation == "next":
             return super().perform(operation, 1, args, named)
-        if operation == "operate" and name in SPECIAL:
+        if operation in ("isinstance", "issubclass") or (operation == "operate" and name in SPECIAL):
             return super().perform(operation, name, args, named)
         if operation in ("signature", "code") and isinstance(target, types.FunctionType):
             return super().perform(operation, name, args, named)
