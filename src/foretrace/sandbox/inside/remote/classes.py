@@ -16,6 +16,7 @@ import sys
 import types
 from typing import Any
 
+from foretrace.sandbox.inside.remote.array_types import is_numpy_class
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
 from foretrace.sandbox.inside.remote.library_classes import (
     find_library_class,
@@ -103,7 +104,7 @@ def is_named(kind: type) -> bool:
     if type(module) is not str or type(name) is not str:
         return False
     if module not in _KNOWN_MODULES and not (issubclass(kind, BaseException) and _is_library(module)):
-        return False
+        return is_numpy_class(kind)
     return getattr(sys.modules.get(module), name, None) is kind
 
 
@@ -114,9 +115,10 @@ def find_named(module: Any, name: Any) -> Any:
     Raises:
         ValueError: there is none.
     """
-    function = _FUNCTIONS_BY_NAME.get((module, name)) if type(module) is type(name) is str else None
-    if function is not None:
-        return function
+    if type(module) is type(name) is str and (module, name) in _FUNCTIONS_BY_NAME:
+        return _FUNCTIONS_BY_NAME[module, name]
+    if module == "numpy" and is_numpy_class(found := getattr(sys.modules.get("numpy"), str(name), None)):
+        return found
     if type(module) is not str or type(name) is not str or not (module in _KNOWN_MODULES or _is_library(module)):
         raise ValueError("no module of which anything is named")
     __import__(module)
@@ -215,7 +217,7 @@ class RemoteClass(type):
     def __subclasscheck__(cls, kind: Any) -> bool:
         if type.__subclasscheck__(cls, kind):
             return True
-        told = isinstance(kind, type) and kind.__module__ in _RUN_MODULES and not isinstance(kind, RemoteClass)
+        told = isinstance(kind, RemoteClass) or getattr(kind, "__module__", None) in _RUN_MODULES
         return told and _own_dict(cls).get("__asks__", False) and _peer_of((cls,)).is_subclass(kind, cls)
 
     def __getattr__(cls, name: str) -> Any:

@@ -7,7 +7,8 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["od"|"ct"|"dd"|"dq", ...]     OrderedDict, Counter, defaultdict (its factory first), deque (its length limit first)
     ["ar", typecode, ...]          an array of the module of that name
     ["ns", name, value, ...]       a SimpleNamespace
-    ["nd", ...]                    an array of numpy's (see `arrays`)
+    ["nd"|"nv", ...]               an array of numpy's, or a view of one (see `arrays`)
+    ["nt"|"ng", ...]               a type of numpy's, or a single value (see `array_types`)
     ["cm"|"ud"|"ul", content]      a ChainMap, UserDict or UserList, and the list or dict that it is made of
     ["dk"|"dv"|"di", dict]         the keys, values or items of a dict
     ["it", backwards, items, at]   an iterator over a builtin container, and where it stands
@@ -34,7 +35,17 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defa
 from collections.abc import Callable
 from typing import Any
 
-from foretrace.sandbox.inside.remote.arrays import describe_array, is_array_type, is_plain_array, make_array
+from foretrace.sandbox.inside.remote.array_types import describe_numpy_value, read_numpy_value
+from foretrace.sandbox.inside.remote.arrays import (
+    ArrayView,
+    describe_array,
+    fill_array,
+    find_array_base,
+    is_array_type,
+    is_plain_array,
+    make_array,
+    make_view,
+)
 from foretrace.sandbox.inside.remote.shared_containers import (
     CountedIterator,
     IndexedIterator,
@@ -92,7 +103,7 @@ class MessageEncoder(Encoder):
                 self.pay(16)
                 return ["a", key.own, key.number]
             base = find_iterator_base(value) if kind in _ITERATORS else kind
-            key = self._shared.add(value, base, own=True)
+            key = self._shared.add(value, find_array_base(value) if is_array_type(kind) else base, own=True)
             tagged = self.content(value, depth) if base is kind else self._iterator(value, base, depth)
             self._shared.note(key)
             return tagged
@@ -116,7 +127,7 @@ class MessageEncoder(Encoder):
             return self.flat(value, kind)
         if is_array_type(kind):
             self.pay(2 * value.nbytes + 60)
-            return describe_array(value)
+            return describe_array(value, lambda item: walk(item, depth + 1))
         if kind is types.SimpleNamespace:
             return ["ns", *self.content(vars(value), depth)[1:]]
         self.pay(6 + 2 * len(value))
@@ -172,6 +183,10 @@ class MessageEncoder(Encoder):
             tag, name, of = _WRAPPERS[kind]
             if len(vars(value)) == 1 and type(vars(value).get(name)) is of:
                 return [tag, self.walk(vars(value)[name], depth + 1)]
+        numeric = describe_numpy_value(value)
+        if numeric is not None:
+            self.pay(2 * value.itemsize + 60)
+            return numeric
         known = self.stdlib_value(value)
         return known if known is not None else self._refer(self, value, depth)
 
@@ -205,6 +220,14 @@ class MessageDecoder(Decoder):
                 return made
             if tag == "it":
                 return self._read_iterator(tagged, depth)
+            if tag == "nv":
+                key = self._shared.add(None, ArrayView, own=False)  # its number comes before that of its array
+                made = make_view(tagged, self.walk(tagged[-1], depth + 1))
+                self._shared.put(key, made)
+                return made
+            if tag in ("ng", "nt"):
+                self.left -= 1
+                return read_numpy_value(tagged)
             if tag == "a":
                 return self._shared.get(read_key(tagged[1:]))
             if tag in _REFERENCES:
@@ -236,6 +259,8 @@ class MessageDecoder(Decoder):
 
     def read_content(self, tagged: Any) -> Any:
         """A container with encoded items, which is not one that both sides know."""
+        if type(tagged) is list and tagged and tagged[0] == "nv":
+            return make_view(tagged, self.walk(tagged[-1], 1))
         if type(tagged) is not list or not tagged or tagged[0] not in _EMPTY:
             raise ValueError("no container")
         made = self._make(tagged[0], tagged)
@@ -254,7 +279,8 @@ class MessageDecoder(Decoder):
         if depth > self.max_depth:
             raise ValueError("too deep")
         if tagged[0] == "nd":
-            return  # it was made with its items
+            fill_array(made, tagged, lambda item: self.walk(item, depth + 1))
+            return
         if type(made) is defaultdict:
             made.default_factory = self.walk(tagged[1], depth + 1)
         if type(made) is bytearray:

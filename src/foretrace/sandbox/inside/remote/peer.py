@@ -313,10 +313,8 @@ class Peer:
             return copy.deepcopy(args[0]) if name == "deep" else copy.copy(args[0])
         if operation == "extend":
             return make_subclass(name, *args, members=named)
-        if operation == "isinstance":
-            return isinstance(args[1], args[0])
-        if operation == "issubclass":
-            return issubclass(args[1], args[0])
+        if operation in ("isinstance", "issubclass"):
+            return isinstance(args[1], args[0]) if operation == "isinstance" else issubclass(args[1], args[0])
         if operation in DESCRIPTIONS:
             return DESCRIPTIONS[operation](args[0])
         if operation in tasks.OPERATIONS:
@@ -456,7 +454,8 @@ class Peer:
             and (
                 kind in _PLAIN_CLASSES
                 or issubclass(kind, BaseException)
-                or kind.__module__ in ("collections.abc", "numbers", "datetime", "decimal", "fractions", "uuid")
+                or kind.__module__
+                in ("collections.abc", "numbers", "datetime", "decimal", "fractions", "uuid", "numpy")
             )
         ):
             return ["n", kind.__module__, kind.__qualname__]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from foretrace.sandbox.inside.remote.array_types import is_numpy_class, make_like
+from foretrace.sandbox.inside.remote.arrays import is_plain_array
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 
 if TYPE_CHECKING:
@@ -58,9 +60,22 @@ def vary(value: Any, choice: random.Random) -> Any:
         else:
             items[choice.randrange(1000)] = choice.randrange(100)
         return items
+    if is_plain_array(value):
+        return _vary_item(value, choice)
+    if is_numpy_class(kind):
+        return make_like(value, vary(value.item(), choice))
     if kind in (set, frozenset):
         return kind({*value, choice.randrange(1000)})
     return choice.randrange(1 << 30)
+
+
+def _vary_item(array: Any, choice: random.Random) -> Any:
+    """An array of which one item is another one."""
+    other = array.copy()
+    if other.size:
+        place = choice.randrange(other.size)
+        other.flat[place] = vary(other.flat[place], choice)
+    return other
 
 
 def vary_arguments(

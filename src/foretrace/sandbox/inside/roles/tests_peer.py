@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretrace.sandbox.inside.remote import tasks
+from foretrace.sandbox.inside.remote.array_types import as_truth
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
@@ -128,7 +129,8 @@ class TestsPeer(CautiousPeer):
         if self._watched:
             self._pass_patches()
         try:
-            return super().request(operation, name, *args, **named)
+            result = super().request(operation, name, *args, **named)
+            return result if name == "__call__" or operation in ("get", "next") else as_truth(result)
         except GoneError as error:
             self.lost = str(error)
             self._gone = True
