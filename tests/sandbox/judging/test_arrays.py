@@ -44,6 +44,8 @@ def kind_of(x): return x.dtype
 
 def next_day(x): return x + np.timedelta64(1, 'D')
 
+def noise(n): return np.random.rand(n)
+
 def norm(x: np.ndarray, p: np.floating = 2.0) -> np.float64: return np.linalg.norm(x, p)
 """
 WRONG = """
@@ -72,6 +74,8 @@ def total(x): return x.sum().item()
 def kind_of(x): return np.float32
 
 def next_day(x): return x + np.timedelta64(2, 'D')
+
+def noise(n): return np.random.default_rng(7).random(n)
 
 def norm(x, p=2): return 5.0
 """
@@ -156,6 +160,13 @@ x = next_day(np.datetime64('2024-02-28'))
 assert isinstance(x, np.datetime64) and x == np.datetime64('2024-02-29') and x.dtype == np.dtype('M8[D]')
 assert x > np.datetime64('2024-01-01') and x - np.datetime64('2024-02-01') == np.timedelta64(28, 'D')
 assert next_day(np.array(['2024-12-31'], dtype='M8[D]')).astype(str).tolist() == ['2025-01-01']
+""",
+    "random numbers": """
+np.random.seed(7)
+drawn = noise(3)
+after = np.random.rand()
+np.random.seed(7)
+assert np.array_equal(drawn, np.random.rand(3)) and after == np.random.rand()
 """,
     "annotations": """
 import inspect, typing

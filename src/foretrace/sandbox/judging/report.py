@@ -18,6 +18,7 @@ _TEXT = 500
 _SHARED = {
     "files": ("open(", "tempfile", "Path(", "os."),
     "random": ("random",),
+    "numpy": ("np.random.", "numpy.random"),
     "environment": ("environ", "getenv", "chdir", "getcwd", "Path.cwd"),
     "log": ("logging", "assertLogs", "assertNoLogs"),
     "decimal": ("decimal",),

@@ -18,6 +18,12 @@ from typing import Any
 
 from foretrace.sandbox.inside.remote.array_types import is_numpy_class
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
+from foretrace.sandbox.inside.remote.class_attributes import (
+    find_abstract_methods,
+    find_attributes,
+    has_own_subscript,
+    make_attribute,
+)
 from foretrace.sandbox.inside.remote.library_classes import (
     find_library_class,
     insert_classes,
@@ -146,6 +152,8 @@ def describe_class(kind: type) -> dict[str, Any]:
     if not builtin and find_base_value(kind) is None and not issubclass(kind, BaseException):
         for base in known:  # such as Enum or an abstract base class, which no local class extends
             found |= SPECIAL & base.__dict__.keys()
+    if issubclass(kind, BaseException):
+        found.add("__init__")  # of its base, which would set up what stands for it
     methods = {
         name: doc[:2000] if type(doc := getattr(value, "__doc__", None)) is str else None
         for name, value in kind.__dict__.items()
@@ -171,22 +179,11 @@ def describe_class(kind: type) -> dict[str, Any]:
         "kind": kind.__name__ if kind in KINDS.values() else None,
         "named": [kind.__module__, kind.__qualname__] if is_named(kind) else None,
         "library": name_library_class(kind),
-        "abstract": _find_abstract_methods(kind),
+        "abstract": find_abstract_methods(kind),
+        "attributes": find_attributes(kind, methods),
         "makes_classes": issubclass(kind, type),
-        "subscripts": any(_has_own_subscript(base) for base in own),
+        "subscripts": any(has_own_subscript(base) for base in own),
     }
-
-
-def _find_abstract_methods(kind: type) -> list[str]:
-    try:
-        return sorted(map(str, type.__dict__["__abstractmethods__"].__get__(kind)))
-    except AttributeError:  # it is no abstract class
-        return []
-
-
-def _has_own_subscript(kind: type) -> bool:
-    function = getattr(kind.__dict__.get("__class_getitem__"), "__func__", None)
-    return type(function) is types.FunctionType
 
 
 class RemoteClass(type):
@@ -453,6 +450,9 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
             made = RemoteMethod(method, f"{namespace['__qualname__']}.{method}", text if type(text) is str else None)
             made.__isabstractmethod__ = method in _texts(description, "abstract")
             add(method, (made, made.cell))
+    for attribute in _texts(description, "attributes"):
+        if attribute not in namespace:
+            add(attribute, make_attribute(attribute))
     if "__next__" in namespace:
         namespace["__length_hint__"] = _announce_reading
     if "__await__" in namespace or description.get("kind") == "coroutine":

@@ -8,6 +8,8 @@ import types
 import warnings
 from typing import Any
 
+from foretrace.sandbox.inside.remote.arrays import is_plain_array
+
 CASES = "__cases__"
 """Attribute of a parametrised function: its calls' keyword arguments."""
 
@@ -119,6 +121,8 @@ class approx:  # noqa: N801 - pytest's name
         if isinstance(expected, dict):
             same = isinstance(actual, dict) and actual.keys() == expected.keys()
             return same and all(self._is_near(actual[key], value) for key, value in expected.items())
+        if is_plain_array(actual) or is_plain_array(expected):
+            return self._is_near(*(value.tolist() if is_plain_array(value) else value for value in (actual, expected)))
         if isinstance(expected, (list, tuple)):
             same = isinstance(actual, (list, tuple)) and len(actual) == len(expected)
             return same and all(map(self._is_near, actual, expected))

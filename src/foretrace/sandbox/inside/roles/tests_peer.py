@@ -17,6 +17,7 @@ from foretrace.sandbox.inside.remote.array_types import as_truth
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
+from foretrace.sandbox.inside.roles.own_attributes import TestAttributes
 from foretrace.sandbox.inside.shared_state.states import SharedStates
 
 _FUNCTION_FACTS = frozenset(
@@ -211,6 +212,9 @@ class TestsPeer(CautiousPeer):
                 self._set_by_code.add((id(target), name))
                 self._own_of_tests.append(target)  # so that its id stays its own
                 return super().perform(operation, name, args, named)
+        if operation == "get" and name == "__dict__" and type(target).__module__ in ("__main__", "setup"):
+            self._own_of_tests.append(target)
+            return TestAttributes(target, self._set_by_code)
         if operation == "get" and (id(target), name) in self._set_by_code:
             return super().perform(operation, name, args, named)
         if operation == "copy":

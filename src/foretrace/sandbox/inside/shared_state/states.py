@@ -12,6 +12,7 @@ from foretrace.sandbox.inside.shared_state.decimal_context import FinerDecimalCo
 from foretrace.sandbox.inside.shared_state.environment import SharedEnvironment
 from foretrace.sandbox.inside.shared_state.folder import SharedFolder
 from foretrace.sandbox.inside.shared_state.log import SharedLog
+from foretrace.sandbox.inside.shared_state.numpy_numbers import SharedNumpyRandom
 from foretrace.sandbox.inside.shared_state.random_numbers import SharedRandom
 
 
@@ -30,6 +31,7 @@ class SharedState(Protocol):
 _KINDS: dict[str, Any] = {
     "files": SharedFolder,
     "random": SharedRandom,
+    "numpy": SharedNumpyRandom,
     "environment": SharedEnvironment,
     "log": SharedLog,
     "decimal": SharedDecimalContext,
