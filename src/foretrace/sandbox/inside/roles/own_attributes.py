@@ -1,4 +1,4 @@
-"""The attributes of an object of the tests', as the code finds them in its `__dict__`: descriptors keep values there."""
+"""Attributes of an object of the tests', as the code finds them in its `__dict__`: descriptors keep values there."""
 
 from __future__ import annotations
 

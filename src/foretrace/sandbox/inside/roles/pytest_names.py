@@ -17,8 +17,7 @@ CASES = "__cases__"
 def make_module() -> types.ModuleType:
     """A module that serves as `pytest`."""
     module = types.ModuleType("pytest")
-    mark = types.SimpleNamespace(parametrize=parametrize)
-    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=mark)
+    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=Marks(), param=Param)
     return module
 
 
@@ -27,13 +26,35 @@ def fail(reason: str = "", **_: Any) -> None:
     raise AssertionError(reason)
 
 
+class Param:
+    """Values of one case, with what else is said of it."""
+
+    def __init__(self, *values: Any, **_: Any) -> None:
+        self.values = values
+
+
+class Marks:
+    """`pytest.mark`: all but `parametrize` leaves a test as it is."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "parametrize":
+            return parametrize
+
+        def mark(*args: Any, **named: Any) -> Any:
+            alone = len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type))
+            return args[0] if alone else lambda function: function
+
+        return mark
+
+
 def parametrize(names: Any, values: Any, **_: Any) -> Any:
     """Call the function once for each of the values."""
     listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
     def decorate(function: Any) -> Any:
         earlier = getattr(function, CASES, [{}])
-        rows = [dict(zip(listed, row if len(listed) > 1 else (row,), strict=True)) for row in values]
+        given = [v.values if isinstance(v, Param) else v if len(listed) > 1 else (v,) for v in values]
+        rows = [dict(zip(listed, row, strict=True)) for row in given]
         setattr(function, CASES, [{**case, **row} for row in rows for case in earlier])
         return function
 
