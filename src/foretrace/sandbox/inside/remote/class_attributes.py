@@ -13,7 +13,7 @@ _own_mro: Any = type.__dict__["__mro__"].__get__
 def find_attributes(kind: type, methods: dict[str, Any]) -> list[str]:
     """Names of attributes that a class defines and that are no methods."""
     names = [name for name in _own_dict(kind) if type(name) is str and name not in methods]
-    return [name for name in names if name.isidentifier() and not name.startswith("__")][:_MAX_ATTRIBUTES]
+    return [name for name in names if name.isidentifier() and not name.startswith(("__", "_abc_"))][:_MAX_ATTRIBUTES]
 
 
 def make_attribute(name: str) -> tuple[Any, list[Any]]:

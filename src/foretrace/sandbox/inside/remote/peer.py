@@ -150,7 +150,8 @@ class Peer:
 
     def is_subclass(self, value: type, kind: Any) -> bool:
         """As `is_instance`, of a class of this side."""
-        return self.request("issubclass", "", kind, value) is True
+        is_made = not isinstance(value, RemoteClass) or id(value) in self._remote_numbers
+        return is_made and self.request("issubclass", "", kind, value) is True
 
     def extend_class(
         self,
