@@ -22,10 +22,22 @@ def make_attribute(name: str) -> tuple[Any, list[Any]]:
     return made, made.cell
 
 
+def relay_values(namespace: dict[str, Any]) -> dict[str, Any]:
+    """What a class statement of this side defines whose base is one of the other: values of the class are asked for
+    there, since its objects, which live there, may have others."""
+    return {
+        name: value if name.startswith("__") or hasattr(type(value), "__get__") else _ClassAttribute(name)
+        for name, value in namespace.items()
+    }
+
+
 class _ClassAttribute:
     def __init__(self, name: str) -> None:
         self._name = name
         self.cell: list[Any] = []
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self.cell.append(owner)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         first = next((base for base in _own_mro(kind) if self._name in _own_dict(base)), None)

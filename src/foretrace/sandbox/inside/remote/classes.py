@@ -158,7 +158,7 @@ def describe_class(kind: type) -> dict[str, Any]:
         name: doc[:2000] if type(doc := getattr(value, "__doc__", None)) is str else None
         for name, value in kind.__dict__.items()
         if type(value) in (types.FunctionType, types.MethodDescriptorType, types.BuiltinFunctionType)
-        and not (name.startswith("__") and name.endswith("__"))
+        and (name == "__post_init__" or not (name.startswith("__") and name.endswith("__")))
     }
     meta = type(kind)
     return {

@@ -21,6 +21,7 @@ from typing import Any
 
 from foretrace.sandbox.inside.remote import tasks, type_forms
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
+from foretrace.sandbox.inside.remote.class_attributes import relay_values
 from foretrace.sandbox.inside.remote.classes import (
     NAMED_FUNCTIONS,
     RemoteClass,
@@ -150,8 +151,8 @@ class Peer:
 
     def is_subclass(self, value: type, kind: Any) -> bool:
         """As `is_instance`, of a class of this side."""
-        is_made = not isinstance(value, RemoteClass) or id(value) in self._remote_numbers
-        return is_made and self.request("issubclass", "", kind, value) is True
+        known = not isinstance(value, RemoteClass) or id(value) in self._remote_numbers  # or else it is being made
+        return known and self.request("issubclass", "", kind, value) is True
 
     def extend_class(
         self,
@@ -168,7 +169,7 @@ class Peer:
             bases, keywords = (RemoteObject, *bases), {**keywords, "metaclass": meta}
         remote = self.request("extend", name, keywords, *remote_bases, **members)
         number = self._remote_numbers[id(remote)]
-        made = type.__new__(meta, name, bases, {**namespace, "__peer__": self})
+        made = type.__new__(meta, name, bases, {**relay_values(namespace), "__peer__": self})
         type.__init__(made, name, bases, namespace)
         self._remote[number] = made
         self._remote_numbers[id(made)] = number
@@ -315,7 +316,7 @@ class Peer:
         if operation == "extend":
             return make_subclass(name, *args, members=named)
         if operation in ("isinstance", "issubclass"):
-            return isinstance(args[1], args[0]) if operation == "isinstance" else issubclass(args[1], args[0])
+            return (isinstance if operation == "isinstance" else issubclass)(args[1], args[0])
         if operation in DESCRIPTIONS:
             return DESCRIPTIONS[operation](args[0])
         if operation in tasks.OPERATIONS:
@@ -332,8 +333,7 @@ class Peer:
 
     def _take(self, iterator: Any, count: int) -> list[Any]:
         """The next items of an iterator of this side; what it raised after some is raised at the next time."""
-        held = self._held_errors.pop(id(iterator), None)
-        if held is not None:
+        if (held := self._held_errors.pop(id(iterator), None)) is not None:
             raise held
         items: list[Any] = []
         try:

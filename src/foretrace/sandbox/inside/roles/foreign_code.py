@@ -30,6 +30,7 @@ from foretrace.sandbox.inside.remote.classes import (
     is_named,
 )
 from foretrace.sandbox.inside.remote.methods import RemoteMethod
+from foretrace.sandbox.inside.remote.subclasses import make_field_setter
 from foretrace.sandbox.inside.remote.type_forms import is_special_form
 from foretrace.sandbox.inside.roles.beliefs import BeliefError
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
@@ -66,6 +67,7 @@ def guarded(peer: Any) -> Generator[None]:
         *((module, "eval", _eval_annotation) for module in modules),
         *((module, "compile", _compile_annotation) for module in modules),
         (typing, "get_type_hints", _resolve_hints_elsewhere(typing.get_type_hints, peer)),
+        (importlib.import_module("dataclasses"), "object", make_field_setter(peer)),
         *((pickle, name, value) for name, value in _guard_pickles(peer).items()),
     ]
     before = [(module, name, vars(module).get(name)) for module, name, _ in put]
