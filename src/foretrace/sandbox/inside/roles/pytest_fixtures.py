@@ -160,12 +160,13 @@ class FixtureRunner:
     def __init__(self, names: dict[str, Any], call: Callable[[Any], None]) -> None:
         self._fixtures = dict(_find_fixtures(names))
         self._call = call
-        self._kept: dict[str, Any] = {}
-        self._until_end = contextlib.ExitStack()
+        self.kept: dict[str, Any] = {}
+        """What was made for all tests, by name."""
+        self.until_end = contextlib.ExitStack()
 
     def close(self) -> None:
         """End what was made for all tests."""
-        self._until_end.close()
+        self.until_end.close()
 
     def can_run(self, function: Any) -> bool:
         """Whether all is known that a function asks for."""
@@ -209,7 +210,7 @@ class _Run:
             self._runner.finish(lambda: function(**asked))
 
     def _get(self, name: str, stack: contextlib.ExitStack) -> Any:
-        made = self._runner._kept if name in self._runner._kept else self._made
+        made = self._runner.kept if name in self._runner.kept else self._made
         if name not in made:
             if name not in self._fixtures:
                 made[name] = stack.enter_context(_BUILTIN[name]())
@@ -217,7 +218,7 @@ class _Run:
             function = self._fixtures[name]
             options = getattr(function, _FIXTURE)
             if options.kept and name not in self._chosen:
-                made, stack = self._runner._kept, self._runner._until_end
+                made, stack = self._runner.kept, self._runner.until_end
             made[name] = self._make(name, function, stack)
         return made[name]
 
