@@ -23,6 +23,30 @@ def double(x): return x * 2
 def raise_all(x): x += 1
 
 def same(x): return x
+
+def widen(x): x.shape = (2, -1)
+
+def mark(x): x[1] += 5
+
+def row(x): return x[0]
+
+def parts(n):
+    x = np.zeros(n)
+    return x, x[::-2]
+
+def objects(xs): return np.array(xs, dtype=object)
+
+def records(rows): return np.array(rows, dtype=[('name', 'U9'), ('at', [('x', 'i4'), ('y', 'f8')])])
+
+def total(x): return x.sum()
+
+def kind_of(x): return x.dtype
+
+def next_day(x): return x + np.timedelta64(1, 'D')
+
+def noise(n): return np.random.rand(n)
+
+def norm(x: np.ndarray, p: np.floating = 2.0) -> np.float64: return np.linalg.norm(x, p)
 """
 WRONG = """
 def scale(x): return x - x.mean(axis=0)
@@ -32,6 +56,28 @@ def double(x): return [*x, *x]
 def raise_all(x): return x + 1
 
 def same(x): return x.copy()
+
+def widen(x): x = x.reshape(2, -1)
+
+def mark(x): x = x.copy()
+
+def row(x): return x[0].copy()
+
+def parts(n): return np.zeros(n), np.zeros(n // 2)
+
+def objects(xs): return np.array([str(x) for x in xs])
+
+def records(rows): return np.array(rows, dtype=[('name', 'U2'), ('at', [('x', 'i4'), ('y', 'f8')])])
+
+def total(x): return x.sum().item()
+
+def kind_of(x): return np.float32
+
+def next_day(x): return x + np.timedelta64(2, 'D')
+
+def noise(n): return np.random.default_rng(7).random(n)
+
+def norm(x, p=2): return 5.0
 """
 SETUP = "import numpy as np"
 TESTS = {
@@ -63,6 +109,75 @@ many = np.zeros(20000)
 raise_all(many)
 assert many.sum() == 20000
 """,
+    "shapes in place": """
+x, y = np.arange(6), np.arange(8).reshape(4, 2)
+widen(x)
+widen(y)
+assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and y.shape == (2, 4)
+""",
+    "views": """
+x = np.zeros((3, 4), order='F')
+mark(x)
+mark(x[:, 1])
+mark(x[:, ::-1].T)
+assert x.tolist() == [[0, 0, 5, 0], [5, 10, 10, 5], [0, 0, 5, 0]]
+first = row(x)
+first[3] = 7
+assert x[0, 3] == 7 and np.shares_memory(first, x) and first.base is x
+x[0, 0] = 9
+assert first[0] == 9 and same(first) is first
+whole, part = parts(6)
+part[0] = 4
+assert whole.tolist() == [0, 0, 0, 0, 0, 4] and total(whole) == 4
+""",
+    "arrays of objects": """
+x = objects(['a', None, [1]])
+assert x.dtype == object and x[1] is None and list(x) == ['a', None, [1]]
+assert (x == np.array(['a', None, [1]], dtype=object)).all() and same(x) is x
+y = np.array([1, 'b'], dtype=object)
+y[0] = 2
+assert same(y) is y and same(y)[0] == 2
+""",
+    "records": """
+x = records([('ann', (1, 2.5)), ('bob', (3, 4.5))])
+assert x.dtype.names == ('name', 'at') and x['at']['y'].tolist() == [2.5, 4.5] and x[1]['name'] == 'bob'
+assert x[0].tolist() == ('ann', (1, 2.5)) and same(x[1])['at']['x'] == 3
+""",
+    "single values": """
+x = total(np.array([1, 2]))
+assert isinstance(x, np.integer) and type(x) is np.int64 and x == 3 and x.dtype == 'int64'
+assert type(total(np.array([1.5], dtype=np.float32))) is np.float32 and isinstance(total(np.ones(2)), float)
+assert isinstance(total(np.ones(2)), np.floating) and type(same(np.float32(1.5))) is np.float32
+assert kind_of(np.int8(3)) == np.int8 and same(np.str_('')) == '' and same(np.bool_(True))
+""",
+    "types": """
+assert kind_of(np.ones(2)) == np.float64 and kind_of(np.ones(2)) == 'float64' and np.dtype(float) == kind_of(np.ones(1))
+assert np.issubdtype(kind_of(np.ones(2)), np.floating) and {kind_of(np.ones(2)): 1}[np.dtype('f8')] == 1
+assert same(np.float32) is np.float32 and same(np.dtype('i4,f8')) == np.dtype('i4,f8')
+assert same(np.dtype(object)) == object
+""",
+    "dates": """
+x = next_day(np.datetime64('2024-02-28'))
+assert isinstance(x, np.datetime64) and x == np.datetime64('2024-02-29') and x.dtype == np.dtype('M8[D]')
+assert x > np.datetime64('2024-01-01') and x - np.datetime64('2024-02-01') == np.timedelta64(28, 'D')
+assert next_day(np.array(['2024-12-31'], dtype='M8[D]')).astype(str).tolist() == ['2025-01-01']
+""",
+    "random numbers": """
+np.random.seed(7)
+drawn = noise(3)
+after = np.random.rand()
+np.random.seed(7)
+assert np.array_equal(drawn, np.random.rand(3)) and after == np.random.rand()
+""",
+    "annotations": """
+import inspect, typing
+def call(x: np.ndarray, p: np.floating) -> float:
+    return norm(x, p)
+assert call(np.array([3.0, 4.0]), np.float64(2)) == 5
+assert norm.__annotations__ == {'x': np.ndarray, 'p': np.floating, 'return': np.float64}
+assert typing.get_type_hints(norm)['return'] is np.float64
+assert inspect.signature(norm).parameters['x'].annotation is np.ndarray
+""",
 }
 
 
@@ -84,6 +199,25 @@ LIARS = [
     "  all = lambda s: True\n"
     "def double(x): return A()",
 ]
+
+
+def test_no_truth_value_of_numpys_is_believed_more_than_pythons(calculator: Box) -> None:
+    liars = ["lambda s, *a: np.True_", "lambda s, *a: True"]
+    for liar in liars:
+        code = f"import numpy as np\nclass A:\n  equals = matches = __eq__ = {liar}\ndef double(x): return A()"
+        for test in ("double(1).equals(2)", "double(1) == 2", "double(1) == np.int64(2)"):
+            assert not calculator.judge(code, [Test(code=f"assert {test}")], setup=SETUP).passed, (liar, test)
+    code = "import numpy as np\nclass P:\n  def __init__(s, x): s.x = np.array([x])\n"
+    code += "  def __eq__(s, o): return isinstance(o, P) and (s.x == o.x).all()\n"
+    code += "  def equals(s, o): return (s.x == o).all()\n"
+    test = "assert P(1) == P(1) and P(1) != P(2) and P(np.int64(3)).equals(3) and not P(3).equals(4)"
+    assert calculator.judge(code, [Test(code=test)], setup=SETUP).passed
+
+
+def test_memory_that_a_test_has_views_of_is_left_as_it_is(calculator: Box) -> None:
+    code = "def grow(x): x.resize(9, refcheck=False)"
+    tests = [Test(code="x = np.arange(4)\nview = x[1:]\ngrow(x)\nassert view.tolist() == [1, 2, 3] and x.size == 4")]
+    assert calculator.judge(code, tests, setup=SETUP).passed
 
 
 @pytest.mark.parametrize("liar", LIARS, ids=["a subclass", "a pretended array"])

@@ -16,9 +16,10 @@ _TEXT = 500
 
 
 _SHARED = {
-    "files": ("open(", "tempfile", "Path(", "os."),
+    "files": ("open(", "tempfile", "Path(", "os.", "tmp_path"),
     "random": ("random",),
-    "environment": ("environ", "getenv", "chdir", "getcwd", "Path.cwd"),
+    "numpy": ("np.random.", "numpy.random"),
+    "environment": ("environ", "getenv", "setenv", "delenv", "chdir", "getcwd", "Path.cwd"),
     "log": ("logging", "assertLogs", "assertNoLogs"),
     "decimal": ("decimal",),
 }

@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from types import SimpleNamespace
 from typing import Any
 
-from foretrace.sandbox.inside.remote.arrays import is_array_type
+from foretrace.sandbox.inside.remote.arrays import ArrayView, is_array_type, set_array
 
 BASE_VALUES = (
     *(int, float, complex, str, bytes, tuple, frozenset),
@@ -38,7 +38,7 @@ def plain_value(base: Any, value: Any) -> Any:
         return complex(value.real, value.imag)
     if base is array:
         return value[:]
-    if is_array_type(base):
+    if is_array_type(base) or base is ArrayView:
         return value
     if base is SimpleNamespace:
         return dict(vars(value))
@@ -49,8 +49,8 @@ def plain_value(base: Any, value: Any) -> Any:
 
 def set_value(base: Any, made: Any, plain: Any) -> None:
     """Give an object whose class extends `base` the content of a plain value."""
-    if is_array_type(base):
-        made[...] = plain
+    if is_array_type(base) or base is ArrayView:
+        set_array(made, plain, items=base is not ArrayView)
     elif base is SimpleNamespace:
         vars(made).clear()
         vars(made).update(plain)

@@ -16,7 +16,20 @@ import sys
 import types
 from typing import Any
 
+from foretrace.sandbox.inside.remote.array_types import is_numpy_class
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
+from foretrace.sandbox.inside.remote.class_attributes import (
+    find_abstract_methods,
+    find_attributes,
+    has_own_subscript,
+    make_attribute,
+)
+from foretrace.sandbox.inside.remote.library_classes import (
+    find_library_class,
+    insert_classes,
+    name_library_class,
+    stand_among,
+)
 from foretrace.sandbox.inside.remote.methods import UNASKED, Fields, RemoteMethod, find_signature, name_method
 from foretrace.sandbox.inside.remote.signatures import CodeFacts, make_signature
 
@@ -59,6 +72,8 @@ _LIBRARY = frozenset(
     ]
 )
 """Packages of the standard library whose exceptions are named."""
+_RUN_MODULES = ("__main__", "setup", "solution")
+"""Modules of classes that the tests or the answer define."""
 KINDS: dict[str, Any] = {
     "function": types.FunctionType,
     "builtin_function_or_method": types.BuiltinFunctionType,
@@ -95,7 +110,7 @@ def is_named(kind: type) -> bool:
     if type(module) is not str or type(name) is not str:
         return False
     if module not in _KNOWN_MODULES and not (issubclass(kind, BaseException) and _is_library(module)):
-        return False
+        return is_numpy_class(kind)
     return getattr(sys.modules.get(module), name, None) is kind
 
 
@@ -106,9 +121,10 @@ def find_named(module: Any, name: Any) -> Any:
     Raises:
         ValueError: there is none.
     """
-    function = _FUNCTIONS_BY_NAME.get((module, name)) if type(module) is type(name) is str else None
-    if function is not None:
-        return function
+    if type(module) is type(name) is str and (module, name) in _FUNCTIONS_BY_NAME:
+        return _FUNCTIONS_BY_NAME[module, name]
+    if module == "numpy" and is_numpy_class(found := getattr(sys.modules.get("numpy"), str(name), None)):
+        return found
     if type(module) is not str or type(name) is not str or not (module in _KNOWN_MODULES or _is_library(module)):
         raise ValueError("no module of which anything is named")
     __import__(module)
@@ -125,8 +141,9 @@ def _is_library(module: str) -> bool:
 
 
 def is_special_name(name: str) -> bool:
-    """Whether a name is one by which Python works: methods of such names are special, however they are described."""
-    return name.startswith("__") and name.endswith("__")
+    """Whether a name is one by which Python works: methods of such names are special, however they are described. Only
+    code of `dataclasses` calls `__post_init__`."""
+    return name.startswith("__") and name.endswith("__") and name != "__post_init__"
 
 
 def describe_class(kind: type) -> dict[str, Any]:
@@ -141,6 +158,8 @@ def describe_class(kind: type) -> dict[str, Any]:
     if not builtin and find_base_value(kind) is None and not issubclass(kind, BaseException):
         for base in known:  # such as Enum or an abstract base class, which no local class extends
             found |= SPECIAL & base.__dict__.keys()
+    if issubclass(kind, BaseException):
+        found.add("__init__")  # of its base, which would set up what stands for it
     methods = {
         name: doc[:2000] if type(doc := getattr(value, "__doc__", None)) is str else None
         for name, value in kind.__dict__.items()
@@ -165,22 +184,12 @@ def describe_class(kind: type) -> dict[str, Any]:
         or any("__instancecheck__" in base.__dict__ for base in type.mro(meta) if base is not type),
         "kind": kind.__name__ if kind in KINDS.values() else None,
         "named": [kind.__module__, kind.__qualname__] if is_named(kind) else None,
-        "abstract": _find_abstract_methods(kind),
+        "library": name_library_class(kind),
+        "abstract": find_abstract_methods(kind),
+        "attributes": find_attributes(kind, methods),
         "makes_classes": issubclass(kind, type),
-        "subscripts": any(_has_own_subscript(base) for base in own),
+        "subscripts": any(has_own_subscript(base) for base in own),
     }
-
-
-def _find_abstract_methods(kind: type) -> list[str]:
-    try:
-        return sorted(map(str, type.__dict__["__abstractmethods__"].__get__(kind)))
-    except AttributeError:  # it is no abstract class
-        return []
-
-
-def _has_own_subscript(kind: type) -> bool:
-    function = getattr(kind.__dict__.get("__class_getitem__"), "__func__", None)
-    return type(function) is types.FunctionType
 
 
 class RemoteClass(type):
@@ -206,7 +215,13 @@ class RemoteClass(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):  # by `super()` a metaclass would be taken for the owner
             return True
-        return _asks_instances(cls, instance) and _peer_of((cls,)).is_instance(instance, cls)
+        return _own_dict(cls).get("__asks__", False) and _peer_of((cls,)).is_instance(instance, cls)
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        if type.__subclasscheck__(cls, kind):
+            return True
+        told = isinstance(kind, RemoteClass) or getattr(kind, "__module__", None) in _RUN_MODULES
+        return told and _own_dict(cls).get("__asks__", False) and _peer_of((cls,)).is_subclass(kind, cls)
 
     def __getattr__(cls, name: str) -> Any:
         if name in UNASKED:
@@ -229,7 +244,10 @@ class RemoteClass(type):
     @property
     def __dict__(cls) -> Any:  # type: ignore[override]
         own = _own_dict(cls)
-        return _peer_of((cls,)).get_attribute(cls, "__dict__") if _is_described(cls) else own
+        try:
+            return _peer_of((cls,)).get_attribute(cls, "__dict__") if _is_described(cls) else own
+        except AttributeError:  # the tests tell no more of their classes than what methods they have
+            return types.MappingProxyType(own)
 
     @property
     def __annotations__(cls) -> Any:  # type: ignore[override]
@@ -266,11 +284,13 @@ class RemoteClass(type):
 
     @property
     def __mro__(cls) -> tuple[type, ...]:
-        return tuple(find_meant_class(base) for base in _own_mro(cls) if base not in _OURS)
+        return tuple(dict.fromkeys(find_meant_class(base) for base in _own_mro(cls) if base not in _OURS))
 
     def mro(cls) -> list[type]:
         """As `type.mro`, which Python itself asks for while it makes the class."""
-        return type.mro(cls) if _own_mro(cls) is None else [*cls.__mro__]
+        if _own_mro(cls) is not None:
+            return [*cls.__mro__]
+        return insert_classes(type.mro(cls), _own_dict(cls).get("__library__", ()))
 
 
 _own_dict: Any = type.__dict__["__dict__"].__get__
@@ -288,12 +308,6 @@ def find_meant_class(kind: Any) -> Any:
 def _is_described(cls: Any) -> bool:
     """Whether a class stands for one of the other side, and was not defined here with a base of the other side."""
     return "__asks__" in _own_dict(cls)
-
-
-def _asks_instances(cls: Any, instance: Any) -> bool:
-    """Whether the class itself decides what its instances are (a protocol, an abstract base class), and of this one:
-    what the class's own side made is told apart by its classes."""
-    return _own_dict(cls).get("__asks__", False) and not isinstance(type(instance), RemoteClass)
 
 
 class _Nothing:
@@ -321,6 +335,9 @@ class Documentation:
 
 class RemoteObject:
     """What all objects have that stand for one of the other process."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Nothing: what a class of the library does there is done on the other side."""
 
     def __getattr__(self, name: str) -> Any:
         if name in UNASKED:
@@ -439,6 +456,9 @@ def _make_namespace(peer: Any, name: str, description: dict[str, Any]) -> tuple[
             made = RemoteMethod(method, f"{namespace['__qualname__']}.{method}", text if type(text) is str else None)
             made.__isabstractmethod__ = method in _texts(description, "abstract")
             add(method, (made, made.cell))
+    for attribute in _texts(description, "attributes"):
+        if attribute not in namespace:
+            add(attribute, make_attribute(attribute))
     if "__next__" in namespace:
         namespace["__length_hint__"] = _announce_reading
     if "__await__" in namespace or description.get("kind") == "coroutine":
@@ -461,7 +481,8 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
     namespace, cells = _make_namespace(peer, name, description)
     named = description.get("named")
     meant = find_named(*named) if isinstance(named, list) and len(named) == 2 else None
-    namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant}
+    library = find_library_class(description.get("library"))
+    namespace |= {"__its_bases__": tuple(bases), "__its_metaclass__": metaclass, "__stands_for__": meant or library}
     if description.get("makes_classes") is True or any(issubclass(base, type) for base in bases):
         made = _make_metaclass(name, namespace, bases)
         for cell in cells:
@@ -470,6 +491,9 @@ def make_class(peer: Any, description: dict[str, Any], bases: list[type], metacl
     local = tuple(b for b in bases if isinstance(b, RemoteClass) or b in BASE_VALUES or issubclass(b, BaseException))
     if not any(isinstance(base, RemoteClass) for base in local):
         local = (RemoteObject, *local)
+    for base in (library, *(base for base in bases if not isinstance(base, RemoteClass) and name_library_class(base))):
+        if base is not None and base not in BASE_VALUES:
+            stand_among(base, namespace, SPECIAL)
     meta = _choose_metaclass(local, _texts(description, "meta"), metaclass)
     made = RemoteClass.__new__(meta, name, local, namespace, peer)
     type.__init__(made, name, local, namespace)

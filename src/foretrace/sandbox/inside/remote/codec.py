@@ -7,7 +7,8 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["od"|"ct"|"dd"|"dq", ...]     OrderedDict, Counter, defaultdict (its factory first), deque (its length limit first)
     ["ar", typecode, ...]          an array of the module of that name
     ["ns", name, value, ...]       a SimpleNamespace
-    ["nd", ...]                    an array of numpy's (see `arrays`)
+    ["nd"|"nv", ...]               an array of numpy's, or a view of one (see `arrays`)
+    ["nt"|"ng", ...]               a type of numpy's, or a single value (see `array_types`)
     ["cm"|"ud"|"ul", content]      a ChainMap, UserDict or UserList, and the list or dict that it is made of
     ["dk"|"dv"|"di", dict]         the keys, values or items of a dict
     ["it", backwards, items, at]   an iterator over a builtin container, and where it stands
@@ -15,6 +16,7 @@ Beyond `wire.values` (which gives the meaning of the tags that are not listed he
     ["sl", start, stop, step]      a slice
     ["pa", text]                   a path
     ["sn", text]                   a signalling NaN, of which a comparison raises
+    ["dt", text, fold, zone]       a time of day of a zone of the receiver's
     ["mv", bytes]                  a memoryview of bytes, which is a copy on the other side
     ["n", module, name]            a class or function of the standard library, which each side has
     ["h", number, class, base]     an object of the sender; `base` is its value as a builtin type that its class extends
@@ -33,7 +35,17 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defa
 from collections.abc import Callable
 from typing import Any
 
-from foretrace.sandbox.inside.remote.arrays import describe_array, is_array_type, is_plain_array, make_array
+from foretrace.sandbox.inside.remote.array_types import describe_numpy_value, read_numpy_value
+from foretrace.sandbox.inside.remote.arrays import (
+    ArrayView,
+    describe_array,
+    fill_array,
+    find_array_base,
+    is_array_type,
+    is_plain_array,
+    make_array,
+    make_view,
+)
 from foretrace.sandbox.inside.remote.shared_containers import (
     CountedIterator,
     IndexedIterator,
@@ -91,7 +103,7 @@ class MessageEncoder(Encoder):
                 self.pay(16)
                 return ["a", key.own, key.number]
             base = find_iterator_base(value) if kind in _ITERATORS else kind
-            key = self._shared.add(value, base, own=True)
+            key = self._shared.add(value, find_array_base(value) if is_array_type(kind) else base, own=True)
             tagged = self.content(value, depth) if base is kind else self._iterator(value, base, depth)
             self._shared.note(key)
             return tagged
@@ -115,7 +127,7 @@ class MessageEncoder(Encoder):
             return self.flat(value, kind)
         if is_array_type(kind):
             self.pay(2 * value.nbytes + 60)
-            return describe_array(value)
+            return describe_array(value, lambda item: walk(item, depth + 1))
         if kind is types.SimpleNamespace:
             return ["ns", *self.content(vars(value), depth)[1:]]
         self.pay(6 + 2 * len(value))
@@ -160,6 +172,10 @@ class MessageEncoder(Encoder):
             return ["mv", self.walk(bytes(value), depth + 1)]
         if kind.__name__ == "Decimal" and is_stdlib_class(kind) and value.is_snan():
             return ["sn", str(value)]
+        if kind.__name__ == "datetime" and is_stdlib_class(kind) and type(type(value.tzinfo)) is not type:
+            zone = self._refer(self, value.tzinfo, depth)
+            if zone[0] == "j":  # one of the sender's own could tell another time each time it is asked
+                return ["dt", value.replace(tzinfo=None).isoformat(), value.fold, zone]
         if kind in _VIEWS:
             (viewed,) = gc.get_referents(value)
             return [_VIEWS[kind], self.walk(viewed, depth + 1)]
@@ -167,6 +183,10 @@ class MessageEncoder(Encoder):
             tag, name, of = _WRAPPERS[kind]
             if len(vars(value)) == 1 and type(vars(value).get(name)) is of:
                 return [tag, self.walk(vars(value)[name], depth + 1)]
+        numeric = describe_numpy_value(value)
+        if numeric is not None:
+            self.pay(2 * value.itemsize + 60)
+            return numeric
         known = self.stdlib_value(value)
         return known if known is not None else self._refer(self, value, depth)
 
@@ -200,6 +220,14 @@ class MessageDecoder(Decoder):
                 return made
             if tag == "it":
                 return self._read_iterator(tagged, depth)
+            if tag == "nv":
+                key = self._shared.add(None, ArrayView, own=False)  # its number comes before that of its array
+                made = make_view(tagged, self.walk(tagged[-1], depth + 1))
+                self._shared.put(key, made)
+                return made
+            if tag in ("ng", "nt"):
+                self.left -= 1
+                return read_numpy_value(tagged)
             if tag == "a":
                 return self._shared.get(read_key(tagged[1:]))
             if tag in _REFERENCES:
@@ -231,6 +259,8 @@ class MessageDecoder(Decoder):
 
     def read_content(self, tagged: Any) -> Any:
         """A container with encoded items, which is not one that both sides know."""
+        if type(tagged) is list and tagged and tagged[0] == "nv":
+            return make_view(tagged, self.walk(tagged[-1], 1))
         if type(tagged) is not list or not tagged or tagged[0] not in _EMPTY:
             raise ValueError("no container")
         made = self._make(tagged[0], tagged)
@@ -249,7 +279,8 @@ class MessageDecoder(Decoder):
         if depth > self.max_depth:
             raise ValueError("too deep")
         if tagged[0] == "nd":
-            return  # it was made with its items
+            fill_array(made, tagged, lambda item: self.walk(item, depth + 1))
+            return
         if type(made) is defaultdict:
             made.default_factory = self.walk(tagged[1], depth + 1)
         if type(made) is bytearray:
@@ -298,6 +329,7 @@ _SPECIAL: dict[Any, Any] = {
     "sl": lambda items: slice(*items),
     "pa": lambda items: _make_path(*items),
     "sn": lambda items: _make_signalling_nan(*items),
+    "dt": lambda items: _make_datetime(*items),
     "mv": lambda items: memoryview(*items),
     **{tag: lambda items, kind=kind: _wrap(kind, *items) for kind, (tag, _, _) in _WRAPPERS.items()},
 }
@@ -323,6 +355,12 @@ def _make_signalling_nan(text: str) -> Any:
     if not value.is_snan():
         raise ValueError("no signalling NaN")
     return value
+
+
+def _make_datetime(text: str, fold: int, zone: Any) -> Any:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).replace(fold=fold, tzinfo=zone)
 
 
 def _make_path(text: str) -> Any:

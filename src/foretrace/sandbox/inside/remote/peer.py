@@ -14,7 +14,6 @@ Who has asked serves the other side's requests until the answer comes: so a func
 from __future__ import annotations
 
 import copy
-import itertools
 import types
 from collections import deque
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 from foretrace.sandbox.inside.remote import tasks, type_forms
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
+from foretrace.sandbox.inside.remote.class_attributes import relay_values
 from foretrace.sandbox.inside.remote.classes import (
     NAMED_FUNCTIONS,
     RemoteClass,
@@ -149,6 +149,11 @@ class Peer:
         """Whether an object of this side is an instance of a class of the other one that decides that itself."""
         return self.request("isinstance", "", kind, value) is True
 
+    def is_subclass(self, value: type, kind: Any) -> bool:
+        """As `is_instance`, of a class of this side."""
+        known = not isinstance(value, RemoteClass) or id(value) in self._remote_numbers  # or else it is being made
+        return known and self.request("issubclass", "", kind, value) is True
+
     def extend_class(
         self,
         meta: type,
@@ -164,7 +169,7 @@ class Peer:
             bases, keywords = (RemoteObject, *bases), {**keywords, "metaclass": meta}
         remote = self.request("extend", name, keywords, *remote_bases, **members)
         number = self._remote_numbers[id(remote)]
-        made = type.__new__(meta, name, bases, {**namespace, "__peer__": self})
+        made = type.__new__(meta, name, bases, {**relay_values(namespace), "__peer__": self})
         type.__init__(made, name, bases, namespace)
         self._remote[number] = made
         self._remote_numbers[id(made)] = number
@@ -192,12 +197,7 @@ class Peer:
 
     def wait_for(self, awaitable: Any) -> Any:
         """Wait in this side's event loop for what the other side's does, a little of it at a time."""
-        task = self.request("start", "", awaitable)
-        for turn in itertools.count():
-            done, value = self.request("advance", turn, task)
-            if done:
-                return value
-            yield
+        return tasks.wait_for(self.request, awaitable)
 
     # Requests and answers.
 
@@ -315,12 +315,12 @@ class Peer:
             return copy.deepcopy(args[0]) if name == "deep" else copy.copy(args[0])
         if operation == "extend":
             return make_subclass(name, *args, members=named)
-        if operation == "isinstance":
-            return isinstance(args[1], args[0])
+        if operation in ("isinstance", "issubclass"):
+            return (isinstance if operation == "isinstance" else issubclass)(args[1], args[0])
         if operation in DESCRIPTIONS:
             return DESCRIPTIONS[operation](args[0])
-        if operation in ("start", "advance"):
-            return tasks.start(args[0]) if operation == "start" else tasks.advance(args[0], name)
+        if operation in tasks.OPERATIONS:
+            return tasks.OPERATIONS[operation](args[0], name)
         raise ValueError("no such operation")
 
     def _try(self, operation: str, name: str, target: Any, args: Any, named: Any) -> tuple[bool, Any]:
@@ -333,8 +333,7 @@ class Peer:
 
     def _take(self, iterator: Any, count: int) -> list[Any]:
         """The next items of an iterator of this side; what it raised after some is raised at the next time."""
-        held = self._held_errors.pop(id(iterator), None)
-        if held is not None:
+        if (held := self._held_errors.pop(id(iterator), None)) is not None:
             raise held
         items: list[Any] = []
         try:
@@ -456,7 +455,8 @@ class Peer:
             and (
                 kind in _PLAIN_CLASSES
                 or issubclass(kind, BaseException)
-                or kind.__module__ in ("collections.abc", "numbers", "datetime", "decimal", "fractions", "uuid")
+                or kind.__module__
+                in ("collections.abc", "numbers", "datetime", "decimal", "fractions", "uuid", "numpy")
             )
         ):
             return ["n", kind.__module__, kind.__qualname__]

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from foretrace.sandbox.inside.remote.arrays import is_array_type, list_items
+from foretrace.sandbox.inside.remote.arrays import ArrayView, describe_shape, has_other_size, is_array_type, list_items
 from foretrace.sandbox.inside.remote.base_values import plain_value
 
 MAX_WATCHED = 5000
@@ -52,6 +52,12 @@ class _Entry:
         self.value, self.base, self.pinned = value, base, pinned
         self.content: list[Any] | bytes | None = None
         """What the other side knows to be in it; None where it knows nothing yet."""
+
+    def has_other_size(self) -> bool:
+        """Whether it is an array to which other memory was given since the other side was told of it."""
+        if self.content is None or not (is_array_type(self.base) or self.base is ArrayView):
+            return False
+        return has_other_size(self.value, self.content)
 
     def is_known(self) -> bool:
         """Whether the other side knows what is in it now."""
@@ -167,7 +173,10 @@ class SharedContainers:
                 if len(known) > MAX_WATCHED or left < 0:
                     continue
                 left -= len(known)
-            if not entry.is_known():
+            if entry.has_other_size():  # from now on each side has its own
+                self._remove(key)
+                self.forgotten.append(key)
+            elif not entry.is_known():
                 yield key, entry.base, entry.value
 
     def _remove(self, key: Key) -> None:
@@ -179,6 +188,8 @@ class SharedContainers:
 def _list_content(base: type, value: Any) -> list[Any] | bytes:
     if base in ITERATORS:
         return bytes(str(find_position(base, value)), "ascii")
+    if base is ArrayView:
+        return describe_shape(value).encode()
     if is_array_type(base):
         return list_items(value)
     plain = plain_value(base, value)

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from foretrace.sandbox.inside.remote.class_attributes import get_inherited
+
 _KINDS = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -133,6 +135,7 @@ def describe_code(function: Any) -> int:
 DESCRIPTIONS: dict[str, Callable[[Any], Any]] = {
     "signature": describe_signature,
     "code": describe_code,
+    "inherited": get_inherited,
     "fields": describe_fields,
     "hints": lambda value: typing.get_type_hints(value),
     "full hints": lambda value: typing.get_type_hints(value, include_extras=True),

@@ -24,6 +24,19 @@ def _unwrap(value: Any) -> Any:
     return value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
 
 
+def make_field_setter(peer: Any) -> Any:
+    """What `dataclasses` takes for `object` where it sets the fields of frozen objects: those of objects of the other
+    side are set there."""
+
+    def set_field(target: Any, name: str, value: Any) -> None:
+        if isinstance(target, RemoteObject):
+            peer.call_unbound(object, "__setattr__", (target, name, value), {})
+        else:
+            object.__setattr__(target, name, value)
+
+    return types.SimpleNamespace(__setattr__=set_field)
+
+
 def make_subclass(name: str, keywords: dict[str, Any], *bases: Any, members: dict[str, Any]) -> Any:
     """The class of this side: functions of the other side become its methods."""
 

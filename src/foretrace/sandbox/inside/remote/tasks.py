@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +14,24 @@ _SLICES_S = (0, 0, 0.0005, 0.001, 0.002, 0.005)
 _loops: list[asyncio.AbstractEventLoop] = []
 
 
-def start(awaitable: Any) -> asyncio.Task[Any]:
+def wait_for(request: Callable[..., Any], awaitable: Any) -> Generator[None, None, Any]:
+    """Wait in this side's event loop for what the other side's does. What is thrown at the waiting, as a task that is
+    cancelled throws it, ends the other side's task; whether it goes on nevertheless is for that one to say."""
+    task = request("start", "", awaitable)
+    for turn in itertools.count():
+        done, value = request("advance", turn, task)
+        if done:
+            return value
+        try:
+            yield
+        except GeneratorExit:  # at any time, where nothing may be asked
+            raise
+        except BaseException as error:
+            request("cancel", str(error), task)
+    return None
+
+
+def _start(awaitable: Any, _: Any) -> asyncio.Task[Any]:
     """Begin to wait for `awaitable`."""
     import asyncio
 
@@ -26,7 +45,7 @@ def start(awaitable: Any) -> asyncio.Task[Any]:
     return _loops[0].create_task(wait())
 
 
-def advance(task: Any, turn: Any) -> tuple[bool, Any]:
+def _advance(task: Any, turn: Any) -> tuple[bool, Any]:
     """Let all tasks go on for a moment, ever longer from turn to turn; whether this one is done, and its result.
 
     Raises:
@@ -34,11 +53,9 @@ def advance(task: Any, turn: Any) -> tuple[bool, Any]:
     """
     import asyncio
 
-    if not isinstance(task, asyncio.Task):
-        raise TypeError("no task")
     if type(turn) is not int:
         raise TypeError("no number of a turn")
-    if not task.done():
+    if not _check_task(task).done():
         around = asyncio._get_running_loop()  # of a coroutine that waits for the other side, which has asked for this
         asyncio._set_running_loop(None)
         try:
@@ -46,3 +63,20 @@ def advance(task: Any, turn: Any) -> tuple[bool, Any]:
         finally:
             asyncio._set_running_loop(around)
     return (True, task.result()) if task.done() else (False, None)
+
+
+def _cancel(task: Any, message: Any) -> None:
+    """Have a task end at what it waits for."""
+    _check_task(task).cancel(*([message] if message else []))
+
+
+def _check_task(task: Any) -> asyncio.Task[Any]:
+    import asyncio
+
+    if not isinstance(task, asyncio.Task):
+        raise TypeError("no task")
+    return task
+
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {"start": _start, "advance": _advance, "cancel": _cancel}
+"""What one side asks of the other: of an awaitable or a task, with one more argument."""

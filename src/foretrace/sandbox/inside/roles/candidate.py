@@ -10,6 +10,7 @@ import pickle
 import sys
 import types
 import warnings
+from time import monotonic, sleep
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
@@ -23,6 +24,8 @@ from foretrace.sandbox.inside.wire.values import decode, encode
 MODULE = "solution"
 FILE = "solution.py"
 _MAX_WARNINGS = 100
+_HEAD_START_S = 0.01
+"""How long the tests wait for an answer before threads of the code may ask them for something."""
 _MAX_PRINTED = 1 << 20
 """Characters of what is printed that are passed on to the tests."""
 
@@ -155,7 +158,7 @@ class CandidatePeer(Peer):
         super().__init__(channel, limit)
         self._printed, self._errors = printed, errors
         self.namespace: dict[str, Any] = {}
-        self.has_turn = False
+        self.has_turn, self._turn_began = False, 0.0
         self._warned: list[Any] = []
         self._states = SharedStates()
         self._unpatched: dict[str, Any] = {}
@@ -165,12 +168,27 @@ class CandidatePeer(Peer):
     def take_turn(self, message: list[Any]) -> None:
         """Answer a request; threads of the code may ask the tests for something until the answer is sent."""
         with self._turn:
-            self.has_turn = True
+            self.has_turn, self._turn_began = True, monotonic()
             self._turn.notify_all()
         answer = self.serve(message)
         with self._turn:
             self.has_turn = False
             self._channel.send(answer)
+
+    def _exchange(self, message: list[Any]) -> list[Any]:
+        """A thread of the code asks the tests for something only once what they asked for takes a while: what it asks
+        could wait for what the tests do next, as a worker waits for its queue."""
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            while True:
+                with self._turn:
+                    self._turn.wait_for(lambda: self.has_turn)
+                    left = self._turn_began + _HEAD_START_S - monotonic()
+                if left <= 0:
+                    break
+                sleep(left)
+        return super()._exchange(message)
 
     def perform(self, operation: str, name: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """Beside what any peer does: `names` of the code, `world` of the tests, and `console`."""

@@ -29,6 +29,7 @@ from foretrace.sandbox.inside.remote.classes import (
     is_named,
 )
 from foretrace.sandbox.inside.remote.methods import RemoteMethod
+from foretrace.sandbox.inside.remote.subclasses import make_field_setter
 from foretrace.sandbox.inside.remote.type_forms import is_special_form
 from foretrace.sandbox.inside.roles.beliefs import BeliefError
 from foretrace.sandbox.inside.roles.own_text import OwnText
@@ -90,6 +91,7 @@ def guarded(peer: Any) -> Generator[None]:
         *((timeit, name, function) for name, function in (("compile", _compile), ("exec", _exec))),
         (timeit.Timer, "__init__", _guard_timer(timeit.Timer.__init__)),
         (configurator, "resolve", _guard_resolving(configurator.resolve)),
+        (importlib.import_module("dataclasses"), "object", make_field_setter(peer)),
         *((pickle, name, value) for name, value in _guard_pickles(peer).items()),
     ]
     before = [(module, name, vars(module).get(name)) for module, name, _ in put]

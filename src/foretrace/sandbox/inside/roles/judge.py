@@ -17,7 +17,9 @@ from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles import asserts, candidate, foreign_code, pytest_names
 from foretrace.sandbox.inside.roles.compiled_tests import TestCode, read_tests
+from foretrace.sandbox.inside.roles.pytest_fixtures import FixtureRunner, MonkeyPatch, fixture
 from foretrace.sandbox.inside.roles.tests_peer import TestsPeer
+from foretrace.sandbox.inside.shared_state.states import SEEDED
 from foretrace.sandbox.inside.wire.direct_channel import LINK_FD, DirectChannel
 from foretrace.sandbox.inside.wire.values import show_value
 
@@ -47,8 +49,10 @@ def _serve_with(peer: TestsPeer, channel: Any, request: dict[str, Any]) -> None:
     uses_pytest = any("pytest" in text for text in (request["setup"], *request["tests"]))
     if uses_pytest and importlib.util.find_spec("pytest") is None:
         sys.modules["pytest"] = pytest_names.make_module()
+        vars(sys.modules["pytest"]).update(fixture=fixture, MonkeyPatch=MonkeyPatch)
     entry_point = request["entry_point"]
-    known = {name: meaning for name in names if (meaning := _find_well_known(name)) is not None} | prompt | world
+    asked = [name for name in names if not _is_only_called(name, request["tests"])]
+    known = {name: meaning for name in asked if (meaning := _find_well_known(name)) is not None} | prompt | world
     wanted = [name for name in names if name == entry_point or (name not in known and name not in _OF_TESTS)]
     try:
         found = peer.fetch_names(wanted)
@@ -58,7 +62,7 @@ def _serve_with(peer: TestsPeer, channel: Any, request: dict[str, Any]) -> None:
             peer.request("console", "")
         if request["shares"]:
             seeds = any("seed" in name.lower() for name in names)  # of something whose purpose it is
-            peer.share(["seeds" if seeds and kind == "random" else kind for kind in request["shares"]])
+            peer.share([SEEDED.get(kind, kind) if seeds else kind for kind in request["shares"]])
         offered = {
             name: value
             for name, value in world.items()
@@ -124,6 +128,14 @@ def _find_well_known(name: str) -> Any:
     if name in sys.stdlib_module_names and name not in ("this", "antigravity"):
         return importlib.import_module(name)
     return None
+
+
+def _is_only_called(name: str, sources: list[str]) -> bool:
+    """Whether a name that modules have (`tokenize`, `copy`) is that of a function which the tests call."""
+    if name not in sys.stdlib_module_names:
+        return False
+    uses = re.findall(rf"(?<![\w.]){name}\s*(.?)", "\n".join(sources))
+    return "(" in uses and "." not in uses
 
 
 def _run_lending(code: str, name: str, peer: TestsPeer) -> dict[str, Any]:
@@ -222,13 +234,14 @@ class TestRun:
             if "candidate" not in space:
                 raise NameError("the entry point is not defined")
             space[self._check[0]](space["candidate"])
-        for name in self._cases:
-            _call(space[name])
+        runner = FixtureRunner(self.defined, lambda test: _call(test))
         for name, function in list(self.defined.items()):
-            for case in getattr(function, pytest_names.CASES, ()) if name.startswith("test") else ():
-                function(**case)
+            is_test = name.startswith("test") and isinstance(function, types.FunctionType)
+            if name in self._cases or (is_test and _asks(function) and runner.can_run(function)):
+                runner.run(function)
         if not _runs_unittest(self._code):
-            _run_test_classes(self.defined, self._code)
+            _run_test_classes(self.defined, self._code, runner)
+        runner.close()
 
     def _frame(self, number: int, problem: dict[str, Any] | None) -> list[Any]:
         passed, actual, expected, error = self._records[number]
@@ -277,7 +290,7 @@ class TestRun:
 
 def _find_patches(code: str) -> list[str]:
     """Names of the attributes of modules that test code replaces for a while: `module.attribute`."""
-    found = re.findall(r"patch\(\s*['\"]([\w.]+\.\w+)['\"]", code)
+    found = re.findall(r"(?:patch|setattr)\(\s*['\"]([\w.]+\.\w+)['\"]", code)
     for place, attribute in re.findall(r"(?:patch\.object|setattr)\(\s*([\w.]+)\s*,\s*['\"](\w+)['\"]", code):
         found.append(f"{place}.{attribute}")
     return found
@@ -306,7 +319,12 @@ def _runs_unittest(code: str) -> bool:
     return "unittest.main" in code or "TextTestRunner" in code
 
 
-def _run_test_classes(defined: dict[str, Any], code: str) -> None:
+def _asks(function: Any) -> bool:
+    """Whether something must be given to a function: then it is no test that is called with defaults of its own."""
+    return hasattr(function, pytest_names.CASES) or len(function.__defaults__ or ()) < function.__code__.co_argcount
+
+
+def _run_test_classes(defined: dict[str, Any], code: str, runner: FixtureRunner) -> None:
     """Run the classes of tests that the code only defines: those of unittest, and plain ones named `Test...`."""
     for name, kind in defined.items():
         if not isinstance(kind, type) or kind.__module__ != "__main__":
@@ -320,17 +338,7 @@ def _run_test_classes(defined: dict[str, Any], code: str) -> None:
                 raise AssertionError(text.strip().splitlines()[-1])
         elif name.startswith("Test") and code.count(name) == 1:
             for method in [key for key in vars(kind) if key.startswith("test")]:
-                case = kind()
-                _call_with_nothing(case, "setup_method")
-                _call(getattr(case, method))
-                _call_with_nothing(case, "teardown_method")
-
-
-def _call_with_nothing(case: Any, name: str) -> None:
-    """Call a method for setting up, if there is one, which may take the test's method beside itself."""
-    method = getattr(case, name, None)
-    if method is not None:
-        method(*[None] * (method.__func__.__code__.co_argcount - 1))
+                runner.run(vars(kind)[method], kind)
 
 
 def find_with_bodies(tree: ast.AST) -> list[tuple[int, int, int]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import numbers
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from foretrace.sandbox.inside.remote.array_types import is_numpy_class, make_like
 from foretrace.sandbox.inside.remote.arrays import is_plain_array
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.codec import CONTAINERS
@@ -41,15 +42,21 @@ def make_line_up(value: Any, choice: random.Random) -> list[Any]:
             shorter = type(value) is str and len(found[node]) > 1 and choice.random() < 0.2
             found[other] = made = _leave_out(found[node], choice) if shorter else vary(found[node], choice)
             waiting.append(other)
-            if len(members) <= _LINE_UP and not any(made == member for member in members):
+            if len(members) <= _LINE_UP and not _is_among(made, members):
                 members.append(made)
     others = members[1:]
     for _ in range(_LINE_UP * 4):  # where many were equal
         made = vary(choice.choice(members), choice)
-        if len(others) < _LINE_UP and not any(made == member for member in (value, *others)):
+        if len(others) < _LINE_UP and not _is_among(made, (value, *others)):
             others.append(made)
     choice.shuffle(others)
     return others
+
+
+def _is_among(made: Any, members: Iterable[Any]) -> bool:
+    if is_plain_array(made):
+        return any(is_plain_array(member) and bool((made == member).all()) for member in members)
+    return any(made == member for member in members)
 
 
 def vary(value: Any, choice: random.Random) -> Any:
@@ -57,6 +64,10 @@ def vary(value: Any, choice: random.Random) -> Any:
     kind = type(value)
     if kind is bool:
         return not value
+    if is_plain_array(value):
+        return _vary_item(value, choice)
+    if is_numpy_class(kind):
+        return make_like(value, vary(value.item(), choice))
     if kind in _VARIED:
         made = _VARIED[kind](value, choice)
     elif kind in (list, tuple):
@@ -159,6 +170,15 @@ _VARIED_OF_LIBRARY: dict[str, Callable[[Any, int], Any]] = {
     "timedelta": lambda value, step: value + step * type(value)(minutes=1),
     "time": lambda value, step: value.replace(minute=(value.minute + step) % 60),
 }
+
+
+def _vary_item(array: Any, choice: random.Random) -> Any:
+    """An array of which one item is another one."""
+    other = array.copy()
+    if other.size:
+        place = choice.randrange(other.size)
+        other.flat[place] = vary(other.flat[place], choice)
+    return other
 
 
 def vary_arguments(

@@ -8,6 +8,8 @@ import linecache
 import sys
 from typing import Any
 
+from foretrace.sandbox.inside.remote.classes import RemoteObject
+
 _OF_INTERPRETER = frozenset({"builtins", "types", "operator", "functools", "code", "ctypes"})
 """Modules whose classes make functions, or look up any attribute."""
 _FORMATTING = frozenset({"format", "format_map", "vformat"})
@@ -48,7 +50,10 @@ def may_be_changed(target: Any, name: str, *value: Any) -> bool:
         return not hasattr(kind, name) and all(type(one) in _PLAIN for one in value)
     if kind.__module__ not in (*_OF_TESTS, "types"):
         return False
-    meant = type(inspect.getattr_static(kind, name, None))
+    described = inspect.getattr_static(kind, name, None)
+    if isinstance(described, RemoteObject):  # a descriptor of the code's, which keeps its value there
+        return True
+    meant = type(described)
     return not hasattr(meant, "__get__") or hasattr(meant, "__set__") or _is_named(name)
 
 

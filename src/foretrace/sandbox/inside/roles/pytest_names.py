@@ -8,6 +8,8 @@ import types
 import warnings
 from typing import Any
 
+from foretrace.sandbox.inside.remote.arrays import is_plain_array
+
 CASES = "__cases__"
 """Attribute of a parametrised function: its calls' keyword arguments."""
 
@@ -15,8 +17,7 @@ CASES = "__cases__"
 def make_module() -> types.ModuleType:
     """A module that serves as `pytest`."""
     module = types.ModuleType("pytest")
-    mark = types.SimpleNamespace(parametrize=parametrize)
-    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=mark)
+    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=Marks(), param=Param)
     return module
 
 
@@ -25,13 +26,35 @@ def fail(reason: str = "", **_: Any) -> None:
     raise AssertionError(reason)
 
 
+class Param:
+    """Values of one case, with what else is said of it."""
+
+    def __init__(self, *values: Any, **_: Any) -> None:
+        self.values = values
+
+
+class Marks:
+    """`pytest.mark`: all but `parametrize` leaves a test as it is."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "parametrize":
+            return parametrize
+
+        def mark(*args: Any, **named: Any) -> Any:
+            alone = len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type))
+            return args[0] if alone else lambda function: function
+
+        return mark
+
+
 def parametrize(names: Any, values: Any, **_: Any) -> Any:
     """Call the function once for each of the values."""
     listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
     def decorate(function: Any) -> Any:
         earlier = getattr(function, CASES, [{}])
-        rows = [dict(zip(listed, row if len(listed) > 1 else (row,), strict=True)) for row in values]
+        given = [v.values if isinstance(v, Param) else v if len(listed) > 1 else (v,) for v in values]
+        rows = [dict(zip(listed, row, strict=True)) for row in given]
         setattr(function, CASES, [{**case, **row} for row in rows for case in earlier])
         return function
 
@@ -119,6 +142,8 @@ class approx:  # noqa: N801 - pytest's name
         if isinstance(expected, dict):
             same = isinstance(actual, dict) and actual.keys() == expected.keys()
             return same and all(self._is_near(actual[key], value) for key, value in expected.items())
+        if is_plain_array(actual) or is_plain_array(expected):
+            return self._is_near(*(value.tolist() if is_plain_array(value) else value for value in (actual, expected)))
         if isinstance(expected, (list, tuple)):
             same = isinstance(actual, (list, tuple)) and len(actual) == len(expected)
             return same and all(map(self._is_near, actual, expected))

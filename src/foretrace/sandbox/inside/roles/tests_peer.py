@@ -12,10 +12,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from foretrace.sandbox.inside.remote import tasks
+from foretrace.sandbox.inside.remote.array_types import as_truth
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
 from foretrace.sandbox.inside.roles.objects_of_tests import decides_tests, is_of_interpreter, may_be_changed
+from foretrace.sandbox.inside.roles.own_attributes import TestAttributes
 from foretrace.sandbox.inside.shared_state.states import SharedStates
 
 _FUNCTION_FACTS = frozenset(
@@ -132,7 +135,8 @@ class TestsPeer(CautiousPeer):
         if self._watched:
             self._pass_patches()
         try:
-            return super().request(operation, name, *args, **named)
+            result = super().request(operation, name, *args, **named)
+            return result if name == "__call__" or operation in ("get", "next") else as_truth(result)
         except GoneError as error:
             self.lost = str(error)
             self._gone = True
@@ -193,10 +197,12 @@ class TestsPeer(CautiousPeer):
         number = self._own_numbers.get(id(target))
         if number is None or self._own[number] is not target:
             raise TypeError("the code asks for something of what it was not given")
-        if operation in ("start", "advance"):
+        if operation in tasks.OPERATIONS:
             return super().perform(operation, name, args, named)
         if operation == "next":
             return super().perform(operation, 1, args, named)
+        if operation in ("isinstance", "issubclass"):
+            return super().perform(operation, name, args, named)
         if operation == "operate" and name in SPECIAL and not (name == "__call__" and is_of_interpreter(target)):
             return super().perform(operation, name, args, named)
         if operation in ("signature", "code") and isinstance(target, types.FunctionType):
@@ -216,6 +222,9 @@ class TestsPeer(CautiousPeer):
                 self._set_by_code.add((id(target), name))
                 self._own_of_tests.append(target)  # so that its id stays its own
                 return super().perform(operation, name, args, named)
+        if operation == "get" and name == "__dict__" and type(target).__module__ in ("__main__", "setup"):
+            self._own_of_tests.append(target)
+            return TestAttributes(target, self._set_by_code)
         if operation == "get" and (id(target), name) in self._set_by_code:
             return super().perform(operation, name, args, named)
         if operation == "copy":

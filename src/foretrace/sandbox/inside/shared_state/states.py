@@ -12,6 +12,7 @@ from foretrace.sandbox.inside.shared_state.decimal_context import FinerDecimalCo
 from foretrace.sandbox.inside.shared_state.environment import SharedEnvironment
 from foretrace.sandbox.inside.shared_state.folder import SharedFolder
 from foretrace.sandbox.inside.shared_state.log import SharedLog
+from foretrace.sandbox.inside.shared_state.numpy_numbers import GivenNumpyRandom, SharedNumpyRandom
 from foretrace.sandbox.inside.shared_state.random_numbers import GivenRandom, SharedRandom
 
 
@@ -31,11 +32,20 @@ _KINDS: dict[str, Any] = {
     "files": SharedFolder,
     "random": SharedRandom,
     "seeds": SharedRandom,
+    "numpy seeds": SharedNumpyRandom,
+    "numpy": SharedNumpyRandom,
     "environment": SharedEnvironment,
     "log": SharedLog,
     "decimal": SharedDecimalContext,
 }
-_OF_TESTS: dict[str, Any] = {**_KINDS, "decimal": FinerDecimalContext, "random": GivenRandom, "seeds": SharedRandom}
+_OF_TESTS: dict[str, Any] = {
+    **_KINDS,
+    "decimal": FinerDecimalContext,
+    "random": GivenRandom,
+    "numpy": GivenNumpyRandom,
+}
+SEEDED = {"random": "seeds", "numpy": "numpy seeds"}
+"""What random numbers are called where the code may set those of the tests."""
 
 
 class SharedStates:
