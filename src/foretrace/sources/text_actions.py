@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -54,7 +55,8 @@ class AgentText(NamedTuple):
 
 
 class CallReader:
-    """Reads the calls of one conversation: by its tags where they name a call, else by the encoding that was chosen."""
+    """Reads the calls of one conversation: in the encoding that was chosen, and where a text has none of those, by tags
+    that name a call."""
 
     def __init__(self, texts: Sequence[AgentText], pattern: Encoding | None = None) -> None:
         self.encoding = pattern or _choose(texts[:_MAX_LOOKED_AT])
@@ -64,12 +66,25 @@ class CallReader:
         """The calls in a text of the agent."""
         if self._is_given and self.encoding is not None:
             return tuple(self.encoding.parse(text))
-        calls = find_calls(text)
-        if not calls and self.encoding is not None:
-            calls = self.encoding.parse(text)
-            if self.encoding is CODE_FENCE:
-                calls = calls[:1]
-        return tuple(calls)
+        tagged = find_calls(text)
+        own = [] if self.encoding is None else _leave_out_inner(self.encoding.parse(text), tagged)
+        if self.encoding is CODE_FENCE:
+            own = own[:1]
+        return tuple(own if any(call.name for call in own) else tagged or own)
+
+
+def _leave_out_inner(calls: Sequence[ToolCall], tagged: Sequence[ToolCall]) -> list[ToolCall]:
+    """The calls that are no part of a tagged one: an argument may hold text of any kind."""
+    spans = [call.span for call in tagged if call.span is not None]
+    if not spans:
+        return list(calls)
+    starts = [start for start, _ in spans]
+    kept: list[ToolCall] = []
+    for call in calls:
+        index = bisect_right(starts, call.span[0]) - 1 if call.span is not None else -1
+        if index < 0 or call.span is None or spans[index][1] <= call.span[0]:
+            kept.append(call)
+    return kept
 
 
 def _choose(texts: Sequence[AgentText]) -> Encoding | None:
