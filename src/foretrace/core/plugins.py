@@ -24,6 +24,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "chat": "foretrace.sources.chat",
         "claude_code": "foretrace.sources.formats.claude_code",
         "codex": "foretrace.sources.formats.codex",
+        "codex_exec": "foretrace.sources.formats.codex_exec",
         "copilot_cli": "foretrace.sources.formats.copilot_cli",
         "cursor": "foretrace.sources.formats.cursor",
         "gemini_cli": "foretrace.sources.formats.gemini_cli",
