@@ -35,6 +35,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "swe_smith": "foretrace.sources.swe_smith",
         "toolbench": "foretrace.sources.toolbench",
         "adp": "foretrace.sources.formats.adp",
+        "aider": "foretrace.sources.formats.aider",
         "atif": "foretrace.sources.formats.atif",
         "atropos_groups": "foretrace.sources.formats.atropos_groups",
         "hub_session": "foretrace.sources.formats.hub_session",

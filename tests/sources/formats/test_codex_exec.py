@@ -31,7 +31,7 @@ RUN = [
     item("updated", "item_2", "todo_list", items=[{"text": "look", "completed": True}]),
     item("completed", "item_3", "file_change", changes=[{"path": "a.py", "kind": "update"}], status="completed"),
     item("started", "item_4", "command_execution", command="pytest -q", aggregated_output="", status="in_progress"),
-    item("started", "item_5", "mcp_tool_call", server="docs", tool="search", arguments={"q": "x"}, status="in_progress"),
+    item("started", "item_5", "mcp_tool_call", server="docs", tool="search", arguments={"q": "x"}),
     item("completed", "item_4", "command_execution", command="pytest -q", aggregated_output="1 failed", exit_code=1,
          status="failed"),
     item("completed", "item_5", "mcp_tool_call", server="docs", tool="search", arguments={"q": "x"},
