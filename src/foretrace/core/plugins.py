@@ -47,6 +47,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "otlp": "foretrace.sources.formats.otlp",
         "r2e_gym": "foretrace.sources.formats.r2e_gym",
         "swe_agent": "foretrace.sources.formats.swe_agent",
+        "vscode_chat": "foretrace.sources.formats.vscode_chat",
         "verifiers_traces": "foretrace.sources.formats.verifiers_traces",
     },
     "encoding": {

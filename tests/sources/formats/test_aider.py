@@ -102,7 +102,7 @@ def test_sessions(tmp_path: Path) -> None:
     assert (first.provenance.model, first.task.group, first.task.statement) == (
         "acme/m1", "mine", "Fix add.\nIt subtracts."
     )  # fmt: skip
-    assert [label.action.value for label in label_trace(first) if label.action] == ["file_write", "final_answer"]
+    assert [label.action.value for label in label_trace(first) if label.action] == ["verifier", "final_answer"]
     (whole,) = second.messages[1].tool_calls
     assert whole.name == "write_file" and json.loads(whole.arguments)["content"].startswith("def add")
     assert drop.reason == "no_agent_turn" and account.ignored["what aider printed at its start"] == 1
