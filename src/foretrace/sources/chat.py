@@ -111,7 +111,9 @@ class Chat:
             tools = known.tools
         raw_id = self._read_text("id", row)
         own = raw_id or make_row_id(row)
-        instance = self._read_text("instance", row) or f"chat:{digest(find_task_text(messages) or own)}"
+        instance = (
+            self._read_text("instance", row) or found.instance or f"chat:{digest(find_task_text(messages) or own)}"
+        )
         if raw_id is not None and _is_web_step(messages):
             # Such an id names the task, of which each row is one step.
             own = f"{raw_id}-{digest(make_row_id(row))}"

@@ -8,13 +8,13 @@ response of a model's API; a transcript as one text; states of a web page and ac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
+from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.turn_items import is_agent, is_turn
@@ -55,6 +55,8 @@ class FoundTurns(NamedTuple):
     """Columns that it takes."""
     form: str
     """What was seen, in a few words."""
+    instance: str | None = None
+    """The id of the task, where the form has it in a column of its own."""
 
 
 def find_turns(row: Row) -> FoundTurns | None:
@@ -351,39 +353,10 @@ def _split_transcript(text: str) -> Turns:
     ]
 
 
-def _find_web_states(row: Row) -> FoundTurns | None:
-    """States of a page, and actions in between."""
-    for column in ("trajectory", "steps", "actions"):
-        items = _decode(row.get(column))
-        if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
-            turns = list(_read_states(items))
-            if any(turn["role"] == "assistant" for _, turn in turns):
-                intent = next(
-                    (row[k] for k in ("intent", "task", "goal", "objective") if isinstance(row.get(k), str)), None
-                )
-                asked: Turns = [(None, {"role": "user", "content": intent})] if intent else []
-                return FoundTurns([*asked, *turns], frozenset({column}), f"column {column} holds states and actions")
-    return None
-
-
-def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
-    begun = False
-    for index, item in enumerate(items):
-        action = item.get("action")
-        if isinstance(action, dict) and isinstance(action.get("action_name"), str):
-            metadata = item.get("metadata")
-            thought = metadata.get("cot") if isinstance(metadata, dict) else None
-            given = {
-                k: v for k, v in action.items() if k not in ("action_name", "action_type") and v not in ("", [], None)
-            }
-            call = {"function": {"name": action["action_name"], "arguments": given}}
-            yield index, {"role": "assistant", "content": thought or "", "tool_calls": [call]}
-            begun = True
-        elif isinstance(item.get("axtree"), str):
-            more = {k: v for k, v in item.items() if k != "axtree"}
-            yield index, {"role": "tool" if begun else "environment_state", "content": item["axtree"], **more}
-        else:
-            return
+def _find_demonstration(row: Row) -> FoundTurns | None:
+    """Actions in a browser or on a phone, and what was on the screen."""
+    found = find_demonstration(row)
+    return None if found is None else FoundTurns(*found)
 
 
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
@@ -392,7 +365,7 @@ def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
     if column is None or any(turn.get("role", turn.get("from")) == "system" for _, turn in found.turns):
         return found
     system: Turns = [(None, {"role": "system", "content": _read_system(row[column])})]
-    return FoundTurns([*system, *found.turns], found.columns | {column}, found.form)
+    return found._replace(turns=[*system, *found.turns], columns=found.columns | {column})
 
 
 def _read_system(value: Any) -> str:
@@ -411,7 +384,7 @@ _FINDERS = (
     _find_messages,
     _find_responses,
     _find_exchange,
-    _find_web_states,
+    _find_demonstration,
     _find_halves,
     _find_wanted_calls,
     _find_transcript,

@@ -54,8 +54,8 @@ def test_an_export_with_what_was_shown(tmp_path: Path) -> None:
     assert outline(trace) == [
         ("user", "user", "Fix."), ("assistant", "model", "I read `a.py` first."), ("tool", "environment", "Read a.py"),
         ("assistant", "model", "run_in_terminal"), ("tool", "environment", "1 failed"),
-        ("assistant", "model", "mcp_docs_search"), ("tool", "environment", "found"), ("assistant", "model", "edit_file"),
-        ("assistant", "model", "Done."),
+        ("assistant", "model", "mcp_docs_search"), ("tool", "environment", "found"),
+        ("assistant", "model", "edit_file"), ("assistant", "model", "Done."),
     ]  # fmt: skip
     turn, run, search = (trace.messages[n] for n in (1, 4, 5))
     assert turn.reasoning == "I should look." and turn.tool_calls[0].name == "copilot_readFile"
