@@ -29,7 +29,20 @@ FIELDS = {
     "messages": (),
     "role": (),
     "content": (),
-    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools", "request.tools"),
+    "tools": (
+        "tools",
+        "available_tools",
+        "functions",
+        "tool_defs",
+        "toolConfig.tools",
+        "tool_config.tools",
+        "functionDeclarations",
+        "config.tools",
+        "responses_create_params.tools",
+        "request.tools",
+        "request.toolConfig.tools",
+        "request.config.tools",
+    ),
     "id": ("id", "traj_id", "trajectory_id", "session_id"),
     "instance": (
         "instance",
@@ -105,7 +118,7 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        tools = given = read_tool_specs(self._read("tools", row))
+        tools = given = read_tool_specs(self._read("tools", row)) or read_tool_specs(found.tools)
         known = None if given else find_known_tools(messages)
         if known is not None:
             tools = known.tools

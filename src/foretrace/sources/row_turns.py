@@ -36,6 +36,7 @@ _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
     (),
 )
 """Where the response of an API holds the model's message."""
+_TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _ASKED = ("question", "task", "query")
 """Columns of the question, beside an agent's text that begins with its first step."""
@@ -57,6 +58,8 @@ class FoundTurns(NamedTuple):
     """What was seen, in a few words."""
     instance: str | None = None
     """The id of the task, where the form has it in a column of its own."""
+    tools: Any = None
+    """Definitions of tools, where they lie in a request within the row."""
 
 
 def find_turns(row: Row) -> FoundTurns | None:
@@ -229,7 +232,14 @@ def _find_exchange(row: Row) -> FoundTurns | None:
     exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
     form = f"{asked[0]} and {said[0]} of a model's API"
     found = _add_system(body, FoundTurns(exchange, frozenset(), form))
-    return found._replace(columns=frozenset({asked[0], said[0]}))
+    return found._replace(columns=frozenset({asked[0], said[0]}), tools=_find_tools(body))
+
+
+def _find_tools(body: Row) -> Any:
+    """The definitions of tools in the body of a request."""
+    holders = (body, *(_decode(body.get(name)) for name in _TOOL_HOLDERS))
+    names = ("tools", "functions")
+    return next((h[name] for h in holders if isinstance(h, dict) for name in names if h.get(name)), None)
 
 
 def _open_body(value: Any) -> Row:
