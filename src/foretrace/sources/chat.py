@@ -19,6 +19,7 @@ from foretrace.sources.base import RowError, make_row_id
 from foretrace.sources.first_rows import list_first_rows, read_list
 from foretrace.sources.json_values import as_number
 from foretrace.sources.known_tools import find_known_tools
+from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
 from foretrace.sources.row_messages import ROLES, find_task_text, make_messages
@@ -118,6 +119,7 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
+        messages = add_times(messages, read_stamps(found.turns)).messages
         tools = given = read_tool_specs(self._read("tools", row)) or read_tool_specs(found.tools)
         known = None if given else find_known_tools(messages)
         if known is not None:
