@@ -15,7 +15,9 @@ import msgspec
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.demonstration_turns import find_demonstration
+from foretrace.sources.exported_chats import find_exported_chat
 from foretrace.sources.openai_messages import check_objects, decode_column
+from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.turn_items import is_agent, is_turn
 
@@ -26,7 +28,8 @@ Turns = list[tuple[int | None, Row]]
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are looked at first."""
 _REPLIES = ("completion", "response")
-_REQUESTS, _RESPONSES = ("request", "inputs", "input"), ("response", "outputs", "output")
+_REQUESTS = ("request", "inputs", "input", "request_body", "requestBody")
+_RESPONSES = ("response", "outputs", "output", "response_body", "responseBody")
 """Columns of a log of a model's API."""
 _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "message"),
@@ -275,6 +278,8 @@ def _find_halves(row: Row) -> FoundTurns | None:
     asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
+    if len(said) == 1 and isinstance(calls := _decode(row.get("tool_calls")), list) and calls:
+        said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
     return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
 
@@ -363,6 +368,18 @@ def _split_transcript(text: str) -> Turns:
     ]
 
 
+def _find_steps(row: Row) -> FoundTurns | None:
+    """Steps of an agent with their thoughts, actions and observations in fields."""
+    found = find_steps(row)
+    return None if found is None else FoundTurns(*found)
+
+
+def _find_exported(row: Row) -> FoundTurns | None:
+    """A chat as a tree of messages."""
+    found = find_exported_chat(row)
+    return None if found is None else FoundTurns(*found)
+
+
 def _find_demonstration(row: Row) -> FoundTurns | None:
     """Actions in a browser or on a phone, and what was on the screen."""
     found = find_demonstration(row)
@@ -395,6 +412,8 @@ _FINDERS = (
     _find_responses,
     _find_exchange,
     _find_demonstration,
+    _find_exported,
+    _find_steps,
     _find_halves,
     _find_wanted_calls,
     _find_transcript,

@@ -41,6 +41,10 @@ _ANSWERED = re.compile(
     r"|<tool_response>|<tool_result>|\[File: |exit code:)|.*\nbash-\$\s*\Z",
     re.DOTALL,
 )
+PRINTED_BY_PROGRAM = re.compile(
+    r"\s*(?:Ran (?:allowlisted )?command: `|Executed code block\.|Error during execution: )"
+)
+"""Beginnings of what an agent's program says of a command in a role that is no tool's."""
 MIN_SHARE = 0.5
 """Share of the agent's turns that must hold a call of an encoding before it is taken."""
 _MAX_LOOKED_AT = 40
@@ -97,12 +101,16 @@ def _choose(texts: Sequence[AgentText]) -> Encoding | None:
         if sum(_hits(encoding, hints, each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
             return encoding
     answered = [each for each in spoken if each.answer is not None]
-    if sum(bool(_ANSWERED.match(each.answer or "")) for each in answered) <= len(answered) * MIN_SHARE:
+    if sum(_is_output(each.answer or "") for each in answered) <= len(answered) * MIN_SHARE:
         return None
     for encoding in _FENCED:
         if sum(_hits(encoding, ("```",), each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
             return encoding
     return None
+
+
+def _is_output(answer: str) -> bool:
+    return bool(_ANSWERED.match(answer) or PRINTED_BY_PROGRAM.match(answer))
 
 
 def _is_courtesy(first: AgentText) -> bool:
