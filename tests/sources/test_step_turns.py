@@ -138,7 +138,7 @@ def test_a_program_that_answers_in_the_role_of_the_system() -> None:
     """gptme: such a shell line was taken for an answer."""
     turns = [
         {"role": "user", "content": "List."}, {"role": "assistant", "content": "```shell\nls\n```"},
-        {"role": "system", "content": "Ran command: `ls`\n```stdout\na\n```"}, {"role": "assistant", "content": "An a."},
+        {"role": "system", "content": "Ran command: `ls`\n```stdout\na\n```"}, {"role": "assistant", "content": "a"},
     ]  # fmt: skip
     trace = read({"messages": turns})
     assert calls(trace) == [("bash", {"command": "ls"})] and trace.messages[2].role == "tool"
