@@ -68,7 +68,8 @@ def test_the_answer_and_what_failed() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        {"steps": [{"action": "Mix the flour.", "result": "dough"}]},
+        {"steps": [{"action": "Mix it.", "result": "dough"}]}, {"steps": [{"action": "mix(it)", "result": "x"}]},
+        {"goal": "Test", "steps": [{"action": "Click", "input": "button", "result": "ok"}]},
         {"title": "Login", "steps": [{"action": "Press (twice) on login", "expected": "page", "result": "passed"}]},
         {"actions": [{"action": "open", "args": {}}]}, {"steps": [{"tool": "saw"}]}, {"steps": [1, {"action": "f[x]"}]},
         {"history": [["Hi", "Hello"]]}, {"trajectory": [[1, 2]]},

@@ -88,6 +88,13 @@ def test_the_encoding_of_the_conversation_goes_before_tags_in_prose(named: str) 
     assert [name for name, _ in calls(around)] == ["bash", "write", "bash"]
 
 
+def test_prose_that_names_a_tag_does_not_hide_the_encoding() -> None:
+    answer = "<returncode>0</returncode>\n<output>a</output>"
+    named = "I do not write <tool_call> here.\n```bash\nls\n```"
+    trace = chat("Go.", named, answer, "As said, no <tool_call>.\n```bash\npwd\n```", answer)
+    assert calls(trace) == [("bash", {"command": "ls"}), ("bash", {"command": "pwd"})]
+
+
 def test_code_agents() -> None:
     """smolagents ends a cell with a mark, OpenHands closes its tags within the line."""
     first, last = (

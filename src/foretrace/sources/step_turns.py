@@ -60,9 +60,18 @@ def find_steps(row: Row) -> StepTurns | None:
     for column in _COLUMNS:
         items = as_list(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
-        if steps and len(steps) == len(items) and any(step.is_sure for step in steps) and _are_seen(steps, items):
+        if not steps or len(steps) != len(items) or not _are_seen(steps, items):
+            continue
+        # Without a thought or what a model gave, a task must say that there is an agent.
+        is_asked = _find_asked({**get_dict(row, "task_info"), **row}) is not None
+        thinks = any(step.thought for step in steps) or any("model_output" in item for item in as_dicts(items))
+        if thinks or (is_asked and any(step.is_sure for step in steps)):
             return _make_turns(row, column, steps)
     return None
+
+
+def _find_asked(told: Row) -> str | None:
+    return next((key for key in _ASKED if isinstance(told.get(key), str) and told[key]), None)
 
 
 def _are_seen(steps: list[_Step], items: list[Any]) -> bool:
@@ -73,7 +82,7 @@ def _are_seen(steps: list[_Step], items: list[Any]) -> bool:
 
 def _make_turns(row: Row, column: str, steps: list[_Step]) -> StepTurns:
     told = {**get_dict(row, "task_info"), **{key: value for key, value in row.items() if value is not None}}
-    asked = next((key for key in _ASKED if isinstance(told.get(key), str) and told[key]), None)
+    asked = _find_asked(told)
     turns: list[tuple[int | None, Row]] = []
     if asked is not None:
         turns.append((None, {"role": "user", "content": told[asked]}))
@@ -109,7 +118,7 @@ def _read_step(item: Any) -> _Step | None:
     call, is_sure = _read_action(key, item[key], given)
     thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
-    return None if call is None else _Step(thought, [call], result, is_sure or bool(thought))
+    return None if call is None else _Step(thought, [call], result, is_sure)
 
 
 def _read_pair(action: Any, result: Any) -> _Step | None:
@@ -150,7 +159,7 @@ def _read_action(key: str, action: Any, given: Any) -> tuple[tuple[str, Any] | N
     if not isinstance(action, str):
         return None, False
     if given is not None and "\n" not in action and len(action) <= 100:
-        return (action, _as_arguments(given)), True
+        return (action, _as_arguments(given)), key != "action" or not isinstance(given, str)
     if key == "command":
         return ("bash", {"command": action}), True
     read = ACTION_LINE.parse(f"Action: {action}")

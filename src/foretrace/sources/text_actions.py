@@ -92,7 +92,7 @@ def _leave_out_inner(calls: Sequence[ToolCall], tagged: Sequence[ToolCall]) -> l
 
 
 def _choose(texts: Sequence[AgentText]) -> Encoding | None:
-    spoken = [each for each in texts if "<function=" not in each.text and "<tool_call>" not in each.text]
+    spoken = [each for each in texts if not _is_tagged(each.text)]
     if len(spoken) > 1 and _is_courtesy(spoken[0]):
         spoken = spoken[1:]
     if not spoken or len(spoken) < len(texts) * MIN_SHARE:
@@ -107,6 +107,11 @@ def _choose(texts: Sequence[AgentText]) -> Encoding | None:
         if sum(_hits(encoding, ("```",), each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
             return encoding
     return None
+
+
+def _is_tagged(text: str) -> bool:
+    """Whether a text makes a call in one of the tags that agents of any encoding know; prose may name the tags."""
+    return ("<function=" in text or "<tool_call>" in text) and any(call.name for call in find_calls(text))
 
 
 def _is_output(answer: str) -> bool:
