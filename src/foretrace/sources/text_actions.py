@@ -71,7 +71,8 @@ class CallReader:
         if self._is_given and self.encoding is not None:
             return tuple(self.encoding.parse(text))
         tagged = find_calls(text)
-        own = [] if self.encoding is None else _leave_out_inner(self.encoding.parse(text), tagged)
+        named = [call for call in tagged if call.name]  # what has none may be a tag that prose names
+        own = [] if self.encoding is None else _leave_out_inner(self.encoding.parse(text), named)
         if self.encoding is CODE_FENCE:
             own = own[:1]
         return tuple(own if any(call.name for call in own) else tagged or own)
