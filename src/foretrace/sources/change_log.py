@@ -37,23 +37,25 @@ def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any] | Dro
 
 
 def _apply(state: dict[str, Any], change: dict[str, Any]) -> bool:
-    path = change.get("k")
+    path: Any = change.get("k")
     if not isinstance(path, list) or not 0 < len(path) <= _MAX_PATH:
         return False
     place: Any = state
-    for key in path[:-1]:
-        if not _has(place, key):
+    for step in path[:-1]:
+        if not _has(place, step):
             return False
-        place = place[key]
-    key = path[-1]
+        place = place[step]
+    key: Any = path[-1]
     if change["kind"] == _PUSH:
         return _push(place, key, change.get("v"), change.get("i"))
     if change["kind"] == _DELETE:
         return isinstance(place, dict) and isinstance(key, str) and place.pop(key, place) is not place
     if isinstance(place, list) and key == len(place) and not isinstance(key, bool):
         place.append(change.get("v"))
-    elif _has(place, key) or (isinstance(place, dict) and isinstance(key, str)):
+    elif isinstance(place, dict) and isinstance(key, str):
         place[key] = change.get("v")
+    elif isinstance(place, list) and _has(place, key):
+        place[int(key)] = change.get("v")
     else:
         return False
     return True

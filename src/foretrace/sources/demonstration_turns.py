@@ -199,8 +199,9 @@ def _find_phone_episode(row: Row) -> Demonstration | None:
     goal, actions = row.get("goal"), _decode(row.get("actions"))
     if not isinstance(goal, str) or not isinstance(actions, list) or not actions:
         return None
-    told = _decode(row.get("step_instructions"))
-    told = told if isinstance(told, list) and len(told) == len(actions) else [""] * len(actions)
+    words_of_steps = _decode(row.get("step_instructions"))
+    is_told = isinstance(words_of_steps, list) and len(words_of_steps) == len(actions)
+    told: list[Any] = words_of_steps if is_told else [""] * len(actions)
     screens = _decode(row.get("accessibility_trees"))
     turns: Turns = [(None, {"role": "user", "content": goal})]
     for index, (action, words) in enumerate(zip(map(_decode, actions), told, strict=True)):

@@ -110,8 +110,11 @@ class _Run:
         """What the model says or thinks; items that are not completed are pieces."""
         if kind != "item.completed":
             return False
-        name = "reasoning" if _get_type(item) == "reasoning" else "text"
-        self.talk.add_agent(number, reply=str(self._reply), at=at, **{name: get_text(item, "text")})
+        text = get_text(item, "text")
+        if _get_type(item) == "reasoning":
+            self.talk.add_agent(number, reply=str(self._reply), at=at, reasoning=text)
+        elif text:
+            self.talk.add_agent(number, reply=str(self._reply), at=at, text=text)
         return True
 
     def add_call(self, number: int, item: dict[str, Any], kind: str, at: float | None) -> bool:
