@@ -66,6 +66,37 @@ def test_a_trace_without_secrets_is_as_it_was_but_for_the_transform() -> None:
     assert msgspec.structs.replace(clean(trace), provenance=trace.provenance) == trace
 
 
+def test_a_text_that_stands_in_many_traces_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor = Redactor()
+    shared = f"the key is {GITHUB} " + "and so on " * 40
+    traces = [make_trace(say(shared), say(f"{number} {STRIPE}"), key=str(number)) for number in range(3)]
+    asked: list[str] = []
+    whole, find = redactor._gate.find_suspects, redact.find_secrets
+
+    def find_suspects(texts: list[str]) -> list[redact.Suspect]:
+        asked.extend(texts)
+        return whole(texts)
+
+    def find_secrets(text: str, *rest: object, **named: object) -> list[redact.Found]:
+        asked.append(text)
+        return find(text, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(redactor._gate, "find_suspects", find_suspects)
+    monkeypatch.setattr(redact, "find_secrets", find_secrets)
+    one_by_one = [redactor.redact_attempt(trace) for trace in traces]
+    assert asked.count(shared) == 2
+    assert one_by_one == [Redactor().redact_attempt(trace) for trace in traces]
+
+
+def test_what_is_known_of_texts_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "_MAX_KNOWN", 8)
+    redactor = Redactor()
+    for number in range(100):
+        redactor.apply([make_trace(say(f"{number} {GITHUB}"), say("x" * 5000 + GITHUB))])
+    known = {*redactor._seen, *redactor._findings}
+    assert len(known) < 40 and max(map(len, known)) < 5000
+
+
 def test_every_text_of_a_trace_is_looked_through() -> None:
     message = say(
         f"c {GITHUB}",
