@@ -13,7 +13,7 @@ from foretrace.core.errors import Setting, UsageError
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
 from foretrace.engines.engine import Pool
-from foretrace.engines.in_order import Job, run_in_order
+from foretrace.engines.in_order import Job, Stage
 from foretrace.rows.base import CountedRows, Drop, RawRow, Rows, UndecodedRow, UndecodedRows
 from foretrace.sources.account import Account
 from foretrace.sources.base import Source, TwoPassSource
@@ -90,8 +90,11 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             )
         return True
 
-    def run(self, shared: SharedSource, pool: Pool | None) -> None:
-        """Convert and take the rows that are left."""
+    def plan(self, shared: SharedSource) -> Stage[Iterable[ConvertedRow]]:
+        """The rows that are left, to be converted and taken."""
+        return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
+
+    def _take(self, results: Iterator[Iterable[ConvertedRow]]) -> None:
         taker, report = self.taker, self.taker.report
         cursor = first = self.cursor
         known = cursor.rows if self.limit is None else min(cursor.rows, self.limit)
@@ -104,7 +107,8 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             return
         own.files += 1
         counts, account, seen = TraceCounts(), Account(), cursor.rows
-        for at, result in report_progress(self._convert(shared, pool, seen), self, "importing", seen):
+        rows = itertools.chain.from_iterable(results)
+        for at, result in report_progress(rows, self, "importing", seen):
             seen += 1
             reason, before = taker.take(result, f"{at.file or self.rows.label} row {at.row}")
             if reason is not None:
@@ -139,10 +143,9 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         self.taker.checkpoint()
         return cursor
 
-    def _convert(self, shared: SharedSource, pool: Pool | None, start: int) -> Iterator[ConvertedRow]:
-        batches = _cut_batches(self._read_undecoded(start))
-        jobs = (_make_job(shared, batch, weight) for batch, weight in batches)
-        return itertools.chain.from_iterable(run_in_order(pool, jobs, count_in_flight_bytes(pool)))
+    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[ConvertedRow]]]:
+        for batch, weight in _cut_batches(self._read_undecoded(start)):
+            yield _make_job(shared, batch, weight)
 
     def _read_undecoded(self, start: int) -> Iterator[UndecodedRow]:
         rows = self.rows
@@ -153,7 +156,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _make_job(shared: SharedSource, batch: list[UndecodedRow], weight: int) -> Job[Iterable[ConvertedRow]]:
-    return Job(convert_rows, (shared, batch), weight, lambda: stream_rows(shared, batch))
+    return Job(convert_rows, (shared, batch), weight, lambda: stream_rows(shared, batch), not shared.is_shared)
 
 
 def _cut_batches(rows: Iterator[UndecodedRow]) -> Iterator[tuple[list[UndecodedRow], int]]:
