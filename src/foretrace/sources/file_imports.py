@@ -83,7 +83,6 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
             left = None if left is None else left - known
         doing, count = f"importing {self.source.name}", sum(map(len, batches))
         self.progress(doing, 0, count)
-        unsealed = 0
         readings = (
             pair for batch, read in zip(batches, results, strict=False) for pair in zip(batch, read, strict=True)
         )
@@ -93,13 +92,9 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
             taken = self._take_file(state, reading, left)
             own.files += 1
             left = None if left is None else left - taken
-            unsealed += 1
-            if self.taker.is_full(unsealed):
+            if self.taker.is_full:
                 self.taker.checkpoint()
-                unsealed = 0
             self.progress(doing, done, count)
-        if unsealed:
-            self.taker.checkpoint()
 
     def _look_at(self, path: Path) -> _Input:
         real = path.resolve()
@@ -149,7 +144,7 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
                 own.counts.replace(before, result.counts)
-            if taker.is_full(0):
+            if taker.is_full:
                 cursor = msgspec.structs.replace(cursor, rows=seen, drops=dict(sorted(drops.items())), since=since)
                 taker.note_cursor(state.name, cursor)
                 taker.checkpoint()

@@ -91,8 +91,7 @@ def import_inputs(
                 _open_sharing(None if pool is None else folder, since_s, cleaner) as share,
             ):
                 run_stages(pool, _plan(inputs, share, replace, common), count_in_flight_bytes(pool))
-                if not writer.manifest.inputs:
-                    writer.checkpoint()  # nothing to read makes a folder that holds nothing
+                taker.finish()
                 writer.compact(None if pool is None else functools.partial(_run_merges, pool))
         except BaseException:
             writer.remove_if_empty()

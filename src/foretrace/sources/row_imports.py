@@ -96,7 +96,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _take(self, results: Iterator[Iterable[ConvertedRow]]) -> None:
         taker, report = self.taker, self.taker.report
-        cursor = first = self.cursor
+        cursor = self.cursor
         known = cursor.rows if self.limit is None else min(cursor.rows, self.limit)
         report.rows += known
         report.already_done += known
@@ -121,12 +121,13 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(result, ConvertedTrace) and reason is None:
                 counts.add(result.counts)
                 own.counts.replace(before, result.counts)
-            if taker.is_full(seen - cursor.rows):
-                cursor = self._checkpoint(first, seen, account, counts, done=False)
-        self._checkpoint(first, seen, account, counts, done=self.limit is None or seen < self.limit)
+            if taker.is_full:
+                self._note_cursor(cursor, seen, account, counts, done=False)
+                taker.checkpoint()
+        self._note_cursor(cursor, seen, account, counts, done=self.limit is None or seen < self.limit)
         own.account.add(account)
 
-    def _checkpoint(self, first: Cursor, seen: int, account: Account, counts: TraceCounts, *, done: bool) -> Cursor:
+    def _note_cursor(self, first: Cursor, seen: int, account: Account, counts: TraceCounts, *, done: bool) -> None:
         """Let the cursor stand at `seen`; account and counts are those since `first`."""
         all_records, all_counts = Account.from_dict(first.account), TraceCounts.from_dict(first.counts)
         all_records.add(account)
@@ -140,8 +141,6 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             counts=all_counts.to_dict(),
         )
         self.taker.note_cursor(self.name, cursor)
-        self.taker.checkpoint()
-        return cursor
 
     def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[ConvertedRow]]]:
         for batch, weight in _cut_batches(self._read_undecoded(start)):

@@ -16,8 +16,8 @@ from foretrace.sources.report import MAX_EXAMPLES, ImportReport, SourceReport, T
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 24 << 20
-"""Rows, or bytes of records, after which segments are sealed. Fixed: an import that was interrupted and
-continued seals at the same rows as one that was not, and so ends in the same bytes."""
+"""Rows and conversations of all inputs, or bytes of records, after which segments are sealed. Fixed: an import that was
+interrupted and continued seals at the same rows as one that was not, and so ends in the same bytes."""
 
 
 class Taken(NamedTuple):
@@ -39,10 +39,13 @@ class Taker:
         """Outcomes of the traces taken so far, by key, where one can take another's place."""
         self._changed: set[str] = set()
         """Sources whose cursors have changed since the last checkpoint."""
+        self._unsealed = 0
+        """Results taken since the last checkpoint."""
 
-    def is_full(self, rows: int) -> bool:
-        """Whether so many rows since the last checkpoint, or what they gave, ask for the next one."""
-        return self.writer.waiting_bytes >= CHECKPOINT_BYTES or rows >= CHECKPOINT_ROWS
+    @property
+    def is_full(self) -> bool:
+        """Whether what was taken since the last checkpoint asks for the next one."""
+        return self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS
 
     def get_source(self, name: str) -> SourceReport:
         """The report of one source."""
@@ -57,6 +60,7 @@ class Taker:
         """
         report = self.report
         report.rows += 1
+        self._unsealed += 1
         if isinstance(result, ConvertedTrace):
             given_before = result.row["key"] in self._outcomes
             added = self._add(result, may_grow=may_grow)
@@ -137,7 +141,13 @@ class Taker:
         kept = {name: account for name, account in manifest.accounts.items() if name not in self._changed}
         manifest.accounts = dict(sorted({**kept, **summed}.items()))
         self._changed.clear()
+        self._unsealed = 0
         self.writer.checkpoint()
+
+    def finish(self) -> None:
+        """Seal the rest. Nothing to read makes a folder that holds nothing."""
+        if self._changed or not self.writer.manifest.inputs:
+            self.checkpoint()
 
 
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:
