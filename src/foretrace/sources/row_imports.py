@@ -22,11 +22,11 @@ from foretrace.sources.report import TraceCounts
 from foretrace.sources.taking import Taker
 
 T = TypeVar("T")
-_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 256
+_BATCH_BYTES, _BATCH_ROWS = 2 << 20, 256
 """How much one job converts."""
 _NODE_BYTES = 64
 """What a value inside a decoded row is taken to weigh beside its text."""
-_IN_FLIGHT_BYTES = 32 << 20
+_IN_FLIGHT_BYTES = 16 << 20
 """Rows, or session files, that are read and not taken yet, at least."""
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting
 from foretrace.core.store import Added, Cursor, TraceWriter, unpack_record
+from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
 from foretrace.sources.continuation import goes_on_from
@@ -143,6 +144,7 @@ class Taker:
         self._changed.clear()
         self._unsealed = 0
         self.writer.checkpoint()
+        release_memory()  # of the rows, and of what writing them took
 
     def finish(self) -> None:
         """Seal the rest. Nothing to read makes a folder that holds nothing."""
