@@ -140,9 +140,9 @@ def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
         source.scan(itertools.chain.from_iterable(report_progress(job.read(), job, "looking") for job in jobs))
 
 
-def _is_ours(group: SourceInputs) -> bool:
-    """Whether no code from outside reads it, which may want pandas."""
-    return type(group.source).__module__.startswith("foretrace.")
+def _is_ours(source: Any) -> bool:
+    """Whether it is no code from outside, which may want pandas."""
+    return type(source).__module__.startswith("foretrace.")
 
 
 def _open_pool(
@@ -152,10 +152,16 @@ def _open_pool(
         useful=None if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1,
         writes=[out],
         reads=[path for group in inputs for path in group.files],
-        small=all(map(_is_ours, inputs)),
+        small=all(_is_ours(group.source) for group in inputs),
         helps=True,
         kept="what was sealed so far is kept, the same import goes on from there",
     )
+
+
+def open_looking_pool(engine: Engine, sources: Iterable[Any], weight: int) -> AbstractContextManager[Pool | None]:
+    """Workers that look at files of so many bytes for these sources, before they read them."""
+    useful = None if weight >= _MIN_POOL_BYTES else 1
+    return engine.open_pool(useful=useful, small=all(map(_is_ours, sources)), helps=True)
 
 
 @contextlib.contextmanager
