@@ -1,6 +1,6 @@
 """Import, label and build beside a baseline converter and beside a floor: ratios taken in one run, interleaved.
 
-    python benchmarks/bench_build.py [--rows 1000] [--big 5000] [--rounds 2] [--baseline SCRIPT --maker SCRIPT]
+    python benchmarks/bench_build.py [--rows 1000] [--curve 5000,20000] [--rounds 2] [--baseline SCRIPT --maker SCRIPT]
 
 The baseline (`SCRIPT ROWS.jsonl OUTDIR`) and the row maker (`SCRIPT N OUT.jsonl`) are looked for in ../shared/bench;
 without them the bench says so and ends. Memory is the resident set summed over the process tree, sampled every 20 ms.
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -98,6 +98,13 @@ def ours(rows: Path, out: Path, *, gates: bool, workers: int = 2) -> dict[str, R
     }
 
 
+def one_command(rows: Path, out: Path) -> Run:
+    """Rows to dataset with all gates, by one command."""
+    shutil.rmtree(out, ignore_errors=True)
+    command = Path(sys.executable).with_name("foretrace")
+    return run(command, "build", f"swe_smith={rows}", "--out", out / "dataset", "--quiet")
+
+
 def line(name: str, parts: Run, written: int = 0) -> str:
     """One row of the table."""
     megabytes = f"{written / 1e6:9.1f}" if written else " " * 9
@@ -114,7 +121,7 @@ def main() -> None:
     """Print the table and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--big", type=int, default=5000, help="rows of the memory comparison; 0 leaves it out")
+    parser.add_argument("--curve", default="5000", help="more numbers of rows for the one command; empty for none")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--baseline", type=Path, default=SHARED / "seed_converter.py")
     parser.add_argument("--maker", type=Path, default=SHARED / "make_rows.py")
@@ -130,16 +137,23 @@ def main() -> None:
     fast: list[dict[str, Run]] = []
     full: list[Run] = []
     floors: list[Run] = []
+    ones: list[Run] = []
     for _ in range(options.rounds):
         shutil.rmtree(folder / "baseline", ignore_errors=True)
         base.append(run(sys.executable, options.baseline, rows, folder / "baseline"))
         floors.append(run(sys.executable, "-c", FLOOR, rows, folder / "floor.parquet"))
         full.append(ours(rows, folder / "full", gates=True)["build"])
         fast.append(ours(rows, folder / "ours", gates=False))
-    one = run(
-        Path(sys.executable).with_name("foretrace"), "import", "swe_smith", rows, "--out", folder / "one", "--quiet"
+        ones.append(one_command(rows, folder / "one"))
+    imported = run(
+        Path(sys.executable).with_name("foretrace"),
+        "import",
+        "swe_smith",
+        rows,
+        "--out",
+        folder / "imported",
+        "--quiet",
     )
-    shutil.rmtree(folder / "one")
     print(f"{options.rows} rows, {size(rows) / 1e6:.0f} MB; best of {options.rounds} rounds")
     print(f"{'':34s} {'wall s':>7s} {'CPU s':>7s} {'RSS MB':>8s} {'MB out':>9s}")
     written = {name: size(folder / name) for name in ("baseline", "ours")}
@@ -151,22 +165,33 @@ def main() -> None:
     print(line("foretrace import + label + build", total, written["ours"]))
     for name, each in parts.items():
         print(line(f"  {name}", each))
+    print(line("foretrace build swe_smith=ROWS", min(ones), size(folder / "one")))
     gates = min(full).wall - min(p["build"] for p in fast).wall
-    figures = {
+    figures: dict[str, Any] = {
         "wall_ratio": round(
             statistics.median(b.wall for b in base) / statistics.median(together(p).wall for p in fast), 2
+        ),
+        "one_command_wall_ratio": round(
+            statistics.median(b.wall for b in base) / statistics.median(o.wall for o in ones), 2
         ),
         "bytes_ratio": round(written["baseline"] / written["ours"], 1),
         "rss_mb": round(max(together(p).rss for p in fast)),
         "statistical_gates_s": round(gates, 2),
-        "import_traces_per_s": round(options.rows / one.cpu),
+        "import_traces_per_s": round(options.rows / imported.cpu),
     }
-    if options.big:
-        big = folder / f"rows-{options.big}.jsonl"
-        run(sys.executable, options.maker, str(options.big), big)
-        large = together(ours(big, folder / "big", gates=False))
-        print(line(f"foretrace, {options.big} rows", large, size(folder / "big")))
-        figures["rss_growth"] = round(large.rss / figures["rss_mb"], 3)
+    for count in map(int, filter(None, options.curve.split(","))):
+        many = folder / f"rows-{count}.jsonl"
+        run(sys.executable, options.maker, str(count), many)
+        large = one_command(many, folder / "large")
+        print(line(f"foretrace build, {count} rows", large, size(folder / "large")))
+        share = options.rows / count
+        figures[f"{count}_rows"] = {
+            "wall_per_row": round(large.wall * share / min(ones).wall, 3),
+            "cpu_per_row": round(large.cpu * share / min(ones).cpu, 3),
+            "rss": round(large.rss / max(o.rss for o in ones), 3),
+        }
+        many.unlink()
+        shutil.rmtree(folder / "large")
     shutil.rmtree(folder)
     print(json.dumps(figures))
 

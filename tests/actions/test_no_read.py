@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -141,3 +142,36 @@ def test_a_server_of_files_still_writes_them(name: str, kind: CallKind) -> None:
 def test_a_block_without_an_end_is_read_in_linear_time(text: str) -> None:
     facts = classify_shell(f"Get-ChildItem | Where-Object {{{text}#")
     assert facts.effect != Effect.PURE_READ
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat <<EOF\n$(rm x)\nEOF", "python3 - <<EOF\nprint(open('a').read())  # `rm x`\nEOF", 'cat <<< "$(rm x)"', "[[ $(rm x) ]] && ls",
+        "python3 -i -c 'print(open(1).read())' < more.py", "psql -c 'select pg_terminate_backend(1)'",
+        "psql -c \"select setval('s', 1)\"", "sqlite3 a.db \"select writefile('a', 'b')\"",
+    ],
+)  # fmt: skip
+def test_what_runs_inside_of_what_reads(command: str) -> None:
+    facts = classify_shell(command)
+    assert facts is not None and facts.effect is not Effect.PURE_READ
+
+
+def test_a_quoted_heredoc_runs_nothing() -> None:
+    facts = classify_shell("cat <<'EOF'\n$(rm x)\nEOF")
+    assert facts is not None and facts.effect is Effect.PURE_READ
+
+
+@pytest.mark.parametrize("name", ["get_and_increment", "describe_and_fix", "readThenFrobnicate"])
+def test_a_second_verb_that_nobody_knows(name: str) -> None:
+    assert classify_call(name, "{}").effect is not Effect.PURE_READ
+    assert classify_call("search_and_list", "{}").effect is Effect.PURE_READ
+
+
+def test_a_long_heredoc_is_looked_into() -> None:
+    facts = classify_shell("cat <<EOF\n" + "x\n" * 5000 + "$(rm x)\nEOF")
+    assert facts is not None and facts.effect is not Effect.PURE_READ
+    for piece in ("$(", "`", "$(a", "\\`", "`a` "):
+        before = time.perf_counter()
+        classify_shell("cat <<EOF\n" + piece * (200_000 // len(piece)) + "\nEOF")
+        assert time.perf_counter() - before < 3, piece

@@ -16,7 +16,7 @@ from core.any_traces import traces
 from foretrace.core import segments
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.segments import Segment
-from foretrace.core.store import TraceStore, TraceWriter, read_traces, write_traces
+from foretrace.core.store import TraceStore, TraceWriter, encode_row, read_traces, write_traces
 from foretrace.core.trace import Message, Outcome, Provenance, Sampled, Task, Trace, add_trace_id
 
 replace = msgspec.structs.replace
@@ -120,6 +120,21 @@ def test_columns_without_records(tmp_path: Path) -> None:
     write_traces([], tmp_path / "empty")
     assert TraceStore(tmp_path / "empty").read_columns("key").num_rows == 0
     assert list(read_traces(tmp_path / "empty")) == []
+
+
+def test_few_bytes_and_few_rows_lie_in_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader holds one of them."""
+    monkeypatch.setattr(segments, "_ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(segments, "_ROW_GROUP_BYTES", 50_000)
+    said = ["x"] * 25 + ["y" * 20_000] * 7
+    rows = [
+        make(n, task=Task(id=f"{n:02}", group="g"), messages=(Message(role="user", author="user", content=text),))
+        for n, text in enumerate(said)
+    ]
+    segments.write_segment(tmp_path / "s.parquet", map(encode_row, map(add_trace_id, rows)))
+    metadata = pq.ParquetFile(tmp_path / "s.parquet").metadata
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [10, 10, 8, 3, 1]
+    assert [row["task_id"] for row in segments.read_segment_rows(tmp_path / "s.parquet")] == [t.task.id for t in rows]
 
 
 def test_tokens_are_not_in_the_record(tmp_path: Path) -> None:

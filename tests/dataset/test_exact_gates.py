@@ -72,9 +72,9 @@ def fails(
 
 
 def first_file(folder: Path, config: str, split: str = "train") -> Path:
-    """A file of the dataset that is being built, or of the candidates beside it."""
+    """A file of candidates beside the dataset that is being built, or of that."""
     beside = folder.with_name(folder.name.replace("dataset", "candidates"))
-    return [*files(folder, config, split), *files(beside, config, split)][0]
+    return [*files(beside, config, split), *files(folder, config, split)][0]
 
 
 def test_good_dataset_passes_all_gates(good: Path) -> None:
@@ -295,8 +295,12 @@ def test_eval_rows_that_were_never_checked(fails: Any, monkeypatch: pytest.Monke
         return rows
 
     def spoilt(config: Any, candidates: list[Path], *rest: Any) -> Any:
+        honest = candidates[0].read_bytes()
         edit(candidates[0], change)
-        return write_selected(config, candidates, *rest)
+        try:
+            return write_selected(config, candidates, *rest)
+        finally:
+            candidates[0].write_bytes(honest)
 
     monkeypatch.setattr(module, "write_selected", spoilt)
     fails("eval_checked")

@@ -10,7 +10,7 @@ import pytest
 from foretrace.core.errors import WorkerError
 from foretrace.engines.engine import Engine
 from foretrace.engines.one_pool import OnePool
-from foretrace.engines.processes import Processes
+from foretrace.engines.processes import THIS_PROCESS, Processes
 from foretrace.engines.ray_tasks import RayTasks
 
 
@@ -54,4 +54,4 @@ def test_a_step_that_fails_ends_the_workers_and_says_what_is_kept() -> None:
 
 def test_a_cluster_is_left_alone() -> None:
     engine = RayTasks(2)
-    assert OnePool().share(engine) is engine
+    assert OnePool().share(engine) is engine and OnePool().share_here(engine) is THIS_PROCESS

@@ -169,3 +169,27 @@ def test_a_lost_worker_ends_the_command_where_jobs_were_cancelled(tmp_path: Path
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=30, check=True)
     assert run.stdout.startswith("a worker process died")
     assert run.stderr == ""
+
+
+_WRITE_AND_READ = """
+from foretrace.engines.processes import limit_memory
+limit_memory()
+import os
+import pyarrow as pa, pyarrow.parquet as pq
+pq.write_table(pa.table({"a": ["x" * 100] * 10000}), "x.parquet", compression="zstd")
+with pq.ParquetFile("x.parquet") as file:
+    file.read()
+for name in ("mimalloc", "jemalloc"):
+    try:
+        taken = getattr(pa, f"{name}_memory_pool")().max_memory()
+    except NotImplementedError:
+        continue
+    assert not taken, f"{name}: {taken}"
+assert os.environ.get("ARROW_DEFAULT_MEMORY_POOL") is None
+"""
+
+
+def test_parquet_takes_its_memory_from_the_system(tmp_path: Path) -> None:
+    """What another allocator takes it keeps: tens of megabytes in each process."""
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    subprocess.run([sys.executable, "-c", _WRITE_AND_READ], cwd=tmp_path, env=environment, check=True)

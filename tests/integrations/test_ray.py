@@ -291,7 +291,7 @@ class KillingRay(NamedTuple):
 def test_a_node_killed_in_the_middle_of_an_import_changes_no_byte(
     three: Any, rows: FileRows, local: Local, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(row_imports, "count_in_flight_bytes", lambda pool: 200_000)
+    monkeypatch.setattr(importing, "count_in_flight_bytes", lambda pool: 200_000)
     engine = KillingRay(three, tmp_path / "notes", first=12)
     assert run_import(rows, tmp_path / "t", engine) == local.segments
     engine.check()

@@ -229,3 +229,37 @@ def test_a_row_without_messages_says_what_it_has() -> None:
     drop = caught.value.drop
     assert (drop.reason, drop.detail) == ("missing_column", "messages; it has dialogue, text")
     assert render_parts(drop.remedy) == "name the one that holds the messages: columns={'messages': 'COLUMN'}"
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+DECLARED = [{"functionDeclarations": [{"name": "f", "description": "d", "parameters": {
+    "type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}}}, {"name": "g"}]}]  # fmt: skip
+SPECS = [{"toolSpec": {"name": "f", "description": "d", "inputSchema": {"json": SCHEMA}}}, {"cachePoint": {}}]
+ASKED = [{"role": "user", "content": "Go."}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ({"toolConfig": {"tools": SPECS}}, ["f"]), ({"tool_config": json.dumps({"tools": SPECS})}, ["f"]),
+        ({"tools": DECLARED}, ["f", "g"]), ({"tools": json.dumps(DECLARED)}, ["f", "g"]),
+        ({"config": {"tools": DECLARED}}, ["f", "g"]), ({"tools": {"tools": SPECS}}, ["f"]),
+        ({"tools": [{"name": "f", "inputSchema": SCHEMA}]}, ["f"]), ({"tools": {"f": {"inputSchema": SCHEMA}}}, ["f"]),
+        ({"tools": {"type": "object"}}, []), ({"tools": [None, 5, {"toolSpec": 5}, {"functionDeclarations": 5}]}, []),
+    ],
+)  # fmt: skip
+def test_tools_of_bedrock_and_gemini(columns: dict[str, Any], names: list[str]) -> None:
+    call = {"type": "function", "id": "c", "function": {"name": "f", "arguments": '{"n": "5"}'}}
+    row = {"messages": [*ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}], **columns}
+    trace = Chat().to_trace(row, RowRef(0))
+    assert isinstance(trace, Trace) and [tool.name for tool in trace.tools] == names
+    if names:
+        assert trace.messages[1].tool_calls[0].arguments == '{"n": 5}' and "properties" in trace.tools[0].parameters
+
+
+def test_tools_of_a_logged_request() -> None:
+    body = {"messages": [{"role": "user", "content": [{"text": "Go."}]}], "toolConfig": {"tools": SPECS}}
+    said = {"output": {"message": {"role": "assistant", "content": [{"text": "Gone."}]}}}
+    row = {"input": {"inputBodyJson": body}, "output": {"outputBodyJson": said}}
+    trace = Chat().to_trace(row, RowRef(0))
+    assert isinstance(trace, Trace) and [tool.name for tool in trace.tools] == ["f"]

@@ -263,6 +263,31 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     assert reports[0].drops == {"null_messages": 25, "not_an_object": 1}
 
 
+def test_many_inputs_with_any_number_of_workers_give_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One stands there twice, and the rows of another cannot be sent to workers."""
+    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
+    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
+    (tmp_path / "again").mkdir()
+    said = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Gone."}]
+    paths = [write_jsonl(tmp_path / f"{n}.jsonl", mixed_rows(3 + n)) for n in range(9)]
+    paths.append(write_jsonl(tmp_path / "again" / "8.jsonl", mixed_rows(11)))
+    talks = write_jsonl(tmp_path / "t.jsonl", [{"id": str(n), "messages": said} for n in range(40)])
+    inputs = [
+        importing.SourceInputs(SweSmith(), rows=[FileRows(path) for path in paths]),
+        importing.SourceInputs(Unsendable(), rows=[FileRows(write_jsonl(tmp_path / "u.jsonl", mixed_rows(30)))]),
+        importing.SourceInputs(Chat(), rows=[FileRows(talks)]),
+    ]
+    reports = [importing.import_inputs(inputs, tmp_path / str(n), engine=Processes(n)) for n in (1, 2, 3)]
+    assert reports[0] == reports[1] == reports[2]
+    assert listing(tmp_path / "1") == listing(tmp_path / "2") == listing(tmp_path / "3")
+    assert reports[0].sources["swe_smith"].files_done == 1
+    again = importing.import_inputs(inputs, tmp_path / "2", engine=Processes(2))
+    assert again.already_done == again.rows == reports[0].rows
+    assert listing(tmp_path / "1") == listing(tmp_path / "2")
+
+
 class Unsendable(SweSmith):
     """A source that no process can be sent."""
 

@@ -69,6 +69,32 @@ def test_fences_count_only_where_the_environment_answers() -> None:
     assert calls(person) == [] and find_unread_calls(person) == []
 
 
+@pytest.mark.parametrize(
+    "named",
+    ['<tool_call>{"name": "bash", "arguments": {"command": "rm -r a"}}</tool_call>', "<function=rm></function>"],
+)
+def test_the_encoding_of_the_conversation_goes_before_tags_in_prose(named: str) -> None:
+    def turn(n: int, text: str = "I look.") -> str:
+        return f"{text}\n```bash\nls {n}\n```"
+
+    answer = "<returncode>0</returncode>\n<output>a</output>"
+    told = turn(2, f"The log says {named} was made.")
+    trace = chat("Go.", turn(1), answer, told, answer, turn(3), answer)
+    assert calls(trace) == [("bash", {"command": f"ls {n}"}) for n in (1, 2, 3)]
+    alone = chat("Go.", turn(1), answer, named, answer, turn(3), answer)
+    assert len(calls(alone)) == 3, "a turn that has no call but that one"
+    inner = "<function=write><parameter=text>\n```bash\nls 2\n```\n</parameter></function>"
+    around = chat("Go.", turn(1), answer, inner, answer, turn(3), answer)
+    assert [name for name, _ in calls(around)] == ["bash", "write", "bash"]
+
+
+def test_prose_that_names_a_tag_does_not_hide_the_encoding() -> None:
+    answer = "<returncode>0</returncode>\n<output>a</output>"
+    named = "I do not write <tool_call> here.\n```bash\nls\n```"
+    trace = chat("Go.", named, answer, "As said, no <tool_call>.\n```bash\npwd\n```", answer)
+    assert calls(trace) == [("bash", {"command": "ls"}), ("bash", {"command": "pwd"})]
+
+
 def test_code_agents() -> None:
     """smolagents ends a cell with a mark, OpenHands closes its tags within the line."""
     first, last = (

@@ -314,13 +314,14 @@ def test_numbered_steps() -> None:
     assert messages[1].reasoning == "Hm." and json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
 
 
-def test_simulations_of_one_document(tmp_path: Path) -> None:
-    """tau2-bench: a document with a list of attempts."""
+@pytest.mark.parametrize("indent", [None, 1])
+def test_simulations_of_one_document(tmp_path: Path, indent: int | None) -> None:
+    """tau2-bench: a document with a list of attempts; also on one line."""
     call = {"id": "c1", "name": "look", "arguments": {"city": "Oslo"}, "requestor": "assistant"}
     messages = [OPENAI[0], {"role": "assistant", "content": None, "tool_calls": [call]}, *OPENAI[2:]]
     one = {"id": "s1", "task_id": "7", "reward_info": {"reward": 1.0}, "messages": messages}
     path = tmp_path / "run.json"
-    path.write_text(json.dumps({"info": {}, "tasks": [{"id": "7"}], "simulations": [one]}, indent=1))
+    path.write_text(json.dumps({"info": {}, "tasks": [{"id": "7"}], "simulations": [one]}, indent=indent))
     foretrace.import_source("auto", path, out=tmp_path / "traces")
     (trace,) = read_traces(tmp_path / "traces")
     assert trace.task.id == "7" and trace.outcome.reward == 1.0 and trace.messages[1].tool_calls[0].name == "look"

@@ -11,6 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
+from foretrace.actions.python_reads import only_reads_files
 from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.python_source import try_parse
@@ -32,6 +33,11 @@ _PROCESS_STARTERS = split_words("check_output check_call Popen system getoutput"
 _PARSERS = split_words("parse compile safe_load load loads literal_eval")
 _MODULE_INFO = split_words("__file__ __version__ __path__ version version_info path executable modules")
 
+
+_PLAIN_FUNCTIONS = split_words("print len str repr int float list dict set tuple sorted enumerate zip range round sum")
+_PLAIN_METHODS = split_words("join format split splitlines strip lower upper get items keys values append")
+_SOURCE_METHODS = _PLAIN_METHODS | split_words("getsource getsourcelines getfile getdoc signature")
+_QUERY_METHODS = _PLAIN_METHODS | split_words("connect cursor execute fetchall fetchone fetchmany close")
 
 _VARIABLE = "\0"
 """Begins a path of which only the variable that holds it is known yet."""
@@ -56,6 +62,8 @@ class _CodeFacts(msgspec.Struct):
     paths: dict[str, str] = {}
     """Variable -> the path that it was last set to."""
     reads: int = 0
+    computed_calls: int = 0
+    """Calls of what is no name: of the result of a call, of an element."""
     saves: int = 0
     """Calls that save data or a figure."""
     asserts: int = 0
@@ -111,6 +119,8 @@ def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
             facts.saves += 1
         elif function.attr == "open" and not isinstance(function.value, ast.Name):
             _add_open(node, facts, shift=-1, path=_get_path(function.value))
+    else:
+        facts.computed_calls += 1
 
 
 def _add_open(node: ast.Call, facts: _CodeFacts, shift: int = 0, path: str = "") -> None:
@@ -192,23 +202,36 @@ def classify_inline_python(code: str) -> CallFacts:
         return make_facts(CallKind.WRITE, "python.write", writes=paths, payload=code[:4000])
     if facts.asserts:
         return make_facts(CallKind.VERIFY, "python.assert")
+    if only_reads_files(code):
+        return make_facts(CallKind.READ, "python.read")
     if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
         return make_facts(CallKind.OTHER, "python.files", Effect.LOCAL_WRITE)
     if set(facts.method_calls) & {"getsource", "getsourcelines"}:
-        return make_facts(CallKind.READ, "python.source")
+        return make_facts(CallKind.READ, "python.source", _find_effect(facts, _SOURCE_METHODS))
     if _only_shows_module_info(facts):
         return make_facts(CallKind.OTHER, "python.introspect", Effect.PURE_READ)
     if facts.imports_project or set(facts.function_calls + facts.method_calls) & (_PROCESS_STARTERS | _PARSERS):
         return make_facts(CallKind.VERIFY, "python.exercise")
+    if facts.changes:
+        return make_facts(CallKind.OTHER, "python.sql_change", Effect.LOCAL_WRITE)
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "python.query")
+        return make_facts(CallKind.SEARCH, "python.query", _find_effect(facts, _QUERY_METHODS))
     if facts.reads or set(facts.method_calls) & _FILE_READERS:
-        return make_facts(CallKind.READ, "python.read")
+        # It shows a file, and also does what is not known to be harmless.
+        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
     return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
+
+
+def _find_effect(facts: _CodeFacts, methods: frozenset[str]) -> Effect:
+    """The effect of code that looks something up: none where it calls nothing but these methods and plain functions."""
+    others = set(facts.function_calls) - _PLAIN_FUNCTIONS - facts.definitions or set(facts.method_calls) - methods
+    return Effect.SANDBOX_EXEC if others or facts.computed_calls else Effect.PURE_READ
 
 
 def _only_shows_module_info(facts: _CodeFacts) -> bool:
     """Whether the code only prints where a module is or what version it has."""
+    if facts.computed_calls:
+        return False
     if set(facts.function_calls) - {"print", "str", "repr", "getattr", "dir", "help", "hasattr"}:
         return False
     if set(facts.function_calls) & {"dir", "help"} and not facts.method_calls:
@@ -253,5 +276,6 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
         effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
         return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
     if facts.reads and not facts.imports_project:
-        return make_facts(CallKind.READ, "cell.read", **common)
+        effect = Effect.PURE_READ if only_reads_files(code, prints=False) else Effect.SANDBOX_EXEC
+        return make_facts(CallKind.READ, "cell.read", effect, **common)
     return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)

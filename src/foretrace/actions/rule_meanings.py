@@ -92,6 +92,7 @@ _MEANINGS = {
     "python.files": "Its Python code moves or removes files.",
     "python.source": "Its Python code shows source code.",
     "python.introspect": "Its Python code shows versions or what a module holds.",
+    "python.sql_change": "Its Python code holds SQL that changes data.",
     "python.query": "Its Python code looks something up.",
     "python.read": "Its Python code shows a file.",
     "python.compute": "Its Python code only computes something.",

@@ -20,10 +20,12 @@ _CHANGES = re.compile(
 )
 _CHANGES_INSIDE = re.compile(
     r"\b(?:INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|REPLACE\s+INTO|MERGE\s+INTO"
-    r"|INTO\s+(?:OUTFILE|DUMPFILE|TEMP\w*|TABLE)\b)|\A\s*PRAGMA\s+[\w.]+\s*=",
+    r"|INTO\s+(?:OUTFILE|DUMPFILE|TEMP\w*|TABLE)\b)|\A\s*PRAGMA\s+[\w.]+\s*="
+    r"|\b(?:pg_(?:terminate|cancel)_backend|pg_(?:reload_conf|rotate_logfile|promote|switch_wal|notify)|setval|nextval"
+    r"|lo_(?:unlink|import|export|create|put)|dblink_exec|set_config|load_extension|writefile|xp_cmdshell)\s*\(",
     re.I,
 )
-"""What changes data in a statement that begins as a query does: behind a WITH, after EXPLAIN ANALYZE."""
+"""What changes data in a statement that begins as a query does: behind a WITH, after EXPLAIN ANALYZE, in a function."""
 _FULL_QUERY = re.compile(
     r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+"
     r"|WITH\s+\w+\s+AS)",

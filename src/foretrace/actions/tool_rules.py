@@ -419,7 +419,8 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
         )
         if reads_file or words[1:] == ["directory"]:
             return make_facts(CallKind.READ, "tool.read_words", reads=tuple(filter(None, (_get_path(values),))))
-        return make_facts(CallKind.SEARCH, "tool.read_verb", Effect.UNKNOWN if first in READS_WITH_DOUBT else None)
+        is_doubtful = first in READS_WITH_DOUBT or _has_unknown_verb(words)
+        return make_facts(CallKind.SEARCH, "tool.read_verb", Effect.UNKNOWN if is_doubtful else None)
     if first in _WRITE_VERBS and _writes_text(words, values):
         return _classify_write("tool.write_words", values, creates=first in ("write", "create", "overwrite"))
     if first in COMPUTE_VERBS:
@@ -459,6 +460,12 @@ def _find_second_verb(words: list[str]) -> str:
     pairs = itertools.pairwise(words[1:])
     changes = (CHANGE_VERBS | SURE_CHANGES) - {"open"}
     return next((after for word, after in pairs if word in ("and", "or", "then") and after in changes), "")
+
+
+def _has_unknown_verb(words: list[str]) -> bool:
+    """Whether what stands behind an `and` or `then` may be a verb that nobody here knows: `get_and_increment`."""
+    known = READ_VERBS | DATA_NOUNS
+    return any(word in ("and", "then") and after not in known for word, after in itertools.pairwise(words[1:]))
 
 
 def _writes_text(words: list[str], values: Arguments) -> bool:

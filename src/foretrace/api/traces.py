@@ -106,24 +106,27 @@ def import_source(
     """
     from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
+    from foretrace.engines.one_pool import OnePool
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
 
     chat = {"columns": columns, "license": license, "call_pattern": call_pattern}
     options = {**chat, "keep_prefix_rows": keep_prefix_rows}
     hub = {"split": split, "revision": revision, "repo": repo}
-    opened = open_inputs(source, inputs, hub=hub, options=options, since=since)
-    report = import_inputs(
-        opened.groups,
-        out,
-        limit=limit,
-        since=since,
-        replace=replace,
-        shards=shards,
-        engine=make_engine(engine, workers, ray_address),
-        cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
-        progress=progress,
-    )
+    where = make_engine(engine, workers, ray_address)
+    with OnePool() as one:
+        opened = open_inputs(source, inputs, hub=hub, options=options, since=since, engine=one.share_here(where))
+        report = import_inputs(
+            opened.groups,
+            out,
+            limit=limit,
+            since=since,
+            replace=replace,
+            shards=shards,
+            engine=one.share(where),
+            cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
+            progress=progress,
+        )
     report.found = opened.found
     return report
 

@@ -31,6 +31,8 @@ TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
 """Characters of a text up to which what became of it is kept, and of how many."""
+_KNOWN_TEXT, _MAX_KNOWN = 1 << 12, 1 << 10
+"""Characters of a text up to which what was found in it is kept, and of how many."""
 _AT_ONCE = 1 << 20
 """Characters that are looked at faster than it takes to begin a second time."""
 _LEAST_KNOWN = 8
@@ -72,6 +74,10 @@ class Redactor:
         self._gate = Gate(addresses=settings.emails or settings.addresses)
         self._redacted: dict[str, str] = {}
         """What became of short texts: every session file names the same types of records."""
+        self._seen: dict[str, list[Suspect]] = {}
+        """The suspects of texts of the last traces: attempts at one task share all but what the model wrote."""
+        self._findings: dict[str, _Findings] = {}
+        """What was found in those."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
@@ -105,10 +111,13 @@ class Redactor:
 
     def _find_suspects(self, texts: Iterable[str]) -> dict[str, list[Suspect]]:
         texts = list(texts)
+        _forget_oldest(self._seen)
+        new = [text for text in texts if text not in self._seen]
         found: dict[str, list[Suspect]] = {}
-        for suspect in self._gate.find_suspects(texts):
-            found.setdefault(texts[suspect.text], []).append(suspect)
-        return found
+        for suspect in self._gate.find_suspects(new):
+            found.setdefault(new[suspect.text], []).append(suspect)
+        self._seen |= {text: found.get(text, []) for text in new if len(text) <= _KNOWN_TEXT}
+        return {text: parts for text in texts if (parts := found.get(text) or self._seen.get(text))}
 
     def redact_text(self, text: str) -> str:
         """A text that stands alone, such as what is wrong with a row, with placeholders."""
@@ -172,7 +181,13 @@ class Redactor:
         return add_transform(trace, self.settings.transform)
 
     def _find_all(self, text: str, parts: Sequence[Suspect]) -> _Findings:
-        return _Findings(self._find(text, parts), frozenset(find_home_names(text)))
+        if (known := self._findings.get(text)) is not None:
+            return known
+        found = _Findings(self._find(text, parts), frozenset(find_home_names(text)))
+        if len(text) <= _KNOWN_TEXT:
+            _forget_oldest(self._findings)
+            self._findings[text] = found
+        return found
 
     def _find(self, text: str, parts: Sequence[Suspect]) -> list[Found]:
         deadline = Deadline(self.settings.text_seconds)
@@ -208,6 +223,13 @@ class Redactor:
                 more.append(Found(at, at + len(value), type, value))
                 at = text.find(value, at + len(value))
         return merge(text, [*found, *more]) if more else list(found)
+
+
+def _forget_oldest(known: dict[str, Any]) -> None:
+    """Drop the older half of what is kept of texts, where that is too much."""
+    if len(known) > _MAX_KNOWN:
+        for text in [*itertools.islice(known, len(known) - _MAX_KNOWN // 2)]:
+            del known[text]
 
 
 @functools.lru_cache(maxsize=4)

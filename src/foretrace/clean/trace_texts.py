@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.core.redactions import FIELD
-from foretrace.core.trace import Message, Part, Sampled, ToolCall, ToolSpec, Trace
+from foretrace.core.trace import Message, Outcome, Part, Sampled, ToolCall, ToolSpec, Trace
 
 Replace = Callable[[str], str]
 """From a text of a trace to the text that takes its place. It is asked about each text once, in a fixed order."""
@@ -67,13 +67,26 @@ def list_facts(trace: Trace) -> Iterator[str]:
     for mapping in (task.extra, trace.extra):
         if mapping:
             yield encode_mapping(mapping)
-    yield encode_mapping(msgspec.to_builtins(trace.outcome))
+    yield encode_mapping(_read_outcome(trace))
+    if origin.capabilities:
+        yield encode_mapping(origin.capabilities)
     yield encode_mapping(_read_origin(origin))
 
 
+def _read_outcome(trace: Trace) -> dict[str, Any]:
+    """The outcome; of metrics that are ours only the names, since their numbers look like secrets behind such names as
+    `prompt_tokens`, and differ from attempt to attempt."""
+    facts: dict[str, Any] = msgspec.to_builtins(trace.outcome)
+    if trace.provenance.origin == "generated" and facts.get("metrics"):
+        facts["metrics"] = dict.fromkeys(facts["metrics"], 0)
+    return facts
+
+
 def _read_origin(origin: Any) -> dict[str, Any]:
+    """Where the trace comes from, but for what the server was found to do: all attempts of a run share that."""
     facts: dict[str, Any] = msgspec.to_builtins(origin)
-    return {name: value for name, value in facts.items() if name not in ("transforms", "created_at", "origin")}
+    left_out = ("transforms", "created_at", "origin", "capabilities")
+    return {name: value for name, value in facts.items() if name not in left_out}
 
 
 def encode_mapping(mapping: Any) -> str:
@@ -106,8 +119,10 @@ def rewrite_trace(trace: Trace, rewriter: Rewriter) -> Trace:
         call_id = rewriter.identity(parent.call_id) if parent.call_id else parent.call_id
         parent = msgspec.structs.replace(parent, key=rewriter.identity(parent.key), call_id=call_id)
     extra = _rewrite_mapping(trace.extra, rewriter)
-    outcome = msgspec.convert(_rewrite_mapping(msgspec.to_builtins(trace.outcome), rewriter), type(trace.outcome))
+    outcome = _rewrite_outcome(trace, rewriter)
     origin: dict[str, Any] = msgspec.to_builtins(trace.provenance)
+    if trace.provenance.capabilities:
+        origin["capabilities"] = _rewrite_mapping(trace.provenance.capabilities, rewriter)
     origin |= _rewrite_mapping(_read_origin(trace.provenance), rewriter)
     return msgspec.structs.replace(
         trace,
@@ -120,6 +135,17 @@ def rewrite_trace(trace: Trace, rewriter: Rewriter) -> Trace:
         outcome=outcome,
         provenance=msgspec.convert(origin, type(trace.provenance)),
     )
+
+
+def _rewrite_outcome(trace: Trace, rewriter: Rewriter) -> Outcome:
+    before = _read_outcome(trace)
+    after = _rewrite_mapping(before, rewriter)
+    if after is before:
+        return trace.outcome
+    if after.get("metrics") and trace.provenance.origin == "generated":
+        numbers = [trace.outcome.metrics[name] for name in sorted(trace.outcome.metrics)]
+        after["metrics"] = dict(zip(after["metrics"], numbers, strict=True))
+    return msgspec.convert(after, Outcome)
 
 
 def _rewrite_mapping(mapping: dict[str, Any], rewriter: Rewriter) -> dict[str, Any]:

@@ -24,6 +24,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "chat": "foretrace.sources.chat",
         "claude_code": "foretrace.sources.formats.claude_code",
         "codex": "foretrace.sources.formats.codex",
+        "codex_exec": "foretrace.sources.formats.codex_exec",
         "copilot_cli": "foretrace.sources.formats.copilot_cli",
         "cursor": "foretrace.sources.formats.cursor",
         "gemini_cli": "foretrace.sources.formats.gemini_cli",
@@ -34,6 +35,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "swe_smith": "foretrace.sources.swe_smith",
         "toolbench": "foretrace.sources.toolbench",
         "adp": "foretrace.sources.formats.adp",
+        "aider": "foretrace.sources.formats.aider",
         "atif": "foretrace.sources.formats.atif",
         "atropos_groups": "foretrace.sources.formats.atropos_groups",
         "hub_session": "foretrace.sources.formats.hub_session",
@@ -45,6 +47,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "otlp": "foretrace.sources.formats.otlp",
         "r2e_gym": "foretrace.sources.formats.r2e_gym",
         "swe_agent": "foretrace.sources.formats.swe_agent",
+        "vscode_chat": "foretrace.sources.formats.vscode_chat",
         "verifiers_traces": "foretrace.sources.formats.verifiers_traces",
     },
     "encoding": {

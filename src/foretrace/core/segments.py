@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,10 @@ from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
 """The columns of one trace (see `make_schema`)."""
-_ROW_GROUP_ROWS = 8
+_ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 19
+"""Rows, or bytes of records, after which a row group ends: each column of one takes as much time as many rows, and
+whoever reads a segment holds a row group of it."""
+_BATCH_ROWS = 8
 _MERGED_AT_ONCE = 32
 """Segments that are read side by side while they become one."""
 
@@ -45,10 +47,23 @@ def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
         "use_dictionary": ["group", "source", "license", "model"],
         "write_statistics": ["key", "task_id"],
     }
-    columns, stream = make_schema(), iter(rows)
+    columns = make_schema()
     with atomic_file(path) as file, pq.ParquetWriter(file, columns, **options) as writer:
-        while group := list(itertools.islice(stream, _ROW_GROUP_ROWS)):
+        for group in _cut_groups(rows):
             writer.write_table(pa.Table.from_pylist(group, schema=columns))
+
+
+def _cut_groups(rows: Iterable[SegmentRow]) -> Iterator[list[SegmentRow]]:
+    group: list[SegmentRow] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += len(row["record"]) + len(row["tokens"] or b"")
+        if size >= _ROW_GROUP_BYTES or len(group) >= _ROW_GROUP_ROWS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
@@ -56,7 +71,7 @@ def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
     import pyarrow.parquet as pq
 
     with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
-        for batch in file.iter_batches(batch_size=_ROW_GROUP_ROWS, use_threads=False):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
             yield from batch.to_pylist()
 
 

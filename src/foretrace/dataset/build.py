@@ -4,11 +4,13 @@ fails writes nothing."""
 from __future__ import annotations
 
 import contextlib
+import operator
 import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +56,7 @@ from foretrace.dataset.report import (
     describe_files,
     make_manifest,
 )
-from foretrace.dataset.selection import write_selected
+from foretrace.dataset.selection import SelectionResult, write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import (
     ShardJob,
@@ -165,6 +167,10 @@ def _move(folder: Path, out: Path) -> None:
         if previous.exists():
             previous.rename(out)
         raise
+
+
+def _name_selected(config: str) -> str:
+    return f"{config}/test-00000-of-00001.parquet"
 
 
 class _BuiltShards:
@@ -280,20 +286,15 @@ class _Builder:
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
             statistical = self._measure_families(built)  # first: what is checked is what stays
-            checked = dict(
-                self._run(
-                    pool, "checking", check_shards, jobs, built.files, built.candidates, built.list_sampled_rows()
-                )
-            )
+            checks, selected = self._check_and_select(pool, jobs, built)
         self._remove_partial_files()
-        checks = [checked[number] for number in range(len(jobs))]
         written = built.count_rows()
         gates = make_exact_gates(checks, built.counts, written, self.configs, selection.kept_together, examined)
         gates += [unread, self._check_inputs(before)]
         gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
-        gates += [self._finish(config, built, known) for config in self.configs.values() if config.selector is not None]
+        gates += [self._take_selected(name, of_config, built, known) for name, of_config in selected.items()]
         gates += statistical
         self._fail_on(gates)
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
@@ -488,19 +489,32 @@ class _Builder:
             why = f"gate failed, nothing was written: {'; '.join(failed)}"
             raise GateError(why, *(UNREAD_REMEDY if is_unread else ()))
 
-    def _finish(self, config: Config, built: _BuiltShards, known: Digests) -> Gate:
-        """Write the rows that a config's selector chooses, and check that their prompts are among those `known`."""
-        assert config.selector is not None
-        files = [name for files in built.candidates for name in files.get(config.name, {}).get("test", ())]
-        name = f"{config.name}/test-00000-of-00001.parquet"
-        paths = [self.candidates_folder / file for file in files]
-        written = write_selected(config, paths, self.folder / name, self.settings)
-        if written.rows:
-            built.files[0][config.name] = {"test": {name: written.rows}}
-        if more := built.counts.rows_made[config.name] - written.rows:
-            built.counts.drops[config.name][config.selector(self.settings).drop_reason] = more
-        unknown = np.setdiff1d(written.prompts, known).size
-        return Gate(name=f"{config.name}_checked", verdict="fail" if unknown else "pass", figure={"rows": written.rows})
+    def _check_and_select(
+        self, pool: Pool | None, jobs: list[ShardJob], built: _BuiltShards
+    ) -> tuple[list[ShardCheck], dict[str, SelectionResult]]:
+        """What reading back showed of each job, and by config what its selector chose, which is written meanwhile."""
+        names = [name for name, config in self.configs.items() if config.selector is not None]
+        calls: list[partial[Any]] = []
+        for name in names:
+            files = [file for by_split in built.candidates for file in by_split.get(name, {}).get("test", ())]
+            candidates = [self.candidates_folder / file for file in files]
+            calls.append(partial(write_selected, name, candidates, self.folder / _name_selected(name), self.settings))
+        to_check = zip(jobs, built.files, built.candidates, built.list_sampled_rows(), strict=True)
+        calls += [partial(check_shards, *of_job) for of_job in to_check]
+        done = dict(self._run(pool, "checking", operator.call, calls))
+        results = [done[number] for number in range(len(calls))]
+        return results[len(names) :], dict(zip(names, results, strict=False))
+
+    def _take_selected(self, name: str, selected: SelectionResult, built: _BuiltShards, known: Digests) -> Gate:
+        """Count the rows that a selector chose, and check that their prompts are among those `known`."""
+        selector = self.configs[name].selector
+        assert selector is not None
+        if selected.rows:
+            built.files[0][name] = {"test": {_name_selected(name): selected.rows}}
+        if more := built.counts.rows_made[name] - selected.rows:
+            built.counts.drops[name][selector(self.settings).drop_reason] = more
+        unknown = np.setdiff1d(selected.prompts, known).size
+        return Gate(name=f"{name}_checked", verdict="fail" if unknown else "pass", figure={"rows": selected.rows})
 
     def _measure_families(self, built: _BuiltShards) -> list[Gate]:
         """The statistical gates; what fails is removed from the files."""

@@ -26,6 +26,8 @@ _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
 WINDOW_BYTES = 1536 << 10
 """Characters of distinct text after which a window is shuffled and written as one row group."""
 WINDOW_ROWS = 4096
+_COMPRESSION_LEVEL = 6
+"""Of zstd: a twelfth less than with level 3, for a twentieth of the time of a build."""
 _CALL = {"id": "string", "type": "string", "function": {"name": "string", "arguments": "string"}}
 _MESSAGE = {"role": "string", "content": "string", "tool_calls": [_CALL], "tool_call_id": "string", "train": "bool"}
 
@@ -114,7 +116,7 @@ class TableWriter:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 options: dict[str, Any] = {
                     "compression": "zstd",
-                    "compression_level": 3,
+                    "compression_level": _COMPRESSION_LEVEL,
                     "store_schema": False,
                     "write_page_index": True,
                     "dictionary_pagesize_limit": 256 << 20,

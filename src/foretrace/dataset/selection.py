@@ -16,6 +16,7 @@ import msgspec
 from foretrace.dataset.parquet import WINDOW_ROWS, TableWriter, read_rows
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
 from foretrace.dataset.recipes.base import Config, Row
+from foretrace.dataset.recipes.load import load_configs
 from foretrace.dataset.settings import BuildSettings
 
 
@@ -27,8 +28,10 @@ class SelectionResult(msgspec.Struct, frozen=True):
     """Digests of the prompts of the rows."""
 
 
-def write_selected(config: Config, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
-    """Write the rows that the config's selector chooses to the file `path`; without such rows, no file is made."""
+def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
+    """Write the rows that the selector of the config `name` chooses to the file `path`; without such rows, no file is
+    made."""
+    config = load_configs(settings.recipes)[name]
     assert config.selector is not None
     selector = config.selector(settings)
     plain = [name for name, kind in config.columns.items() if kind not in ("messages", "trajectory")]

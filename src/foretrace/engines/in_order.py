@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -20,13 +20,24 @@ class Job(NamedTuple, Generic[R]):
     """About how much memory it takes, bytes."""
     stream: Callable[[], R] | None = None
     """Gives the same result bit by bit, in this process: for a job that is too heavy to be held as a whole."""
+    is_ours: bool = False
+    """Whether no worker can do it: this process does, when the result is asked for."""
+
+
+class Stage(NamedTuple, Generic[R]):
+    """Jobs, and who takes their results."""
+
+    jobs: Iterable[Job[R]]
+    """Read ahead: what they are does not depend on what earlier stages take."""
+    take: Callable[[Iterator[R]], None]
+    """Is given the results in the order of the jobs, and may leave the last ones."""
 
 
 class _Slot(Generic[R]):
     def __init__(self, job: Job[R], future: Future[R] | None) -> None:
         self.job = job
         self.future = future
-        """`None` for a job that is streamed."""
+        """`None` for a job that this process does when the result is asked for."""
         self.is_ours = False
         """Whether this process has done it."""
 
@@ -41,53 +52,124 @@ def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -
     Raises:
         Exception: what a job raises, or `jobs` itself, after the results of the jobs before it.
     """
+    return map(_do_here, jobs) if pool is None else _Line(pool, jobs, capacity).finish_until(None)
+
+
+def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: int) -> None:
+    """Let each stage take the results of its jobs, one stage after the other; meanwhile the jobs of later stages are
+    done, as `run_in_order` does them.
+
+    Args:
+        stages: Read ahead, as their jobs are.
+        capacity: Weight of the jobs in flight, of all stages together.
+
+    Raises:
+        Exception: what `take`, a job or `jobs` raises; what `stages` raises, when the stages before it are done.
+    """
     if pool is None:
-        for job in jobs:
-            yield job.stream() if job.stream is not None else job.function(*job.arguments)
+        for stage in stages:
+            stage.take(map(_do_here, stage.jobs))
         return
-    stream, slots = iter(jobs), deque[_Slot[R]]()
-    failure: Exception | None = None
-    weight, ended = 0, False
-    while True:
-        while not ended and (not slots or weight < capacity):
+    left = set[int]()
+    line = _Line[Any](pool, _mark_stages(stages, left), capacity)
+    while line.fill():
+        number, stage = line.finish_first()
+        stage.take(line.finish_until(_STAGE_END))
+        left.add(number)
+        line.drop_until(_STAGE_END)
+
+
+_STAGE_END = Job(bool, (), 0, is_ours=True)
+"""Stands behind the jobs of a stage."""
+
+
+def _mark_stages(stages: Iterable[Stage[Any]], left: Container[int]) -> Iterator[Job[Any]]:
+    """Of each stage: a job that gives its number and itself, its own jobs until it is left, and its end."""
+    for number, stage in enumerate(stages):
+        yield Job(lambda *stage: stage, (number, stage), 0, is_ours=True)
+        for job in stage.jobs:
+            if number in left:
+                break
+            yield job
+        yield _STAGE_END
+
+
+def _do_here(job: Job[R]) -> R:
+    return job.stream() if job.stream is not None else job.function(*job.arguments)
+
+
+class _Line(Generic[R]):
+    """The jobs in flight, in their order."""
+
+    def __init__(self, pool: Executor, jobs: Iterable[Job[R]], capacity: int) -> None:
+        self._pool = pool
+        self._jobs: Iterator[Job[R]] | None = iter(jobs)
+        """`None` when all were taken."""
+        self._capacity = capacity
+        self._slots = deque[_Slot[R]]()
+        self._weight = 0
+        self._failure: Exception | None = None
+        """What the jobs raised; it is raised again when those before it are done."""
+
+    def fill(self) -> bool:
+        """Take jobs as long as there is room; whether one is in flight."""
+        while self._jobs is not None and (not self._slots or self._weight < self._capacity):
             try:
-                job = next(stream)
+                job = next(self._jobs)
             except StopIteration:
-                ended = True
-            except Exception as error:  # raised again when the jobs before it are done
-                failure, ended = error, True
+                self._jobs = None
+            except Exception as error:
+                self._jobs, self._failure = None, error
             else:
-                weight += job.weight
-                is_streamed = job.stream is not None and job.weight > capacity
-                slots.append(_Slot(job, None if is_streamed else pool.submit(job.function, *job.arguments)))
-        if not slots:
-            break
-        yield _finish_first(slots)
-        weight -= slots.popleft().job.weight
-    if failure is not None:
-        raise failure
+                is_streamed = job.stream is not None and job.weight > self._capacity
+                future = None if job.is_ours or is_streamed else self._pool.submit(job.function, *job.arguments)
+                self._weight += job.weight
+                self._slots.append(_Slot(job, future))
+        if not self._slots and self._failure is not None:
+            raise self._failure
+        return bool(self._slots)
 
+    def finish_first(self) -> R:
+        """The result of the first job, which is not in flight any more."""
+        first = self._slots[0]
+        if first.future is None:
+            result = _do_here(first.job)
+        else:
+            while not first.future.done():
+                if not self._do_last():
+                    wait([first.future])
+            result = first.future.result()
+        self._remove_first()
+        return result
 
-def _finish_first(slots: deque[_Slot[R]]) -> R:
-    first = slots[0]
-    if first.future is None:
-        assert first.job.stream is not None
-        return first.job.stream()
-    while not first.future.done():
-        if not _do_last(slots):
-            wait([first.future])
-    return first.future.result()
+    def finish_until(self, end: Job[Any] | None) -> Iterator[R]:
+        """The results of the jobs before this one, or of all."""
+        while self.fill() and self._slots[0].job is not end:
+            yield self.finish_first()
 
+    def drop_until(self, end: Job[Any]) -> None:
+        """Take this job and those before it out of flight, done or not."""
+        while self.fill():
+            first = self._remove_first()
+            if first.job is end:
+                return
+            if first.future is not None:
+                first.future.cancel()
 
-def _do_last(slots: deque[_Slot[R]]) -> bool:
-    """Do the last job that no worker has begun, or is about to begin; whether there was one."""
-    for slot in reversed(slots):
-        if slot.future is None or slot.is_ours or not slot.future.cancel():
-            continue
-        slot.is_ours, slot.future = True, Future()
-        try:
-            slot.future.set_result(slot.job.function(*slot.job.arguments))
-        except Exception as error:
-            slot.future.set_exception(error)
-        return True
-    return False
+    def _remove_first(self) -> _Slot[R]:
+        first = self._slots.popleft()
+        self._weight -= first.job.weight
+        return first
+
+    def _do_last(self) -> bool:
+        """Do the last job that no worker has begun, or is about to begin; whether there was one."""
+        for slot in reversed(self._slots):
+            if slot.future is None or slot.is_ours or not slot.future.cancel():
+                continue
+            slot.is_ours, slot.future = True, Future()
+            try:
+                slot.future.set_result(slot.job.function(*slot.job.arguments))
+            except Exception as error:
+                slot.future.set_exception(error)
+            return True
+        return False

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from foretrace.engines.engine import Engine, Pool
-from foretrace.engines.processes import Processes, worker_pool
+from foretrace.engines.processes import THIS_PROCESS, Processes, worker_pool
 
 
 class _Kept(NamedTuple):
@@ -41,6 +41,10 @@ class OnePool:
     def share(self, engine: Engine) -> Engine:
         """The engine, with this pool; one that is no `Processes` is given back as it is."""
         return _Sharing(self, engine.workers) if isinstance(engine, Processes) else engine
+
+    def share_here(self, engine: Engine) -> Engine:
+        """As `share`; of an engine whose workers are elsewhere, this process alone."""
+        return self.share(engine) if isinstance(engine, Processes) else THIS_PROCESS
 
     def get(self, workers: int, useful: int, *, small: bool, helps: bool, kept: str) -> Pool:
         """A pool of so many workers at most, of which so many have something to do."""

@@ -24,6 +24,7 @@ from foretrace.engines.engine import Pool
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 """Names of settings in glibc's malloc.h."""
+_ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_FREE = 32 << 20
 """Bytes at the end of the heap that a process keeps when they are free: what is given back has to be mapped anew."""
 _NEW_OBJECTS = 100_000
@@ -46,9 +47,15 @@ def limit_memory() -> None:
     """
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _WithoutPandas())
+    pool, os.environ[_ARROW_POOL] = os.environ.get(_ARROW_POOL), "system"
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
+    # what reads and writes Parquet takes the default of when it was first asked for, whatever is set later
+    if pool is None:
+        del os.environ[_ARROW_POOL]
+    else:
+        os.environ[_ARROW_POOL] = pool
     _tune_allocation()
 
 

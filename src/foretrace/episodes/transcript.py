@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -170,15 +171,15 @@ class _TokenSplitter:
         self._completion, self._text, self._alone = completion, text, alone
         self._whole = text.startswith(completion.text)
         """Whether all of the completion is kept."""
-        self._at = self._offset = 0
+        self._at = 0
+        self._ends = list(accumulate(map(len, completion.pieces)))
 
     def take(self, end: int, *, first: bool, last: bool) -> Sampled | None:
         """The tokens of the span that ends at `end`; `None` where the server gave none."""
-        completion, pieces = self._completion, self._completion.pieces
-        start = self._at
-        while self._at < len(pieces) and self._offset < end:
-            self._offset += len(pieces[self._at])
-            self._at += 1
+        completion, start = self._completion, self._at
+        reached = self._ends[start - 1] if 0 < start <= len(self._ends) else 0
+        if reached < end:
+            self._at = max(start, min(bisect.bisect_left(self._ends, end) + 1, len(self._ends)))
         if last and self._whole:
             self._at = max(self._at, len(completion.token_ids), len(completion.logprobs))
         taken = slice(start, self._at)

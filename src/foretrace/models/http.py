@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,8 @@ _FAILURE = b"error"
 _LLAMA_SERVER = "llama.cpp"
 """How llama-server names itself in its answers."""
 _DONE = b"[DONE]"
+_PLAIN_EVENT = re.compile(rb"data: (\S.*\S)\n\n")
+_PLAIN_EVENT_FRAME = len(b"data: \n\n")
 
 
 @functools.cache
@@ -90,20 +93,21 @@ class HttpClient:
                         raise self.errors.too_long(f"the reply is longer than {max_bytes:,} bytes")
                     # The start of a long line is not joined again with each chunk: there is nothing to read in it yet.
                     if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
-                        *whole, rest = b"".join(chunks).split(b"\n")
+                        whole, end, rest = b"".join(chunks).rpartition(b"\n")
                         chunks, size = [rest], len(rest)
-                        yield self._decode_lines(whole, form, parse_line)
-                yield self._decode_lines(b"".join(chunks).split(b"\n"), form, parse_line)
+                        yield self._decode_lines(whole + end, form, parse_line)
+                yield self._decode_lines(b"".join(chunks), form, parse_line)
         except _transport_errors() as error:
-            yield self._decode_lines(b"".join(chunks).split(b"\n")[:-1], form, parse_line)
+            yield self._decode_lines(b"".join(b"".join(chunks).rpartition(b"\n")[:2]), form, parse_line)
             raise self._classify(error) from None
 
-    def _decode_lines(
-        self, lines: list[bytes], form: type[T], parse_line: Callable[[bytes], bytes | None]
-    ) -> Iterable[T]:
+    def _decode_lines(self, lines: bytes, form: type[T], parse_line: Callable[[bytes], bytes | None]) -> Iterable[T]:
         """The events of some lines: decoded together, which is faster, or one by one where that fails, so that those
         before the faulty line are used and the error quotes that line."""
-        found = [data for line in lines if line and (text := line.strip()) and (data := parse_line(text)) is not None]
+        found = find_plain_events(lines) if parse_line is parse_sse_line else None
+        if found is None:
+            split = lines.split(b"\n")
+            found = [d for line in split if line and (text := line.strip()) and (d := parse_line(text)) is not None]
         if len(found) > 1:
             with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
                 events: list[T] = _list_decoder(form).decode(b"[" + b",".join(found) + b"]")
@@ -209,6 +213,17 @@ class HttpClient:
         if isinstance(error, (aiohttp.ClientError, ConnectionError)):
             return self.errors.broken_stream("the connection broke off in mid-reply")
         return self.errors.bad_reply(f"the answer cannot be read ({name})")
+
+
+def find_plain_events(lines: bytes) -> list[bytes] | None:
+    """What `parse_sse_line` gives for each line, where all events are written as nearly all servers write them; `None`
+    where one is not. A stream has an event for each token, and so all of them are found in one call."""
+    found: list[bytes] = _PLAIN_EVENT.findall(lines)
+    if len(found) * _PLAIN_EVENT_FRAME + sum(map(len, found)) != len(lines):
+        return None
+    if found and found[-1] == _DONE:
+        del found[-1]
+    return found if _DONE not in found else None
 
 
 def parse_sse_line(line: bytes) -> bytes | None:

@@ -50,7 +50,7 @@ class FileRows:
         if not path.name.endswith(SUFFIXES):
             raise SourceError(f"{path}: cannot tell the format; name it with one of {', '.join(SUFFIXES)}")
         self.path = path
-        self.stem = path.name.removesuffix(".gz").removesuffix(".zst")
+        self.stem = remove_packing(path.name)
         """Name of the file without the ending of its packing."""
         self._max_document = max_document
         self.label = str(path)
@@ -115,6 +115,11 @@ class FileRows:
                 yield from read_csv(chunks)
             else:
                 yield from _read_lines(chunks)
+
+
+def remove_packing(name: str) -> str:
+    """The name of a file without the ending of its packing."""
+    return name.removesuffix(".gz").removesuffix(".zst")
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any] | Drop]:

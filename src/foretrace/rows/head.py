@@ -22,6 +22,7 @@ from foretrace.rows.files import (
     read_first_rows,
     read_unpacked,
     remove_bom,
+    remove_packing,
 )
 
 MAX_HEAD = 256 << 10
@@ -83,7 +84,7 @@ def read_head(path: Path) -> FileHead:
         return FileHead(path, start, records=read_first_rows(path, _MAX_ROWS))
     if path.name.endswith(".arrow"):
         return FileHead(path, start, records=_keep_objects(read_arrow(path), _MAX_ROWS))
-    if path.name.removesuffix(".gz").removesuffix(".zst").endswith(".csv"):
+    if remove_packing(path.name).endswith(".csv"):
         return FileHead(path, start, records=_keep_objects(read_csv(iter([start])), _MAX_RECORDS))
     text = start.lstrip()
     if text.startswith(b"["):

@@ -93,4 +93,4 @@ def _list_types(schema: Any) -> frozenset[str]:
     )
     for each in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
         found |= _list_types(each)
-    return frozenset(found)
+    return frozenset(kind.lower() for kind in found)  # Gemini writes them in capitals

@@ -19,6 +19,7 @@ from foretrace.sources.base import RowError, make_row_id
 from foretrace.sources.first_rows import list_first_rows, read_list
 from foretrace.sources.json_values import as_number
 from foretrace.sources.known_tools import find_known_tools
+from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
 from foretrace.sources.row_messages import ROLES, find_task_text, make_messages
@@ -29,7 +30,20 @@ FIELDS = {
     "messages": (),
     "role": (),
     "content": (),
-    "tools": ("tools", "available_tools", "functions", "tool_defs", "responses_create_params.tools", "request.tools"),
+    "tools": (
+        "tools",
+        "available_tools",
+        "functions",
+        "tool_defs",
+        "toolConfig.tools",
+        "tool_config.tools",
+        "functionDeclarations",
+        "config.tools",
+        "responses_create_params.tools",
+        "request.tools",
+        "request.toolConfig.tools",
+        "request.config.tools",
+    ),
     "id": ("id", "traj_id", "trajectory_id", "session_id"),
     "instance": (
         "instance",
@@ -105,13 +119,16 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        tools = given = read_tool_specs(self._read("tools", row))
+        messages = add_times(messages, read_stamps(found.turns)).messages
+        tools = given = read_tool_specs(self._read("tools", row)) or read_tool_specs(found.tools)
         known = None if given else find_known_tools(messages)
         if known is not None:
             tools = known.tools
         raw_id = self._read_text("id", row)
         own = raw_id or make_row_id(row)
-        instance = self._read_text("instance", row) or f"chat:{digest(find_task_text(messages) or own)}"
+        instance = (
+            self._read_text("instance", row) or found.instance or f"chat:{digest(find_task_text(messages) or own)}"
+        )
         if raw_id is not None and _is_web_step(messages):
             # Such an id names the task, of which each row is one step.
             own = f"{raw_id}-{digest(make_row_id(row))}"

@@ -83,15 +83,19 @@ class SharedSource:
         """`None` writes traces as they are."""
         self._path: Path | None = None
 
-    def share(self, path: Path) -> bool:
-        """Write it to a file from which workers read it; whether it can be written."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether workers have it."""
+        return self._path is not None
+
+    def share(self, path: Path) -> None:
+        """Write it to a file from which workers read it, if it can be written."""
         try:
             data = pickle.dumps((self.source, self.since, self.cleaner))
         except Exception:  # a plugin may hold what no process can be sent: an open file, a lambda
-            return False
+            return
         path.write_bytes(data)
         self._path = path
-        return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_source, (str(self._path),)

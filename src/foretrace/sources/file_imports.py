@@ -12,8 +12,7 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
-from foretrace.engines.engine import Pool
-from foretrace.engines.in_order import Job, run_in_order
+from foretrace.engines.in_order import Job, Stage
 from foretrace.rows.base import Drop
 from foretrace.sources.base import FileSource
 from foretrace.sources.converting import (
@@ -26,7 +25,6 @@ from foretrace.sources.converting import (
 )
 from foretrace.sources.file_states import list_companions, list_states
 from foretrace.sources.report import TraceCounts
-from foretrace.sources.row_imports import count_in_flight_bytes
 from foretrace.sources.taking import Taker
 
 _BATCH_BYTES, _BATCH_FILES = 1 << 20, 32
@@ -57,38 +55,46 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
     progress: ProgressFunc
     replace: bool
 
-    def run(self, shared: SharedSource, pool: Pool | None) -> None:
-        """Read and take what is new."""
-        report, own = self.taker.report, self.taker.get_source(self.source.name)
+    def plan(self, shared: SharedSource) -> Stage[list[FileReading]]:
+        """The files that are new or have changed, to be read and taken."""
         waiting: list[_Input] = []
-        left = self.limit
+        done: list[Cursor] = []
         for state in map(self._look_at, self.paths):
             cursor = self.taker.writer.manifest.inputs.get(state.name)
-            if cursor is None or not self._is_done(cursor, state):
+            if cursor is not None and self._is_done(cursor, state):
+                done.append(cursor)
+            else:
                 waiting.append(state)
-                continue
+        batches = list(_cut_batches(waiting))
+        jobs = (_make_job(shared, batch) for batch in batches)
+        return Stage(jobs, lambda results: self._take(done, batches, results))
+
+    def _take(
+        self, before: Sequence[Cursor], batches: Sequence[list[_Input]], results: Iterator[list[FileReading]]
+    ) -> None:
+        report, own = self.taker.report, self.taker.get_source(self.source.name)
+        left = self.limit
+        for cursor in before:
             known = cursor.rows if left is None else min(left, cursor.rows)
             own.files_done += 1
             report.rows += known
             report.already_done += known
             report.dropped_before += min(known, sum(cursor.drops.values()))
             left = None if left is None else left - known
-        doing = f"importing {self.source.name}"
-        self.progress(doing, 0, len(waiting))
-        unsealed = 0
-        for done, (state, reading) in enumerate(self._read(waiting, shared, pool), 1):
+        doing, count = f"importing {self.source.name}", sum(map(len, batches))
+        self.progress(doing, 0, count)
+        readings = (
+            pair for batch, read in zip(batches, results, strict=False) for pair in zip(batch, read, strict=True)
+        )
+        for done, (state, reading) in enumerate(readings, 1):
             if left is not None and left <= 0:
                 break
             taken = self._take_file(state, reading, left)
             own.files += 1
             left = None if left is None else left - taken
-            unsealed += 1
-            if self.taker.is_full(unsealed):
+            if self.taker.is_full:
                 self.taker.checkpoint()
-                unsealed = 0
-            self.progress(doing, done, len(waiting))
-        if unsealed:
-            self.taker.checkpoint()
+            self.progress(doing, done, count)
 
     def _look_at(self, path: Path) -> _Input:
         real = path.resolve()
@@ -101,19 +107,6 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
     def _is_done(self, cursor: Cursor, state: _Input) -> bool:
         is_same = cursor.done and cursor.fingerprint == state.fingerprint and cursor.since in ("", self.since)
         return is_same and not self.replace
-
-    def _read(
-        self, states: Sequence[_Input], shared: SharedSource, pool: Pool | None
-    ) -> Iterator[tuple[_Input, FileReading]]:
-        batches = list(_cut_batches(states))
-        jobs = (self._make_job(shared, batch) for batch in batches)
-        for batch, readings in zip(batches, run_in_order(pool, jobs, count_in_flight_bytes(pool)), strict=False):
-            yield from zip(batch, readings, strict=True)
-
-    def _make_job(self, shared: SharedSource, batch: Sequence[_Input]) -> Job[list[FileReading]]:
-        paths = [state.path for state in batch]
-        weight = max(1, sum(state.size for state in batch))
-        return Job(read_files, (shared, paths), weight, lambda: stream_files(shared, paths))
 
     def _find_start(self, state: _Input) -> Cursor:
         """Where to go on in a file that was read in part, and is as it was; else its beginning."""
@@ -151,7 +144,7 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
                 own.counts.replace(before, result.counts)
-            if taker.is_full(0):
+            if taker.is_full:
                 cursor = msgspec.structs.replace(cursor, rows=seen, drops=dict(sorted(drops.items())), since=since)
                 taker.note_cursor(state.name, cursor)
                 taker.checkpoint()
@@ -163,6 +156,12 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         taker.note_cursor(state.name, cursor)
         return seen
+
+
+def _make_job(shared: SharedSource, batch: Sequence[_Input]) -> Job[list[FileReading]]:
+    paths = [state.path for state in batch]
+    weight = max(1, sum(state.size for state in batch))
+    return Job(read_files, (shared, paths), weight, lambda: stream_files(shared, paths), not shared.is_shared)
 
 
 def _cut_batches(states: Sequence[_Input]) -> Iterator[list[_Input]]:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.segments import merge_segments
 from foretrace.core.store import TraceWriter
 from foretrace.engines.engine import Engine, Pool
-from foretrace.engines.in_order import Job, run_in_order
+from foretrace.engines.in_order import Job, Stage, run_in_order, run_stages
 from foretrace.engines.processes import THIS_PROCESS
 from foretrace.objectstores.traces import open_traces_for_writing
 from foretrace.rows.base import Rows
@@ -27,7 +27,7 @@ from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
 from foretrace.sources.file_imports import FileImport
 from foretrace.sources.report import ImportReport
-from foretrace.sources.row_imports import RowImport, report_progress
+from foretrace.sources.row_imports import RowImport, count_in_flight_bytes, report_progress
 from foretrace.sources.taking import Taker
 
 _MIN_POOL_BYTES = 6 << 20
@@ -84,23 +84,14 @@ def import_inputs(
     ):
         report.made_folder = writer.made_folder and publish is None
         taker = Taker(writer, report)
-        common: dict[str, Any] = {"limit": limit, "since": since or "", "taker": taker, "progress": watch}
-        row_jobs = [
-            [RowImport(source=group.source, rows=rows, **common) for rows in group.rows]  # type: ignore[arg-type]
-            for group in inputs
-        ]
+        common = {"limit": limit, "since": since or "", "taker": taker, "progress": watch}
         try:
-            with _open_pool(engine, inputs, limit, folder) as pool:
-                for number, (group, jobs) in enumerate(zip(inputs, row_jobs, strict=True)):
-                    _scan(group.source, jobs, replace)
-                    source: Any = group.source
-                    files = FileImport(source=source, paths=group.files, replace=replace, **common)
-                    shared = SharedSource(group.source, since_s, cleaner)
-                    with _share(shared, folder, number, pool) as own_pool:
-                        for job in [*jobs, *([files] if group.files else [])]:
-                            job.run(shared, own_pool)
-                if not writer.manifest.inputs:
-                    writer.checkpoint()  # nothing to read makes a folder that holds nothing
+            with (
+                _open_pool(engine, inputs, limit, folder) as pool,
+                _open_sharing(None if pool is None else folder, since_s, cleaner) as share,
+            ):
+                run_stages(pool, _plan(inputs, share, replace, common), count_in_flight_bytes(pool))
+                taker.finish()
                 writer.compact(None if pool is None else functools.partial(_run_merges, pool))
         except BaseException:
             writer.remove_if_empty()
@@ -126,6 +117,21 @@ def parse_date(text: str) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
+def _plan(
+    inputs: Iterable[SourceInputs], share: Callable[[Any], SharedSource], replace: bool, common: dict[str, Any]
+) -> Iterator[Stage[Any]]:
+    """What is to be done for each input, looked at when its turn comes."""
+    for group in inputs:
+        source: Any = group.source
+        rows = [RowImport(source=source, rows=each, **common) for each in group.rows]
+        _scan(source, rows, replace)
+        shared = share(source)
+        for each in rows:
+            yield each.plan(shared)
+        if group.files:
+            yield FileImport(source=source, paths=group.files, replace=replace, **common).plan(shared)
+
+
 def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
     if replace:
         for job in jobs:
@@ -134,9 +140,9 @@ def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
         source.scan(itertools.chain.from_iterable(report_progress(job.read(), job, "looking") for job in jobs))
 
 
-def _is_ours(group: SourceInputs) -> bool:
-    """Whether no code from outside reads it, which may want pandas."""
-    return type(group.source).__module__.startswith("foretrace.")
+def _is_ours(source: Any) -> bool:
+    """Whether it is no code from outside, which may want pandas."""
+    return type(source).__module__.startswith("foretrace.")
 
 
 def _open_pool(
@@ -146,23 +152,38 @@ def _open_pool(
         useful=None if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1,
         writes=[out],
         reads=[path for group in inputs for path in group.files],
-        small=all(map(_is_ours, inputs)),
+        small=all(_is_ours(group.source) for group in inputs),
         helps=True,
         kept="what was sealed so far is kept, the same import goes on from there",
     )
 
 
+def open_looking_pool(engine: Engine, sources: Iterable[Any], weight: int) -> AbstractContextManager[Pool | None]:
+    """Workers that look at files of so many bytes for these sources, before they read them."""
+    useful = None if weight >= _MIN_POOL_BYTES else 1
+    return engine.open_pool(useful=useful, small=all(map(_is_ours, sources)), helps=True)
+
+
 @contextlib.contextmanager
-def _share(shared: SharedSource, folder: Path, number: int, pool: Pool | None) -> Generator[Pool | None]:
-    """The pool, to which the source was sent; None where it cannot be sent."""
-    if pool is None:
-        yield None
-        return
-    path = make_own_name(folder / f"source-{number}")  # workers keep what they have read under a name
+def _open_sharing(
+    folder: Path | None, since: float | None, cleaner: Cleaner | None
+) -> Generator[Callable[[Any], SharedSource]]:
+    """What makes a source ready for workers, by a file in this folder that is there as long as the block; `None` where
+    there are no workers."""
+    paths: list[Path] = []
+
+    def share(source: Any) -> SharedSource:
+        shared = SharedSource(source, since, cleaner)
+        if folder is not None:
+            paths.append(make_own_name(folder / "source"))  # workers keep what they have read under a name
+            shared.share(paths[-1])
+        return shared
+
     try:
-        yield pool if shared.share(path) else None
+        yield share
     finally:
-        path.unlink(missing_ok=True)
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
 def _weigh(inputs: Iterable[SourceInputs], limit: int | None) -> int:

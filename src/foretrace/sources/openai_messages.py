@@ -162,18 +162,21 @@ def _read_call(raw: Any, index: int) -> ToolCall:
 
 
 def read_tool_specs(value: Any) -> tuple[ToolSpec, ...]:
-    """Tool definitions: OpenAI's, bare functions, or JSON text of either; what is none is left out."""
+    """Tool definitions: OpenAI's, bare functions, those of Anthropic, MCP, Bedrock (`toolSpec`) and Gemini
+    (`functionDeclarations`), an object of them by name, or JSON text of any; what is none is left out."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
             return ()
     found: list[ToolSpec] = []
-    for item in value if isinstance(value, list) else []:
-        function = item.get("function", item) if isinstance(item, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+    for item in _list_definitions(value):
+        function = next((item[key] for key in _FUNCTIONS if isinstance(item.get(key), dict)), item)
+        if not isinstance(function.get("name"), str):
             continue
-        parameters = function.get("parameters", function.get("input_schema")) or {}
+        parameters = next((function[key] for key in _PARAMETERS if function.get(key)), {})
+        if isinstance(parameters, dict) and parameters.keys() == {"json"}:  # Bedrock's
+            parameters = parameters["json"]
         try:
             schema = parameters if isinstance(parameters, str) else encode_json(parameters)
         except (TypeError, ValueError):
@@ -181,3 +184,27 @@ def read_tool_specs(value: Any) -> tuple[ToolSpec, ...]:
         description = str(function.get("description") or "")
         found.append(ToolSpec(name=function["name"], description=description, parameters=schema))
     return tuple(found)
+
+
+_FUNCTIONS = ("function", "toolSpec")
+_PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
+_DECLARED = ("functionDeclarations", "function_declarations")
+
+
+def _list_definitions(value: Any) -> list[dict[str, Any]]:
+    """The definitions in a list, or in one of the objects that hold some."""
+    if isinstance(value, dict) and isinstance(value.get("tools"), list):
+        value = value["tools"]
+    elif isinstance(value, dict) and any(key in value for key in _DECLARED):
+        value = [value]
+    elif isinstance(value, dict):
+        is_named = all(
+            isinstance(each, dict) and each.keys() & {"description", *_PARAMETERS} for each in value.values()
+        )
+        value = [{"name": name, **each} for name, each in value.items()] if is_named else []
+    listed: list[dict[str, Any]] = []
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, dict):
+            declared = next((item[key] for key in _DECLARED if isinstance(item.get(key), list)), [item])
+            listed += [each for each in declared if isinstance(each, dict)]
+    return listed

@@ -7,10 +7,13 @@ none knows is listed too.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
+import pickle
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +21,8 @@ import msgspec
 
 from foretrace.core.errors import SourceError
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.engines.engine import Pool
+from foretrace.engines.in_order import Job, run_in_order
 from foretrace.rows.files import SUFFIXES
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.file_states import list_companions, list_states
@@ -28,6 +33,10 @@ _MAX_DEPTH = 64
 MAX_LISTED = 1000
 """Files that no source knows which are kept by name; the others are counted."""
 _MAX_KEYS = 8
+_LOOKED_AT_ONCE = 64
+"""Files that one job looks at."""
+OpenPool = Callable[[int], AbstractContextManager[Pool | None]]
+"""Gives the workers for input of so many bytes."""
 _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 
 
@@ -62,6 +71,17 @@ class AmbiguousFile(NamedTuple):
         return f"{self.path}: may be {seen}"
 
 
+class _Look(NamedTuple):
+    """What was seen of a file or folder."""
+
+    claims: dict[str, str]
+    """What each source that knows it saw, by name."""
+    seen: str = ""
+    """What is in it, where no source knows it."""
+    size: int | None = None
+    """`None`: its own."""
+
+
 class FoundFiles(msgspec.Struct):
     """What a walk found."""
 
@@ -94,6 +114,18 @@ class FoundFiles(msgspec.Struct):
             what = "name the source in the place of auto, for these files alone"
             raise SourceError(f"{self.ambiguous[0].describe()}{more}; {what}")
 
+    def add(self, path: Path, look: _Look, row_sources: Collection[str]) -> None:
+        """List a file or folder by what the sources saw in it."""
+        if not look.claims:
+            self.add_unknown(path, look.seen, look.size)
+        elif len(look.claims) > 1:
+            self.ambiguous.append(AmbiguousFile(path, look.claims))
+        for name, reason in look.claims.items() if len(look.claims) == 1 else ():
+            if name in row_sources and not path.name.endswith(SUFFIXES):
+                self.add_unknown(path, f"rows of {name} ({reason}); name it with one of {', '.join(SUFFIXES)}")
+            else:
+                self.files.append(RecognizedFile(path, name, reason))
+
     def add_unknown(self, path: Path, seen: str, size: int | None = None) -> None:
         """List a file that no source knows."""
         self.unknown_count += 1
@@ -109,6 +141,7 @@ def find_files(
     *,
     is_named: bool = False,
     since: float | None = None,
+    open_pool: OpenPool = lambda _: contextlib.nullcontext(),
     progress: ProgressFunc = ignore_progress,
 ) -> FoundFiles:
     """What of these files, and of all in these folders, the sources know.
@@ -117,21 +150,26 @@ def find_files(
         sources: Those that are asked: `FileSource`, or a source of rows with `recognize`.
         is_named: The user named the one source, so that a file that was named too is taken without being asked.
         since: Seconds since 1970; what was last changed before is left out.
+        open_pool: Workers that look at files, beside this process.
 
     Raises:
         SourceError: a path is missing, or there are too many files.
     """
-    found = FoundFiles()
-    walk = _Walk(sources, found, progress)
+    walk = _Walk(sources)
     for path in paths:
         if not path.exists():
             raise SourceError(f"{path}: no such file or folder")
         if path.is_dir():
             walk.visit_folder(path, 0)
         elif is_named and walk.is_new(path):
-            found.files.append(RecognizedFile(path, sources[0].name, "named"))
+            walk.met.append((path, _Look({sources[0].name: "named"})))
         elif not is_named:
             walk.visit_file(path)
+    found = FoundFiles()
+    row_sources = {source.name for source in sources if hasattr(source, "to_trace")}
+    with open_pool(walk.bytes) as pool:
+        for path, look in _look_at_all(walk.met, sources, pool, progress):
+            found.add(path, look, row_sources)
     _remove_companions(found, {source.name: source for source in sources}, since)
     return found
 
@@ -139,24 +177,64 @@ def find_files(
 def ask_sources(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
     """What each source that knows the file saw in it, by name. A source of a general shape (`is_general`) counts only
     where no other knows the file."""
+    general = [source for source in sources if getattr(source, "is_general", False)]
+    return _ask(head, [source for source in sources if source not in general]) or _ask(head, general)
+
+
+def _ask(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
     claims: dict[str, str] = {}
-    general: dict[str, str] = {}
     for source in sources:
+        with contextlib.suppress(Exception):  # whatever a file holds, it may break no more than the asking
+            if reason := source.recognize(head):
+                claims[source.name] = str(reason)
+    return claims
+
+
+def _look_at_all(
+    met: Sequence[tuple[Path, _Look | None]], sources: Sequence[Any], pool: Pool | None, progress: ProgressFunc
+) -> Iterator[tuple[Path, _Look]]:
+    """What was met, in its order, with the files looked at."""
+    files = [path for path, look in met if look is None]
+    batches = (files[first : first + _LOOKED_AT_ONCE] for first in range(0, len(files), _LOOKED_AT_ONCE))
+    jobs = (Job(_look_at, (sources, batch), 1) for batch in batches)
+    results = run_in_order(pool if _can_be_sent(sources) else None, jobs, 8 if pool is None else 8 * pool.workers)
+    looks = itertools.chain.from_iterable(results)
+    count = 0
+    for path, look in met:
+        if look is None:
+            look, count = next(looks), count + 1
+            if count % _LOOKED_AT_ONCE == 0:
+                progress("looking at files", count, len(files))
+        yield path, look
+
+
+def _can_be_sent(sources: Sequence[Any]) -> bool:
+    try:
+        return bool(pickle.dumps(sources))
+    except Exception:  # a plugin may hold what no process can be sent
+        return False
+
+
+def _look_at(sources: Sequence[Any], paths: Sequence[Path]) -> list[_Look]:
+    looks: list[_Look] = []
+    for path in paths:
         try:
-            reason = source.recognize(head)
-        except Exception:  # whatever a file holds, it may break no more than the asking
-            continue
-        if reason:
-            (general if getattr(source, "is_general", False) else claims)[source.name] = str(reason)
-    return claims or general
+            head = read_head(path)
+        except SourceError as error:
+            looks.append(_Look({}, str(error).removeprefix(f"{path}: ")))
+        else:
+            claims = ask_sources(head, sources)
+            looks.append(_Look(claims, "" if claims else describe_head(head)))
+    return looks
 
 
 class _Walk:
-    def __init__(self, sources: Sequence[Any], found: FoundFiles, progress: ProgressFunc) -> None:
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self.met: list[tuple[Path, _Look | None]] = []
+        """Files and folders in their order; `None` for a file that is still to be looked at."""
+        self.bytes = 0
+        """Of those files."""
         self._sources = sources
-        self._row_sources = {source.name for source in sources if hasattr(source, "to_trace")}
-        self._found = found
-        self._progress = progress
         self._seen: set[tuple[int, int]] = set()
         self._files = 0
 
@@ -172,7 +250,7 @@ class _Walk:
     def visit_folder(self, folder: Path, depth: int) -> None:
         """Take the folder if a source knows it, else what is in it."""
         if depth > _MAX_DEPTH:
-            self._found.add_unknown(folder, f"a folder {depth} folders deep")
+            self._leave_out(folder, f"a folder {depth} folders deep", None)
             return
         if not self.is_new(folder):
             return
@@ -180,20 +258,21 @@ class _Walk:
             head = read_head(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except (SourceError, OSError) as error:
-            self._found.add_unknown(folder, f"a folder that cannot be read: {getattr(error, 'strerror', error)}", 0)
+            self._leave_out(folder, f"a folder that cannot be read: {getattr(error, 'strerror', error)}")
             return
         names = {entry.name for entry in entries}
         if "manifest.json" in names and any(name.startswith("shard-") for name in names):
-            self._found.add_unknown(folder, "a traces folder; build a dataset from it as it is", 0)
+            self._leave_out(folder, "a traces folder; build a dataset from it as it is")
             return
-        if self._take(folder, head):
+        if claims := ask_sources(head, self._sources):
+            self.met.append((folder, _Look(claims)))
             return
         for entry in entries:
             path = Path(entry.path)
             try:
                 mode = entry.stat().st_mode
             except OSError as error:  # a link to nothing, or to itself
-                self._found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
+                self._leave_out(path, f"a link that leads nowhere: {error.strerror}")
                 continue
             if stat.S_ISDIR(mode):
                 if entry.name not in _SKIPPED_FOLDERS:
@@ -201,39 +280,23 @@ class _Walk:
             elif stat.S_ISREG(mode):
                 self.visit_file(path)
             else:
-                self._found.add_unknown(path, "no regular file", 0)
+                self._leave_out(path, "no regular file")
 
     def visit_file(self, path: Path) -> None:
-        """Take the file if one source knows it."""
+        """Note a file that is to be looked at."""
         if not self.is_new(path):
             return
         self._files += 1
         if self._files > MAX_FILES:
             raise SourceError(f"{path.parent}: more than {MAX_FILES:,} files; name the folders that hold traces")
-        if self._files % 64 == 0:
-            self._progress("looking at files", self._files, None)
-        if not path.is_file():
-            self._found.add_unknown(path, "no regular file", 0)
-            return
-        try:
-            head = read_head(path)
-        except SourceError as error:
-            self._found.add_unknown(path, str(error).removeprefix(f"{path}: "))
-            return
-        if not self._take(path, head):
-            self._found.add_unknown(path, describe_head(head))
+        if path.is_file():
+            self.bytes += path.stat().st_size
+            self.met.append((path, None))
+        else:
+            self._leave_out(path, "no regular file", None)
 
-    def _take(self, path: Path, head: FileHead) -> bool:
-        """Whether a source, or more than one, knows the file or folder."""
-        claims = ask_sources(head, self._sources)
-        if len(claims) > 1:
-            self._found.ambiguous.append(AmbiguousFile(path, claims))
-        for name, reason in claims.items() if len(claims) == 1 else ():
-            if name in self._row_sources and not path.name.endswith(SUFFIXES):
-                self._found.add_unknown(path, f"rows of {name} ({reason}); name it with one of {', '.join(SUFFIXES)}")
-            else:
-                self._found.files.append(RecognizedFile(path, name, reason))
-        return bool(claims)
+    def _leave_out(self, path: Path, seen: str, size: int | None = 0) -> None:
+        self.met.append((path, _Look({}, seen, size)))
 
 
 def describe_head(head: FileHead) -> str:
@@ -255,6 +318,7 @@ def describe_head(head: FileHead) -> str:
 
 def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float | None) -> None:
     """Leave out what is read with another file, and what is too old."""
+    _find_real_folder.cache_clear()
     read_with = [list_companions(sources[file.source], file.path) for file in found.files]
     companions = {
         real
@@ -286,7 +350,14 @@ def _is_companion(path: Path, companions: Collection[Path]) -> bool:
 
 def _find_real(path: Path) -> Path:
     """The path without links; `Path.resolve` raises for a link to itself."""
-    return Path(os.path.realpath(path))
+    if path.is_symlink():
+        return Path(os.path.realpath(path))
+    return Path(_find_real_folder(str(path.parent)), path.name)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _find_real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 def _find_last_change(paths: Sequence[Path]) -> float:

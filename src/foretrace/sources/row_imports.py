@@ -13,7 +13,7 @@ from foretrace.core.errors import Setting, UsageError
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
 from foretrace.engines.engine import Pool
-from foretrace.engines.in_order import Job, run_in_order
+from foretrace.engines.in_order import Job, Stage
 from foretrace.rows.base import CountedRows, Drop, RawRow, Rows, UndecodedRow, UndecodedRows
 from foretrace.sources.account import Account
 from foretrace.sources.base import Source, TwoPassSource
@@ -22,11 +22,11 @@ from foretrace.sources.report import TraceCounts
 from foretrace.sources.taking import Taker
 
 T = TypeVar("T")
-_BATCH_BYTES, _BATCH_ROWS = 4 << 20, 256
+_BATCH_BYTES, _BATCH_ROWS = 2 << 20, 256
 """How much one job converts."""
 _NODE_BYTES = 64
 """What a value inside a decoded row is taken to weigh beside its text."""
-_IN_FLIGHT_BYTES = 32 << 20
+_IN_FLIGHT_BYTES = 16 << 20
 """Rows, or session files, that are read and not taken yet, at least."""
 
 
@@ -90,10 +90,13 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             )
         return True
 
-    def run(self, shared: SharedSource, pool: Pool | None) -> None:
-        """Convert and take the rows that are left."""
+    def plan(self, shared: SharedSource) -> Stage[Iterable[ConvertedRow]]:
+        """The rows that are left, to be converted and taken."""
+        return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
+
+    def _take(self, results: Iterator[Iterable[ConvertedRow]]) -> None:
         taker, report = self.taker, self.taker.report
-        cursor = first = self.cursor
+        cursor = self.cursor
         known = cursor.rows if self.limit is None else min(cursor.rows, self.limit)
         report.rows += known
         report.already_done += known
@@ -104,7 +107,8 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             return
         own.files += 1
         counts, account, seen = TraceCounts(), Account(), cursor.rows
-        for at, result in report_progress(self._convert(shared, pool, seen), self, "importing", seen):
+        rows = itertools.chain.from_iterable(results)
+        for at, result in report_progress(rows, self, "importing", seen):
             seen += 1
             reason, before = taker.take(result, f"{at.file or self.rows.label} row {at.row}")
             if reason is not None:
@@ -117,12 +121,13 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(result, ConvertedTrace) and reason is None:
                 counts.add(result.counts)
                 own.counts.replace(before, result.counts)
-            if taker.is_full(seen - cursor.rows):
-                cursor = self._checkpoint(first, seen, account, counts, done=False)
-        self._checkpoint(first, seen, account, counts, done=self.limit is None or seen < self.limit)
+            if taker.is_full:
+                self._note_cursor(cursor, seen, account, counts, done=False)
+                taker.checkpoint()
+        self._note_cursor(cursor, seen, account, counts, done=self.limit is None or seen < self.limit)
         own.account.add(account)
 
-    def _checkpoint(self, first: Cursor, seen: int, account: Account, counts: TraceCounts, *, done: bool) -> Cursor:
+    def _note_cursor(self, first: Cursor, seen: int, account: Account, counts: TraceCounts, *, done: bool) -> None:
         """Let the cursor stand at `seen`; account and counts are those since `first`."""
         all_records, all_counts = Account.from_dict(first.account), TraceCounts.from_dict(first.counts)
         all_records.add(account)
@@ -136,13 +141,10 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
             counts=all_counts.to_dict(),
         )
         self.taker.note_cursor(self.name, cursor)
-        self.taker.checkpoint()
-        return cursor
 
-    def _convert(self, shared: SharedSource, pool: Pool | None, start: int) -> Iterator[ConvertedRow]:
-        batches = _cut_batches(self._read_undecoded(start))
-        jobs = (_make_job(shared, batch, weight) for batch, weight in batches)
-        return itertools.chain.from_iterable(run_in_order(pool, jobs, count_in_flight_bytes(pool)))
+    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[ConvertedRow]]]:
+        for batch, weight in _cut_batches(self._read_undecoded(start)):
+            yield _make_job(shared, batch, weight)
 
     def _read_undecoded(self, start: int) -> Iterator[UndecodedRow]:
         rows = self.rows
@@ -153,7 +155,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _make_job(shared: SharedSource, batch: list[UndecodedRow], weight: int) -> Job[Iterable[ConvertedRow]]:
-    return Job(convert_rows, (shared, batch), weight, lambda: stream_rows(shared, batch))
+    return Job(convert_rows, (shared, batch), weight, lambda: stream_rows(shared, batch), not shared.is_shared)
 
 
 def _cut_batches(rows: Iterator[UndecodedRow]) -> Iterator[tuple[list[UndecodedRow], int]]:

@@ -20,7 +20,7 @@ from foretrace.sources.openai_messages import (
     read_native_calls,
 )
 from foretrace.sources.template_text import goes_on, has_steps, split_observations
-from foretrace.sources.text_actions import AgentText, CallReader
+from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
 from foretrace.sources.turn_items import CALL_ROLES, ROLES, Place, Row, is_agent
 
 _KNOWN = frozenset(
@@ -154,7 +154,14 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
 
 def _find_answer(turns: list[_Turn], index: int) -> str | None:
     following = turns[index + 1] if index + 1 < len(turns) else None
-    return following.text if following is not None and following.role in ("user", "tool") else None
+    if following is None or not (following.role in ("user", "tool") or _is_output_of_system(following)):
+        return None
+    return following.text
+
+
+def _is_output_of_system(turn: _Turn) -> bool:
+    """Whether a message of role `system` is what an agent's program prints of a command (gptme)."""
+    return turn.role == "system" and bool(PRINTED_BY_PROGRAM.match(turn.text))
 
 
 def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
@@ -180,8 +187,9 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
             **common,
         )
     marker = _MARKER.match(text) if last is not None and turn.role in ("user", "tool") else None
-    if turn.role == "tool" or marker or (turn.role == "user" and _answers_text_call(last, text)):
-        common["raw_role"] = turn.raw_role or ("user" if turn.role == "user" else None)
+    may_answer = turn.role == "user" or _is_output_of_system(turn)
+    if turn.role == "tool" or marker or (may_answer and _answers_text_call(last, text)):
+        common["raw_role"] = turn.raw_role or (None if turn.role == "tool" else turn.role)
         error = item.get("is_error")
         return Message(
             role="tool",

@@ -8,14 +8,16 @@ response of a model's API; a transcript as one text; states of a web page and ac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
+from foretrace.sources.demonstration_turns import find_demonstration
+from foretrace.sources.exported_chats import find_exported_chat
 from foretrace.sources.openai_messages import check_objects, decode_column
+from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.turn_items import is_agent, is_turn
 
@@ -26,7 +28,8 @@ Turns = list[tuple[int | None, Row]]
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are looked at first."""
 _REPLIES = ("completion", "response")
-_REQUESTS, _RESPONSES = ("request", "inputs", "input"), ("response", "outputs", "output")
+_REQUESTS = ("request", "inputs", "input", "request_body", "requestBody")
+_RESPONSES = ("response", "outputs", "output", "response_body", "responseBody")
 """Columns of a log of a model's API."""
 _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "message"),
@@ -36,6 +39,7 @@ _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
     (),
 )
 """Where the response of an API holds the model's message."""
+_TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _ASKED = ("question", "task", "query")
 """Columns of the question, beside an agent's text that begins with its first step."""
@@ -55,6 +59,10 @@ class FoundTurns(NamedTuple):
     """Columns that it takes."""
     form: str
     """What was seen, in a few words."""
+    instance: str | None = None
+    """The id of the task, where the form has it in a column of its own."""
+    tools: Any = None
+    """Definitions of tools, where they lie in a request within the row."""
 
 
 def find_turns(row: Row) -> FoundTurns | None:
@@ -227,7 +235,14 @@ def _find_exchange(row: Row) -> FoundTurns | None:
     exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
     form = f"{asked[0]} and {said[0]} of a model's API"
     found = _add_system(body, FoundTurns(exchange, frozenset(), form))
-    return found._replace(columns=frozenset({asked[0], said[0]}))
+    return found._replace(columns=frozenset({asked[0], said[0]}), tools=_find_tools(body))
+
+
+def _find_tools(body: Row) -> Any:
+    """The definitions of tools in the body of a request."""
+    holders = (body, *(_decode(body.get(name)) for name in _TOOL_HOLDERS))
+    names = ("tools", "functions")
+    return next((h[name] for h in holders if isinstance(h, dict) for name in names if h.get(name)), None)
 
 
 def _open_body(value: Any) -> Row:
@@ -263,6 +278,8 @@ def _find_halves(row: Row) -> FoundTurns | None:
     asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
+    if len(said) == 1 and isinstance(calls := _decode(row.get("tool_calls")), list) and calls:
+        said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
     return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
 
@@ -351,39 +368,22 @@ def _split_transcript(text: str) -> Turns:
     ]
 
 
-def _find_web_states(row: Row) -> FoundTurns | None:
-    """States of a page, and actions in between."""
-    for column in ("trajectory", "steps", "actions"):
-        items = _decode(row.get(column))
-        if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
-            turns = list(_read_states(items))
-            if any(turn["role"] == "assistant" for _, turn in turns):
-                intent = next(
-                    (row[k] for k in ("intent", "task", "goal", "objective") if isinstance(row.get(k), str)), None
-                )
-                asked: Turns = [(None, {"role": "user", "content": intent})] if intent else []
-                return FoundTurns([*asked, *turns], frozenset({column}), f"column {column} holds states and actions")
-    return None
+def _find_steps(row: Row) -> FoundTurns | None:
+    """Steps of an agent with their thoughts, actions and observations in fields."""
+    found = find_steps(row)
+    return None if found is None else FoundTurns(*found)
 
 
-def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
-    begun = False
-    for index, item in enumerate(items):
-        action = item.get("action")
-        if isinstance(action, dict) and isinstance(action.get("action_name"), str):
-            metadata = item.get("metadata")
-            thought = metadata.get("cot") if isinstance(metadata, dict) else None
-            given = {
-                k: v for k, v in action.items() if k not in ("action_name", "action_type") and v not in ("", [], None)
-            }
-            call = {"function": {"name": action["action_name"], "arguments": given}}
-            yield index, {"role": "assistant", "content": thought or "", "tool_calls": [call]}
-            begun = True
-        elif isinstance(item.get("axtree"), str):
-            more = {k: v for k, v in item.items() if k != "axtree"}
-            yield index, {"role": "tool" if begun else "environment_state", "content": item["axtree"], **more}
-        else:
-            return
+def _find_exported(row: Row) -> FoundTurns | None:
+    """A chat as a tree of messages."""
+    found = find_exported_chat(row)
+    return None if found is None else FoundTurns(*found)
+
+
+def _find_demonstration(row: Row) -> FoundTurns | None:
+    """Actions in a browser or on a phone, and what was on the screen."""
+    found = find_demonstration(row)
+    return None if found is None else FoundTurns(*found)
 
 
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
@@ -392,7 +392,7 @@ def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
     if column is None or any(turn.get("role", turn.get("from")) == "system" for _, turn in found.turns):
         return found
     system: Turns = [(None, {"role": "system", "content": _read_system(row[column])})]
-    return FoundTurns([*system, *found.turns], found.columns | {column}, found.form)
+    return found._replace(turns=[*system, *found.turns], columns=found.columns | {column})
 
 
 def _read_system(value: Any) -> str:
@@ -411,7 +411,9 @@ _FINDERS = (
     _find_messages,
     _find_responses,
     _find_exchange,
-    _find_web_states,
+    _find_demonstration,
+    _find_exported,
+    _find_steps,
     _find_halves,
     _find_wanted_calls,
     _find_transcript,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting
 from foretrace.core.store import Added, Cursor, TraceWriter, unpack_record
+from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
 from foretrace.sources.continuation import goes_on_from
@@ -16,8 +17,8 @@ from foretrace.sources.report import MAX_EXAMPLES, ImportReport, SourceReport, T
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 24 << 20
-"""Rows, or bytes of records, after which segments are sealed. Fixed: an import that was interrupted and
-continued seals at the same rows as one that was not, and so ends in the same bytes."""
+"""Rows and conversations of all inputs, or bytes of records, after which segments are sealed. Fixed: an import that was
+interrupted and continued seals at the same rows as one that was not, and so ends in the same bytes."""
 
 
 class Taken(NamedTuple):
@@ -39,10 +40,13 @@ class Taker:
         """Outcomes of the traces taken so far, by key, where one can take another's place."""
         self._changed: set[str] = set()
         """Sources whose cursors have changed since the last checkpoint."""
+        self._unsealed = 0
+        """Results taken since the last checkpoint."""
 
-    def is_full(self, rows: int) -> bool:
-        """Whether so many rows since the last checkpoint, or what they gave, ask for the next one."""
-        return self.writer.waiting_bytes >= CHECKPOINT_BYTES or rows >= CHECKPOINT_ROWS
+    @property
+    def is_full(self) -> bool:
+        """Whether what was taken since the last checkpoint asks for the next one."""
+        return self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS
 
     def get_source(self, name: str) -> SourceReport:
         """The report of one source."""
@@ -57,6 +61,7 @@ class Taker:
         """
         report = self.report
         report.rows += 1
+        self._unsealed += 1
         if isinstance(result, ConvertedTrace):
             given_before = result.row["key"] in self._outcomes
             added = self._add(result, may_grow=may_grow)
@@ -137,7 +142,14 @@ class Taker:
         kept = {name: account for name, account in manifest.accounts.items() if name not in self._changed}
         manifest.accounts = dict(sorted({**kept, **summed}.items()))
         self._changed.clear()
+        self._unsealed = 0
         self.writer.checkpoint()
+        release_memory()  # of the rows, and of what writing them took
+
+    def finish(self) -> None:
+        """Seal the rest. Nothing to read makes a folder that holds nothing."""
+        if self._changed or not self.writer.manifest.inputs:
+            self.checkpoint()
 
 
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,10 @@ _ANSWERED = re.compile(
     r"|<tool_response>|<tool_result>|\[File: |exit code:)|.*\nbash-\$\s*\Z",
     re.DOTALL,
 )
+PRINTED_BY_PROGRAM = re.compile(
+    r"\s*(?:Ran (?:allowlisted )?command: `|Executed code block\.|Error during execution: )"
+)
+"""Beginnings of what an agent's program says of a command in a role that is no tool's."""
 MIN_SHARE = 0.5
 """Share of the agent's turns that must hold a call of an encoding before it is taken."""
 _MAX_LOOKED_AT = 40
@@ -54,7 +59,8 @@ class AgentText(NamedTuple):
 
 
 class CallReader:
-    """Reads the calls of one conversation: by its tags where they name a call, else by the encoding that was chosen."""
+    """Reads the calls of one conversation: in the encoding that was chosen, and where a text has none of those, by tags
+    that name a call."""
 
     def __init__(self, texts: Sequence[AgentText], pattern: Encoding | None = None) -> None:
         self.encoding = pattern or _choose(texts[:_MAX_LOOKED_AT])
@@ -64,16 +70,30 @@ class CallReader:
         """The calls in a text of the agent."""
         if self._is_given and self.encoding is not None:
             return tuple(self.encoding.parse(text))
-        calls = find_calls(text)
-        if not calls and self.encoding is not None:
-            calls = self.encoding.parse(text)
-            if self.encoding is CODE_FENCE:
-                calls = calls[:1]
-        return tuple(calls)
+        tagged = find_calls(text)
+        named = [call for call in tagged if call.name]  # what has none may be a tag that prose names
+        own = [] if self.encoding is None else _leave_out_inner(self.encoding.parse(text), named)
+        if self.encoding is CODE_FENCE:
+            own = own[:1]
+        return tuple(own if any(call.name for call in own) else tagged or own)
+
+
+def _leave_out_inner(calls: Sequence[ToolCall], tagged: Sequence[ToolCall]) -> list[ToolCall]:
+    """The calls that are no part of a tagged one: an argument may hold text of any kind."""
+    spans = [call.span for call in tagged if call.span is not None]
+    if not spans:
+        return list(calls)
+    starts = [start for start, _ in spans]
+    kept: list[ToolCall] = []
+    for call in calls:
+        index = bisect_right(starts, call.span[0]) - 1 if call.span is not None else -1
+        if index < 0 or call.span is None or spans[index][1] <= call.span[0]:
+            kept.append(call)
+    return kept
 
 
 def _choose(texts: Sequence[AgentText]) -> Encoding | None:
-    spoken = [each for each in texts if "<function=" not in each.text and "<tool_call>" not in each.text]
+    spoken = [each for each in texts if not _is_tagged(each.text)]
     if len(spoken) > 1 and _is_courtesy(spoken[0]):
         spoken = spoken[1:]
     if not spoken or len(spoken) < len(texts) * MIN_SHARE:
@@ -82,12 +102,21 @@ def _choose(texts: Sequence[AgentText]) -> Encoding | None:
         if sum(_hits(encoding, hints, each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
             return encoding
     answered = [each for each in spoken if each.answer is not None]
-    if sum(bool(_ANSWERED.match(each.answer or "")) for each in answered) <= len(answered) * MIN_SHARE:
+    if sum(_is_output(each.answer or "") for each in answered) <= len(answered) * MIN_SHARE:
         return None
     for encoding in _FENCED:
         if sum(_hits(encoding, ("```",), each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
             return encoding
     return None
+
+
+def _is_tagged(text: str) -> bool:
+    """Whether a text makes a call in one of the tags that agents of any encoding know; prose may name the tags."""
+    return ("<function=" in text or "<tool_call>" in text) and any(call.name for call in find_calls(text))
+
+
+def _is_output(answer: str) -> bool:
+    return bool(_ANSWERED.match(answer) or PRINTED_BY_PROGRAM.match(answer))
 
 
 def _is_courtesy(first: AgentText) -> bool:

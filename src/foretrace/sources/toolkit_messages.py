@@ -17,6 +17,11 @@ Row = dict[str, Any]
 _SAID = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage"})
 _AUTOGEN = _SAID | {"ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent", "ToolCallSummaryMessage"}
 _PERSONS = frozenset({"user", "user_proxy", "human"})
+_SPEAKERS = {
+    "user": "user", "human": "user", "customer": "user", "assistant": "assistant", "bot": "assistant",
+    "agent": "assistant", "ai": "assistant", "system": "assistant",
+}  # fmt: skip
+"""Who speaks in a dialogue; there, the system is who answers the user."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """What stands beside a message that is one of several replies, or a piece of one, and no turn."""
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
@@ -194,4 +199,23 @@ def _make_result(more: Any, call_id: Any, value: Any) -> Row:
     return result | ({"is_error": True} if get_value(more, "is_error") is True else {})
 
 
-_READERS = (_read_smolagents, _read_autogen, _read_pydantic_ai, _read_semantic_kernel, _read_pair, _read_envelope)
+def _read_speech(item: Row) -> list[Row] | None:
+    """A turn of a dialogue: the export of Claude's chats, MultiWOZ and its kin."""
+    name = item.get("sender", item.get("speaker"))
+    role = _SPEAKERS.get(name.lower()) if isinstance(name, str) else None
+    content = next((item[key] for key in ("content", "text", "utterance", "message") if item.get(key)), None)
+    if role is None or not isinstance(content, str | list):
+        return None
+    more = {key: item[key] for key in ("created_at", "timestamp") if key in item}
+    return [{"role": role, "content": content, **more}]
+
+
+_READERS = (
+    _read_speech,
+    _read_smolagents,
+    _read_autogen,
+    _read_pydantic_ai,
+    _read_semantic_kernel,
+    _read_pair,
+    _read_envelope,
+)

@@ -337,6 +337,7 @@ def test_one_process_waits_for_the_next_block(jailed: Box) -> None:
     def states_and(ahead: int) -> bool:
         return until(lambda: len(marked() - before) == blocks.session.head + 1 + ahead)
 
+    assert states_and(1)  # while what is to be run first is still thought about
     assert blocks.run("x = 1").step == 1 and states_and(1)
     assert blocks.run("x += 1; 1 / 0").step is None and states_and(1)
     assert blocks.run("x += 1").step == 3

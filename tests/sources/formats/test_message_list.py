@@ -12,6 +12,7 @@ import foretrace
 from foretrace.core.errors import ForetraceError
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
+from sources.formats.reading import read_one, write_lines
 
 TAGS = "<read_file>\n<path>a.py</path>\n</read_file>"
 CLINE = [
@@ -138,3 +139,35 @@ def test_steps_of_smolagents_with_their_task(tmp_path: Path) -> None:
     step = {"step_number": 1, "model_output": "Done.", "tool_calls": None, "observations": None}
     (trace,), _ = load(tmp_path, "steps.json", [{"task": "Weather?"}, step])
     assert [(m.role, m.content) for m in trace.messages] == [("user", "Weather?"), ("assistant", "Done.")]
+
+
+STAMPED = [
+    {"role": "user", "content": "Go.", "ts": 1772445600000},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "ls", "input": {}}], "ts": 1772445603000},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "a"}], "ts": 1772445603500},
+    {"role": "assistant", "content": "Thinking.", "ts": 1772445605500},
+    {"role": "assistant", "content": "Done.", "ts": 1772445606500},
+]
+
+
+def test_times_from_stamps(tmp_path: Path) -> None:
+    trace, account = read_one("message_list", write_lines(tmp_path / "a.jsonl", STAMPED))
+    assert trace.messages[0].started == "2026-03-02T10:00:00+00:00"
+    assert [m.model_s for m in trace.messages] == [None, 3.0, None, 2.0, 1.0]
+    assert (trace.messages[2].tool_s, trace.messages[2].tool_s_source) == (0.5, "stamps")
+    assert trace.provenance.created_at == trace.messages[0].started and not account.notes
+    inside = [{"type": "x", "timestamp": f"2026-03-02T10:00:0{n}Z", "message": r} for n, r in enumerate(STAMPED)]
+    trace, _ = read_one("message_list", write_lines(tmp_path / "b.jsonl", inside))
+    assert [m.model_s for m in trace.messages] == [None, 1.0, None, 1.0, 1.0]
+
+
+def test_stamps_that_say_nothing(tmp_path: Path) -> None:
+    odd = [9.5, None, "soon", [], 1772445600]
+    records = [{**record, "ts": ts} for record, ts in zip(STAMPED, odd, strict=True)]
+    trace, _ = read_one("message_list", write_lines(tmp_path / "a.jsonl", records))
+    assert not any(m.model_s or m.tool_s for m in trace.messages)
+    assert [bool(m.started) for m in trace.messages] == [False] * 4 + [True]
+    same = [{**record, "ts": 1772445600000 - n * 1000 * (n > 2)} for n, record in enumerate(STAMPED)]
+    trace, account = read_one("message_list", write_lines(tmp_path / "b.jsonl", same))
+    assert not any(m.model_s or m.tool_s for m in trace.messages)
+    assert account.notes == {"clocks that run backwards": 2}

@@ -7,6 +7,7 @@ as it goes.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 import shlex
@@ -26,6 +27,8 @@ MAX_CHARACTERS = 200_000
 """Characters of a command that are read."""
 MAX_PARSED = 4_000
 """Characters that are parsed once long quoted texts and heredoc bodies are taken out."""
+_SUBSTITUTION = re.compile(r"(?<!\\)(?:\$\((?!\()([^()]{0,500})|`([^`]{0,500})`)")
+_MAX_SUBSTITUTIONS = 20
 MAX_COMMANDS = 400
 """Commands of one text that are read."""
 MAX_DEPTH = 4
@@ -57,6 +60,8 @@ class SimpleCommand(msgspec.Struct):
     """File that its input is redirected from."""
     piped: bool = False
     """Whether its input comes from the command before it in a pipeline."""
+    expands_stdin: bool = False
+    """Whether the shell runs the substitutions in that body: the word that ends it is not quoted."""
     background: bool = False
     cwd: str = ""
     """Directory that an earlier `cd` of the same text went to, or empty."""
@@ -84,14 +89,22 @@ def split_commands(command: str) -> list[SimpleCommand]:
         words = text.split(None, 40)[:40]
         commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
     cwd = ""
-    for each in commands:
+    for each in commands.copy():
         if data:
             each.argv = [restore(word, data) for word in each.argv]
             each.stdin = each.stdin and restore(each.stdin, data)
+        if each.expands_stdin and each.stdin and not each.writes:
+            commands += _read_body_substitutions(each.stdin)
         each.cwd = cwd
         if each.argv[:1] == ["cd"] and len(each.argv) > 1:
             cwd = posixpath.normpath(posixpath.join(cwd, each.argv[1]))
     return commands
+
+
+def _read_body_substitutions(body: str) -> list[SimpleCommand]:
+    """What the shell runs to put its output into the body of a heredoc."""
+    found = itertools.islice(_SUBSTITUTION.finditer(body), _MAX_SUBSTITUTIONS)
+    return [SimpleCommand(argv=["eval", match[1] or match[2] or ""], writes=[]) for match in found]
 
 
 def parse_bash(text: str) -> Tree:
@@ -130,9 +143,14 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
         elif kind == "herestring_redirect":
             if commands:
                 commands[-1].stdin = unquote(node.children[-1], source) if node.children else ""
+            substitutions.extend(_find_substitutions(node))
         elif kind == "test_command":
             commands.append(SimpleCommand(argv=["test"], writes=[]))
-        elif kind in ("comment", "heredoc_start", "heredoc_end"):
+            substitutions.extend(_find_substitutions(node))
+        elif kind == "heredoc_start":
+            if commands:
+                commands[-1].expands_stdin = not re.search(r"['\"\\]", _get_text(node, source))
+        elif kind in ("comment", "heredoc_end"):
             continue
         else:
             stack.extend(_list_children(node, piped))

@@ -140,6 +140,9 @@ def _classify_file_editor(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 def _classify_python(command: SimpleCommand, argv: list[str]) -> CallFacts:
     position = 1
+    goes_on = "-i" in argv and (command.reads or command.piped or command.stdin is not None)
+    if goes_on:  # it reads more code behind the first
+        return make_facts(CallKind.VERIFY, "shell.run")
     while position < len(argv):
         word = argv[position]
         if word in ("-c", "-uc", "-Ic", "-Bc", "-bc"):

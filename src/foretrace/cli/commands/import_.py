@@ -112,6 +112,7 @@ def import_(
     from foretrace.clean.redact import make_redactor
     from foretrace.cli.display.imports import show_import
     from foretrace.core.pairs import parse_pairs
+    from foretrace.engines.one_pool import OnePool
     from foretrace.engines.processes import usable_cores
     from foretrace.registry import open_inputs
     from foretrace.sources.importing import import_inputs
@@ -128,11 +129,14 @@ def import_(
     output.interrupt_message = (
         f"interrupted; what was sealed so far is kept in {write_place(out)}, the same command goes on from there"
     )
-    with _keep_stdin(paths or []) as files:
+    where = engine.make_engine(workers, processes=usable_cores())
+    with _keep_stdin(paths or []) as files, OnePool() as one:
         with output.progress(f"opening {source}") as progress:
             if paths and ":" not in source and not any("://" in path for path in paths):
                 output.stay_small()
-            opened = open_inputs(source, files, hub=hub, options=options, since=since, progress=progress)
+            opened = open_inputs(
+                source, files, hub=hub, options=options, since=since, engine=one.share_here(where), progress=progress
+            )
         with output.progress(f"importing {opened.label}") as progress:
             report = import_inputs(
                 opened.groups,
@@ -141,7 +145,7 @@ def import_(
                 since=since,
                 replace=replace,
                 shards=shards,
-                engine=engine.make_engine(workers, processes=usable_cores()),
+                engine=one.share(where),
                 cleaner=cleaner,
                 progress=progress,
             )

@@ -22,6 +22,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.json_values import get_text, read_objects
+from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.row_messages import find_task_text
 from foretrace.sources.row_turns import find_turns
 from foretrace.sources.toolkit_messages import is_task, read_toolkit
@@ -86,7 +87,11 @@ class MessageList:
                 account.ignore(kind)
         own = own or _name_of(path)
         for (session, call), turns in _join_first(talks, own).items():
-            yield self._make_trace(session, call, turns, path, types)
+            trace = self._make_trace(session, call, turns, path, types)
+            if not isinstance(trace, Drop):
+                stamps = read_stamps(enumerate(turns))
+                account.note("clocks that run backwards", add_times(trace.messages, stamps).backwards)
+            yield trace
 
     def _make_trace(
         self, own: str, call: str, turns: list[dict[str, Any]], path: Path, types: Counter[str]
@@ -108,7 +113,12 @@ class MessageList:
             key=key,
             task=Task(id=digest(key), group=digest(f"{self.name}:{own}"), kind="session", statement=asked or None),
             provenance=msgspec.structs.replace(
-                found.provenance, source=self.name, raw_id=name, raw_row=None, split=None
+                found.provenance,
+                source=self.name,
+                raw_id=name,
+                raw_row=None,
+                split=None,
+                created_at=next((m.started for m in found.messages if m.started), None),
             ),
             parent=Parent(key=f"{self.name}@{own}", call_id=call) if call else None,
         )

@@ -8,8 +8,10 @@ process that it forked. The last two are answered with a number and a dot.
 
 from __future__ import annotations
 
+import _socket
 import os
 import socket
+import struct
 import sys
 from typing import Any
 
@@ -20,6 +22,7 @@ from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 FORK, FORK_AHEAD, PING, REPORT_STATUS = b"f", b"a", b"p", b"w"
 _MAX_CHECKPOINTS = 512
+_DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * struct.calcsize("=i"))
 
 
 def run_session(confinement: Confinement, request: dict[str, Any], descriptor: int) -> None:
@@ -29,14 +32,14 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
         child.place_channel(descriptor)
         rlimits = child.make_rlimits(request["limits"], confinement, checkpoints=_MAX_CHECKPOINTS)
         fork_requests = child.enter_confinement(confinement, rlimits, forks=True)
-        channel: Any = socket.socket(fileno=child.CHANNEL_FD)
+        channel = _open_channel()
         socket.send_fds(channel, [b"a"], [fork_requests])
         os.close(fork_requests)
         namespace = program.main_module()
         threading: Any = sys.modules["threading"]
         logging: Any = sys.modules["logging"]
         while True:
-            order, descriptors, _, _ = socket.recv_fds(channel, 64, 4)
+            order, beside, _, _ = channel.recvmsg(64, _DESCRIPTOR_SPACE)
             if not order:
                 code = 0
                 break
@@ -46,6 +49,7 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             if order[:1] == REPORT_STATUS:
                 _report_status(channel, int(order[1:]))
                 continue
+            descriptors = [number for *_, part in beside for (number,) in struct.iter_unpack("=i", part)]
             has_threads = len(sys._current_frames()) > 1  # type: ignore[attr-defined]
             try:
                 # What threads still do to this state belongs to it: then its next process is not made ahead of time.
@@ -60,7 +64,7 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
                 threading._after_fork()
                 logging._after_at_fork_child_reinit_locks()
             channel.detach()
-            child.place_descriptors(tuple(descriptors))  # type: ignore[arg-type]
+            child.place_descriptors(tuple(descriptors))
             for descriptor in descriptors:
                 os.close(descriptor)
             frames = FrameChannel(child.CHANNEL_FD)
@@ -68,9 +72,15 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             message = frames.receive()
             if message is None or not program.run_block(frames, message[1], int(order[1:]), namespace):
                 break
-            channel = socket.socket(fileno=child.CHANNEL_FD)
+            channel = _open_channel()
     finally:
         child.exit_process(code)
+
+
+def _open_channel() -> Any:
+    """The channel of this process. The plain kind of socket: what the socket module builds around it is dear after each
+    fork, since each page of memory that is written to is copied."""
+    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, child.CHANNEL_FD)
 
 
 def _report_status(channel: Any, pid: int) -> None:

@@ -267,7 +267,7 @@ class _Session:
         # Who went on from where the last block ended will do so again; who went back tries something else from there.
         left = number if succeeded else at
         if not self.lost:
-            self._fork_ahead(left if at == self._newest else at)
+            self.fork_ahead(left if at == self._newest else at)
         self._newest = left
 
     def _take_block_process(self, at: int) -> _RunningBlock:
@@ -282,7 +282,8 @@ class _Session:
             self._end_ahead(forked_from, block)
         return self._order_fork(at, FORK)
 
-    def _fork_ahead(self, at: int) -> None:
+    def fork_ahead(self, at: int) -> None:
+        """Have a process made for the next block on this state."""
         self._ahead = at, self._order_fork(at, FORK_AHEAD)
 
     def _order_fork(self, at: int, order: bytes) -> _RunningBlock:
@@ -333,6 +334,8 @@ def serve_session(parent: ParentConnection, confinement: Confinement, request: d
         fork_gate = ForkGate(-1)
     ours.settimeout(None)
     session = _Session(parent, request["limits"], _State(pid, ours, 0), fork_gate)
+    if not session.lost:
+        session.fork_ahead(0)
     number = 0
     while not session.lost:
         message = parent.take() if parent.forward_stream(None) else None

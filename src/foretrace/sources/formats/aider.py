@@ -1,0 +1,185 @@
+"""Aider's `.aider.chat.history.md`: sessions one behind the other, with what was asked behind `####` and what the
+program says behind `>`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foretrace.core.digest import digest
+from foretrace.core.trace import Trace
+from foretrace.rows.base import Drop
+from foretrace.rows.head import FileHead
+from foretrace.sources.account import Account
+from foretrace.sources.aider_edits import cut_requests, find_requests
+from foretrace.sources.conversation import Conversation, make_call
+from foretrace.sources.sessions import Session
+
+_START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
+_START_BYTES = re.compile(rb"\s*# aider chat started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_BREAK = "  "
+"""Ends every line that Aider quotes: a heading or a quotation that the model writes has none."""
+_TO_MODEL = frozenset({"/ask", "/code", "/architect", "/context", "/help"})
+"""Commands whose text goes to the model; others are for the program."""
+_APPLIED = re.compile(r"Applied edit to (.+)")
+_ASKED_TO_RUN = re.compile(r"(?:Run|Running) (?:shell commands?\b|\S)", re.IGNORECASE)
+_FAILED = re.compile(
+    r"(?:The LLM did not conform|# ?\d+ SEARCH/REPLACE|.*SearchReplaceNoExactMatch|Only \d+ reflections)"
+)
+_MODEL = re.compile(r"(?:Main model|Models?): (\S+)")
+_VERSION = re.compile(r"Aider v(\S+)")
+_COUNTED = re.compile(r"Tokens: ")
+
+
+class _Block(NamedTuple):
+    kind: str
+    """`user`, `agent` or `program`."""
+    number: int
+    lines: list[str]
+
+
+class Aider:
+    """Each start of Aider is a session. The file has no times but theirs, and the output of commands is not in it."""
+
+    name = "aider"
+    license = None
+
+    def recognize(self, head: FileHead) -> str | None:
+        """By its first line, which says when a chat was started."""
+        return "line 1 says when an aider chat started" if _START_BYTES.match(head.start) else None
+
+    def list_companions(self, path: Path) -> Iterable[Path]:
+        """None."""
+        return ()
+
+    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
+        """The sessions of the file."""
+        started, first, lines = "", 0, list[str]()
+        with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            for number, line in enumerate(file):
+                line = line.rstrip("\r\n")
+                if start := _START.fullmatch(line):
+                    if started:
+                        yield _read_session(path, started, first, lines, account)
+                    started, first, lines = start[1], number, []
+                elif started:
+                    lines.append(line)
+        if started:
+            yield _read_session(path, started, first, lines, account)
+
+
+def _read_session(path: Path, started: str, first: int, lines: list[str], account: Account) -> Trace | Drop:
+    blocks = list(_split(first + 1, lines))
+    asked = next((block.lines for block in blocks if block.kind == "user"), [])
+    when = started.replace(" ", "T")
+    session = Session(source=Aider.name, agent="aider", id=f"{when}-{digest(chr(10).join(asked))[:8]}")
+    session.created_at = f"{when}+00:00"
+    session.project = path.resolve().parent.name
+    session.types = Counter(block.kind for block in blocks)
+    account.use()  # the line that starts it
+    talk = _Talk(session, account)
+    for index, block in enumerate(blocks):
+        talk.add(block, blocks[index + 1] if index + 1 < len(blocks) else None)
+    return session.make_trace(talk.talk, path)
+
+
+def _split(first: int, lines: list[str]) -> Iterator[_Block]:
+    """Blocks of lines of one kind."""
+    are_marked = any(line.startswith("#### ") and line.endswith(_BREAK) for line in lines)
+    quoted = set[int]() if are_marked else _find_quoted(lines)
+    block: _Block | None = None
+    for offset, line in enumerate(lines):
+        kind, text = "agent", line
+        for mark, name in (("#### ", "user"), ("> ", "program")):
+            if line.startswith(mark) and (line.endswith(_BREAK) if are_marked else offset not in quoted):
+                kind, text = name, line[len(mark) :].rstrip()
+        if block is not None and block.kind == kind:
+            block.lines.append(text)
+        elif text.strip() or kind != "agent":
+            if block is not None:
+                yield block
+            block = _Block(kind, first + offset, [text])
+        # A blank line between what others say is nobody's.
+    if block is not None:
+        yield block
+
+
+def _find_quoted(lines: list[str]) -> set[int]:
+    """Numbers of lines in fences, of a history that an editor saved without blanks at the ends of lines."""
+    quoted = set[int]()
+    opened: int | None = None
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if opened is None or line.strip("`").strip():
+            opened = number
+        else:
+            quoted.update(range(opened, number))
+            opened = None
+    return quoted
+
+
+class _Talk:
+    """Puts the blocks of a session together."""
+
+    def __init__(self, session: Session, account: Account) -> None:
+        self.talk = Conversation(account)
+        self._session = session
+        self._account = account
+        self._asked = False
+        self._open: list[str] = []
+        """Ids of the calls that wait for what Aider says of them."""
+        self._count = 0
+
+    def add(self, block: _Block, following: _Block | None) -> None:
+        """Add a block; `following` tells what became of a reply's requests."""
+        if block.kind == "user":
+            self._add_user(block)
+        elif block.kind == "program":
+            self._add_output(block)
+        elif self._asked:
+            self._add_reply(block, following.lines if following and following.kind == "program" else [])
+        else:
+            self._account.ignore("what aider printed at its start")
+
+    def _add_user(self, block: _Block) -> None:
+        text = "\n".join(block.lines)
+        command = text.partition(" ")[0].partition("\n")[0]
+        is_for_program = command.startswith("/") and command not in _TO_MODEL
+        self._asked = self._asked or not is_for_program
+        self._account.use()
+        self.talk.add_user(text, block.number, author="environment" if is_for_program else "user")
+        self._open.clear()
+
+    def _add_reply(self, block: _Block, answer: list[str]) -> None:
+        applied = [match[1].strip() for line in answer if (match := _APPLIED.fullmatch(line))]
+        runs = any(_ASKED_TO_RUN.match(line) for line in answer)
+        requests = find_requests(block.lines, applied, runs)
+        calls: list[Any] = []
+        for each in requests:
+            self._count += 1
+            calls.append(make_call(f"call_{self._count}", each.name, each.arguments))
+        self._account.use()
+        self._open = [call.id for call in calls]
+        self.talk.add_agent(block.number, text=cut_requests(block.lines, requests), calls=calls)
+
+    def _add_output(self, block: _Block) -> None:
+        for line in block.lines:
+            if match := _MODEL.match(line):
+                self._session.models[match[1]] += 1
+            elif match := _VERSION.match(line):
+                self._session.version = match[1]
+        text = "\n".join(line for line in block.lines if not _COUNTED.match(line))
+        if not self._open or not text.strip():
+            self._account.ignore("what aider says")
+            return
+        self._account.use()
+        failed = any(_FAILED.match(line) for line in block.lines)
+        self.talk.add_result(self._open[0], text, block.number, is_error=failed or None, also=self._open[1:])
+        self._open = []
+
+
+PLUGIN = Aider

@@ -1,0 +1,284 @@
+"""Chats of VS Code with Copilot: what "Chat: Export Chat" writes, and sessions as VS Code keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from foretrace.core.digest import digest
+from foretrace.core.trace import Failure, Outcome, Trace
+from foretrace.rows.base import Drop
+from foretrace.rows.head import FileHead
+from foretrace.sources.account import Account
+from foretrace.sources.change_log import is_change, replay_changes
+from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.json_values import (
+    as_dicts,
+    as_list,
+    decode_json,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_number,
+    get_text,
+    read_objects,
+    write_text,
+)
+from foretrace.sources.sessions import Session
+
+_MARKS = ("responderUsername", "requesterUsername", "initialLocation", "sessionId", "creationDate")
+_SHOWN = frozenset({
+    "progressMessage", "progressTask", "progressTaskSerialized", "prepareToolInvocation", "mcpServersStarting",
+    "undoStop", "codeblockUri", "command", "warning", "confirmation", "elicitation", "elicitationSerialized",
+    "extensions", "pullRequest", "todoList", "multiDiffData", "reference", "codeCitation", "hook", "questionCarousel",
+})  # fmt: skip
+"""Kinds of parts that are shown to the person, and are no part of what the model wrote."""
+_EDITS = ("edit", "replace", "insert", "patch", "create")
+_MAX_NODES = 200_000
+
+
+class VsCodeChat:
+    """A file is one session: a document, or a log of the changes to it. Where a request holds its rounds, these are the
+    turns; else the parts of the response that was shown."""
+
+    name = "vscode_chat"
+    license = None
+
+    def recognize(self, head: FileHead) -> str | None:
+        """By requests with a message and a response, in a document or in the first record of a log."""
+        state = head.first
+        where = "requests"
+        if is_change(state):
+            state, where = get_dict(state, "v"), "v.requests of a log of changes"
+        if not any(mark in state for mark in _MARKS) or not isinstance(state.get("requests"), list):
+            return None
+        requests = get_dicts(state, "requests")
+        if not requests and where == "requests":
+            return None
+        if not all("message" in each and ("response" in each or "requestId" in each) for each in requests[:3]):
+            return None
+        return f"{where} holds messages and responses" if requests else f"{where} is a list"
+
+    def list_companions(self, path: Path) -> Iterable[Path]:
+        """None."""
+        return ()
+
+    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
+        """The one session of the file."""
+        records = read_objects(path)
+        first = next(records, None)
+        if isinstance(first, Drop) or first is None:
+            account.drop("empty" if first is None else first.reason)
+            return
+        state = first
+        if is_change(first):
+            state = replay_changes(first, records, account)
+        yield _read_session(path, state, account, is_log=state is not first)
+
+
+def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log: bool) -> Trace | Drop:
+    requests = get_dicts(state, "requests")
+    asked = next(iter(requests), {})
+    own = get_text(state, "sessionId") or get_text(asked, "requestId") or digest(write_text(asked.get("message")))
+    session = Session(source=VsCodeChat.name, agent="vscode-copilot", id=own)
+    session.folder = get_text(state, "workingDirectory").removeprefix("file://")
+    talk = Conversation(account, durations_from_stamps=False)
+    for number, request in enumerate(requests):
+        session.types["request"] += 1
+        if request.get("shouldBeRemovedOnSend"):
+            _count(account, is_log, "request taken back")
+            continue
+        _count(account, is_log)
+        _Request(session, talk, account, number, request).add()
+    if title := get_text(state, "customTitle"):
+        session.extra["title"] = title
+    return session.make_trace(talk, path)
+
+
+def _count(account: Account, is_log: bool, ignored: str = "") -> None:
+    """Count a request as a record; those of a log of changes are no records, its lines are."""
+    if is_log:
+        account.note(f"requests: {ignored}" if ignored else "requests")
+    elif ignored:
+        account.ignore(ignored)
+    else:
+        account.use()
+
+
+class _Request:
+    """What a person asks, and all that the agent does about it."""
+
+    def __init__(
+        self, session: Session, talk: Conversation, account: Account, number: int, request: dict[str, Any]
+    ) -> None:
+        self._session = session
+        self._talk = talk
+        self._account = account
+        self._number = number
+        self._request = request
+        self._reply = 0
+        self._pieces: list[str] = []
+        """Text that is not added yet: it comes in pieces, between which names of files stand."""
+
+    def add(self) -> None:
+        """Add its messages."""
+        request, metadata = self._request, get_dict(get_dict(self._request, "result"), "metadata")
+        if model := get_text(metadata, "resolvedModel") or get_text(request, "modelId"):
+            self._session.models[model.removeprefix("copilot/")] += 1
+        at = read_time(request.get("timestamp"))
+        self._talk.add_user(_read_request(request.get("message")), self._number, at=at)
+        if rounds := get_dicts(metadata, "toolCallRounds"):
+            self._add_rounds(rounds, get_dict(metadata, "toolCallResults"))
+        else:
+            self._add_parts(request.get("response"))
+        failure = get_text(get_dict(get_dict(request, "result"), "errorDetails"), "message")
+        error = Failure(kind="error", message=failure[:2000]) if failure else None
+        self._session.outcome = Outcome(status="error" if error else "done", error=error)
+
+    def _add_rounds(self, rounds: list[dict[str, Any]], results: dict[str, Any]) -> None:
+        for each in rounds:
+            thought = each.get("thinking")
+            thought = thought.get("text") if isinstance(thought, dict) else thought
+            calls = [
+                make_call(get_text(call, "id"), get_text(call, "name"), call.get("arguments"))
+                for call in get_dicts(each, "toolCalls")
+            ]
+            text, reasoning = get_text(each, "response"), _join(thought) or None
+            if text or reasoning or calls:
+                self._add_agent(text=text, reasoning=reasoning, calls=calls, at=read_time(each.get("timestamp")))
+            self._reply += 1
+            for call in calls:
+                if call.id in results:
+                    self._talk.add_result(call.id, _read_result(results[call.id]), self._number)
+
+    def _add_parts(self, response: Any) -> None:
+        parts = as_list(response) if not isinstance(response, str) else [response]
+        edits_by_tool = any(_is_edit(get_text(part, "toolId")) for part in as_dicts(parts))
+        for part in parts:
+            if isinstance(part, str):
+                part = {"value": part}
+            if not isinstance(part, dict):
+                continue
+            kind = get_text(part, "kind")
+            if kind in ("", "markdownContent", "markdownVuln", "text"):
+                self._pieces.append(_read_markdown(part))
+            elif kind == "inlineReference":
+                self._pieces.append(_read_reference(part))
+            elif kind == "thinking":
+                self._add_agent(reasoning=_join(part.get("value")) or None)
+            elif kind in ("toolInvocationSerialized", "toolInvocation"):
+                self._add_invocation(part)
+            elif kind in ("textEditGroup", "notebookEditGroup"):
+                if not edits_by_tool:
+                    self._add_edits(part)
+            elif kind not in _SHOWN:
+                self._account.note(f"parts of kind {kind[:40]}, left out")
+        self._flush()
+
+    def _flush(self) -> None:
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if text.strip():
+            self._add_agent(text=text)
+
+    def _add_agent(self, **fields: Any) -> None:
+        self._flush()
+        self._talk.add_agent(self._number, reply=f"{self._number}.{self._reply}", **fields)
+
+    def _add_invocation(self, part: dict[str, Any]) -> None:
+        own = get_text(part, "toolCallId") or f"{self._number}.{self._reply}"
+        data, details = get_dict(part, "toolSpecificData"), part.get("resultDetails")
+        self._add_agent(calls=[make_call(own, get_text(part, "toolId") or "tool", _read_arguments(data, details))])
+        state = get_dict(data, "terminalCommandState")
+        code, milliseconds = get_number(state, "exitCode"), get_number(state, "duration")
+        text = get_text(get_dict(data, "terminalCommandOutput"), "text") or _read_details(details)
+        self._talk.add_result(
+            own,
+            text or _read_markdown({"value": part.get("pastTenseMessage")}),
+            self._number,
+            is_error=None if code is None else code != 0,
+            seconds=None if milliseconds is None else milliseconds / 1000,
+        )
+        self._reply += 1
+
+    def _add_edits(self, part: dict[str, Any]) -> None:
+        uri = get_dict(part, "uri")
+        groups = [each for group in get_list(part, "edits") for each in as_dicts(group)]
+        given = {"filePath": get_text(uri, "fsPath", "path"), "edits": groups}
+        self._add_agent(calls=[make_call("", "edit_file", given)])
+        self._reply += 1
+
+
+def _read_request(message: Any) -> str:
+    """What a person asks; early versions have it in parts."""
+    if isinstance(message, str):
+        return message
+    parts = (get_text(part, "text") for part in get_dicts(message, "parts"))
+    return get_text(message, "text") or " ".join(filter(None, parts))
+
+
+def _read_markdown(part: dict[str, Any]) -> str:
+    value = part.get("content") or part.get("value") or part.get("text")
+    return value if isinstance(value, str) else get_text(value, "value")
+
+
+def _read_reference(part: dict[str, Any]) -> str:
+    """The name of a file or symbol within a text."""
+    inner = get_dict(part, "inlineReference")
+    uri = get_dict(inner, "uri") or get_dict(get_dict(inner, "location"), "uri") or inner
+    name = get_text(part, "name") or get_text(inner, "name") or get_text(uri, "path", "fsPath").rpartition("/")[2]
+    return f"`{name}`" if name else ""
+
+
+def _is_edit(tool: str) -> bool:
+    return any(word in tool.lower() for word in _EDITS)
+
+
+def _join(value: Any) -> str:
+    """A text, or the texts of a list."""
+    return value if isinstance(value, str) else "".join(each for each in as_list(value) if isinstance(each, str))
+
+
+def _read_arguments(data: dict[str, Any], details: Any) -> Any:
+    """What a tool was called with, as far as it is shown."""
+    line = get_dict(data, "commandLine")
+    if command := get_text(line, "toolEdited", "userEdited", "original") or get_text(data, "command"):
+        return {"command": command}
+    given = data.get("rawInput", data.get("input", get_text(details, "input")))
+    decoded = decode_json(given)
+    return decoded if isinstance(decoded, dict) else {"input": given} if given else {}
+
+
+def _read_details(details: Any) -> str:
+    """What a tool gave, as it is shown."""
+    output = details.get("output") if isinstance(details, dict) else None
+    if isinstance(output, str):
+        return output
+    return "\n".join(text for each in as_dicts(output) if (text := get_text(each, "value", "text")))
+
+
+def _read_result(result: Any) -> str:
+    """What the model was given as the result of a call: texts, or trees of the pieces of a prompt."""
+    texts: list[str] = []
+    for part in get_dicts(result, "content"):
+        value = part.get("value", part.get("text"))
+        texts.append(value if isinstance(value, str) else _read_tree(value))
+    return "\n".join(filter(None, texts))
+
+
+def _read_tree(value: Any) -> str:
+    """The texts in the nodes of a tree, in order."""
+    pieces: list[str] = []
+    todo: list[Any] = [get_dict(value, "node")]
+    for _ in range(_MAX_NODES):
+        if not todo:
+            break
+        node = todo.pop()
+        if text := get_text(node, "text"):
+            pieces.append("\n" * (node.get("lineBreakBefore") is True and bool(pieces)) + text)
+        todo += reversed(get_dicts(node, "children"))
+    return "".join(pieces)
+
+
+PLUGIN = VsCodeChat

@@ -1,0 +1,75 @@
+"""Times of messages from the stamps in their own records, by the rules of `conversation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.core.trace import Message
+from foretrace.sources.conversation import FLUSH_S, read_time, write_time
+
+_STAMPS = ("timestamp", "ts", "created_at", "createdAt", "created", "time", "datetime", "date")
+_HOLDERS = ("message", "metadata")
+"""Keys of objects in a record that may hold its stamp."""
+_FIRST = 1e9
+"""Seconds since 1970 (2001): a smaller number counts from somewhere else."""
+
+
+class TimedMessages(NamedTuple):
+    """Messages with their times."""
+
+    messages: tuple[Message, ...]
+    backwards: int
+    """Durations that are none, since a clock runs backwards."""
+
+
+def read_stamps(turns: Iterable[tuple[int | None, dict[str, Any]]]) -> dict[int, float]:
+    """The stamp of each turn that has one, in seconds since 1970, by its place."""
+    found = ((place, _find_stamp(item)) for place, item in turns)
+    return {place: at for place, at in found if place is not None and at is not None}
+
+
+def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> TimedMessages:
+    """Add to each message when it was written, and how long that took.
+
+    The time of a reply is that since the message before it: where the model writes a reply in several records, each is
+    a message, and their times must not overlap. The time of a tool is that since its call.
+    """
+    if not stamps:
+        return TimedMessages(messages, 0)
+    timed: list[Message] = []
+    called: dict[str, float | None] = {}
+    latest: float | None = None
+    said: float | None = None
+    backwards = 0
+    for message in messages:
+        at = None if message.raw_index is None else stamps.get(message.raw_index)
+        fields: dict[str, Any] = {} if at is None else {"started": write_time(at)}
+        begin = None
+        if message.role == "assistant":
+            begin, said = latest, at
+            called.update((call.id, at) for call in message.tool_calls if call.id)
+        elif message.role == "tool":
+            known = [stamp for own in message.tool_call_ids if (stamp := called.get(own)) is not None]
+            begin = max(known, default=None) if message.tool_call_ids else said
+        if begin is not None and at is not None:
+            name = "model_s" if message.role == "assistant" else "tool_s"
+            if at - begin >= FLUSH_S:
+                fields |= {name: round(at - begin, 6), f"{name}_source": "stamps"}
+            backwards += at < begin
+        latest = at if at is not None else latest
+        timed.append(msgspec.structs.replace(message, **fields) if fields else message)
+    return TimedMessages(tuple(timed), backwards)
+
+
+def _find_stamp(item: dict[str, Any]) -> float | None:
+    for holder in (item, *(item.get(key) for key in _HOLDERS)):
+        if not isinstance(holder, dict):
+            continue
+        for key in _STAMPS:
+            at = read_time(holder[key]) if key in holder else None
+            if at is not None and at >= _FIRST:
+                return at
+    return None

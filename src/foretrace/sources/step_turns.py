@@ -1,0 +1,174 @@
+"""Rows whose column holds the steps of an agent, each with its thought, its action and what came of it, as turns.
+
+So write home-made loops, LangChain (`intermediate_steps`), GUI-Odyssey, and browser-use (`model_output` and `result`).
+A list of actions that only words tell of (a recipe, a test plan) is none: an action has arguments, a thought, or the
+form of a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
+from foretrace.sources.json_values import (
+    as_dict,
+    as_dicts,
+    as_list,
+    as_text,
+    decode_json,
+    get_dict,
+    get_text,
+    write_text,
+)
+
+Row = dict[str, Any]
+
+_COLUMNS = ("trajectory", "steps", "history", "actions", "intermediate_steps", "intermediateSteps")
+_ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "command")
+_ARGUMENTS = (
+    *("tool_input", "tool_args", "action_input", "toolInput", "arguments", "args", "parameters", "params", "input"),
+    *("kwargs", "action_args", "info"),
+)
+_RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
+_THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking", "log")
+_ASKED = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
+_SAID = ("final_answer", "answer", "output", "final_output")
+_SCREENS = ("screenshot", "image", "image_path")
+
+
+class StepTurns(NamedTuple):
+    """The turns of a row, and the columns that they take."""
+
+    turns: list[tuple[int | None, Row]]
+    columns: frozenset[str]
+    form: str
+
+
+class _Step(NamedTuple):
+    thought: str
+    calls: list[tuple[str, Any]]
+    result: Any
+    is_sure: bool
+    """Whether it can be no more than words about an action."""
+    is_error: bool = False
+
+
+def find_steps(row: Row) -> StepTurns | None:
+    """The steps of a row; `None` where it has none."""
+    for column in _COLUMNS:
+        items = as_list(decode_json(row.get(column)))
+        steps = [step for item in items if (step := _read_step(item)) is not None]
+        if not steps or len(steps) != len(items) or not _are_seen(steps, items):
+            continue
+        # Without a thought or what a model gave, a task must say that there is an agent.
+        is_asked = _find_asked({**get_dict(row, "task_info"), **row}) is not None
+        thinks = any(step.thought for step in steps) or any("model_output" in item for item in as_dicts(items))
+        if thinks or (is_asked and any(step.is_sure for step in steps)):
+            return _make_turns(row, column, steps)
+    return None
+
+
+def _find_asked(told: Row) -> str | None:
+    return next((key for key in _ASKED if isinstance(told.get(key), str) and told[key]), None)
+
+
+def _are_seen(steps: list[_Step], items: list[Any]) -> bool:
+    """Whether anything came of the steps, or a picture was taken at them."""
+    shown = any(key in item for item in as_dicts(items) for key in _SCREENS)
+    return shown or any(step.result is not None for step in steps)
+
+
+def _make_turns(row: Row, column: str, steps: list[_Step]) -> StepTurns:
+    told = {**get_dict(row, "task_info"), **{key: value for key, value in row.items() if value is not None}}
+    asked = _find_asked(told)
+    turns: list[tuple[int | None, Row]] = []
+    if asked is not None:
+        turns.append((None, {"role": "user", "content": told[asked]}))
+    for index, step in enumerate(steps):
+        ids = [f"step_{index}.{n}" for n in range(len(step.calls))]
+        calls = [
+            {"id": own, "function": {"name": name, "arguments": given}}
+            for own, (name, given) in zip(ids, step.calls, strict=True)
+        ]
+        turns.append((index, {"role": "assistant", "content": step.thought, "tool_calls": calls}))
+        if step.result is not None:
+            result: Row = {"role": "tool", "content": write_text(step.result), "tool_call_ids": ids}
+            turns.append((index, {**result, "is_error": True} if step.is_error else result))
+    used = {column, *([asked] if asked in row else [])}
+    said = next((key for key in _SAID if isinstance(row.get(key), str) and row[key].strip()), None)
+    if said is not None:
+        turns.append((None, {"role": "assistant", "content": row[said], "train": None}))
+        used.add(said)
+    return StepTurns(turns, frozenset(used), f"column {column} holds steps with actions")
+
+
+def _read_step(item: Any) -> _Step | None:
+    if isinstance(item, list) and len(item) == 2:
+        return _read_pair(item[0], item[1])
+    if not isinstance(item, dict) or "role" in item:
+        return None
+    if isinstance(item.get("model_output"), dict) and "result" in item:
+        return _read_browser_step(item)
+    key = next((key for key in _ACTIONS if item.get(key) not in (None, "", [], {})), None)
+    if key is None:
+        return None
+    given = next((item[name] for name in _ARGUMENTS if name in item), None)
+    call, is_sure = _read_action(key, item[key], given)
+    thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
+    result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
+    return None if call is None else _Step(thought, [call], result, is_sure)
+
+
+def _read_pair(action: Any, result: Any) -> _Step | None:
+    """LangChain's action and what it gave: an object, or a list of the tool, its input and the log."""
+    if isinstance(action, list) and len(action) in (2, 3) and isinstance(action[0], str):
+        action = {"tool": action[0], "tool_input": action[1], "log": action[2] if len(action) > 2 else ""}
+    if not isinstance(action, dict) or not isinstance(action.get("tool"), str):
+        return None
+    call, is_sure = _read_action("tool", action["tool"], action.get("tool_input"))
+    return None if call is None else _Step(get_text(action, "log"), [call], result, is_sure)
+
+
+def _read_browser_step(item: Row) -> _Step | None:
+    """browser-use: a state of mind, actions by name, and a result for each."""
+    output = item["model_output"]
+    mind = get_dict(output, "current_state") or output
+    thought = "\n".join(text for key in ("thinking", "memory", "next_goal") if (text := get_text(mind, key)))
+    calls: list[tuple[str, Any]] = []
+    for action in as_dicts(output.get("action")):
+        name = next((name for name, given in action.items() if given is not None), None)
+        if name is not None:
+            calls.append((name, as_dict(action[name])))
+    results = as_dicts(item["result"])
+    texts = [text for each in results if (text := get_text(each, "error", "extracted_content"))]
+    is_error = any(get_text(each, "error") for each in results)
+    return _Step(thought, calls, "\n".join(texts), bool(calls), is_error)
+
+
+def _read_action(key: str, action: Any, given: Any) -> tuple[tuple[str, Any] | None, bool]:
+    """A call, and whether it has the form of one."""
+    action = decode_json(action) if isinstance(action, str) and action.startswith("{") else action
+    if isinstance(action, dict):
+        inner = get_dict(action, "function") or action
+        name = get_text(inner, "name", "tool", "tool_name", "type", "action_type", "action", "function")
+        rest = {k: v for k, v in inner.items() if v != name and k not in ("id", "type") and v is not None}
+        arguments = next((inner[k] for k in _ARGUMENTS if k in inner), rest)
+        return ((name, _as_arguments(arguments)) if name else None), True
+    if not isinstance(action, str):
+        return None, False
+    if given is not None and "\n" not in action and len(action) <= 100:
+        return (action, _as_arguments(given)), key != "action" or not isinstance(given, str)
+    if key == "command":
+        return ("bash", {"command": action}), True
+    read = ACTION_LINE.parse(f"Action: {action}")
+    is_call = len(read) == 1 and read[0].name not in ("act", "answer") and action.rstrip().endswith((")", "]"))
+    if is_call:
+        return (read[0].name, msgspec.json.decode(read[0].arguments)), True
+    return ("act", {"input": action}), False
+
+
+def _as_arguments(value: Any) -> Row:
+    decoded = decode_json(value) if isinstance(value, str) and value.startswith("{") else value
+    return decoded if isinstance(decoded, dict) else {} if decoded in (None, "", []) else {"input": decoded}

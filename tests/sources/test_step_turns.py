@@ -1,0 +1,151 @@
+"""Rows of home-made loops, of LangChain and browser-use, and chats that people take home."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from foretrace.core.trace import Trace
+from foretrace.rows.base import RowRef
+from foretrace.sources.base import RowError
+from foretrace.sources.chat import Chat
+
+
+def read(row: dict[str, Any]) -> Trace:
+    trace = Chat().to_trace(row, RowRef(0))
+    assert isinstance(trace, Trace)
+    return trace
+
+
+def outline(trace: Trace) -> list[tuple[str, str]]:
+    return [(m.role, m.content or ", ".join(f"{c.name} {c.arguments}" for c in m.tool_calls)) for m in trace.messages]
+
+
+def calls(trace: Trace) -> list[tuple[str, dict[str, Any]]]:
+    return [(c.name, json.loads(c.arguments)) for m in trace.messages for c in m.tool_calls]
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"task": "T", "trajectory": [{"thought": "t", "action": "search[x]", "observation": "o"}]},
+         [("search", {"input": "x"})]),
+        ({"question": "Q", "steps": json.dumps([{"tool": "look", "tool_input": {"q": 1}, "observation": None},
+                                                {"tool": "look", "tool_input": "", "observation": "o"}])},
+         [("look", {"q": 1}), ("look", {})]),
+        ({"goal": "G", "actions": [{"action": "go", "args": {"url": "u"}, "result": "ok"}]}, [("go", {"url": "u"})]),
+        ({"task": "T", "history": [{"thought": "t", "command": "ls", "output": "a"}]}, [("bash", {"command": "ls"})]),
+        ({"task": "T", "steps": [{"thought": "t", "action": "go north", "observation": "o"}]},
+         [("act", {"input": "go north"})]),
+        ({"task": "T", "steps": [{"action": {"name": "f", "arguments": '{"n": 1}'}, "observation": "o"}]},
+         [("f", {"n": 1})]),
+        ({"input": "Q", "intermediate_steps": [[{"tool": "f", "tool_input": {"n": 1}, "log": "l"}, "o"]]},
+         [("f", {"n": 1})]),
+        ({"input": "Q", "intermediate_steps": [[["f", '{"n": 1}', "l"], "o"]], "output": "A"}, [("f", {"n": 1})]),
+        ({"task_info": {"task": "T"}, "steps": [{"action": "CLICK", "info": [[1, 2]], "screenshot": "a"}]},
+         [("CLICK", {"input": [[1, 2]]})]),
+        ({"history": [{"model_output": {"current_state": {"next_goal": "g"}, "action": [{"click": {"index": 1}}]},
+                       "result": [{"error": "gone"}], "state": {}}]}, [("click", {"index": 1})]),
+    ],
+)  # fmt: skip
+def test_steps(row: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> None:
+    trace = read(row)
+    assert calls(trace) == found
+    assert any(m.role == "tool" for m in trace.messages) or "screenshot" in str(row)
+
+
+def test_the_answer_and_what_failed() -> None:
+    steps = [[{"tool": "f", "tool_input": "", "log": "l"}, {"a": 1}]]
+    row = {"input": "Q", "output": "A", "intermediate_steps": steps}
+    assert outline(read(row)) == [("user", "Q"), ("assistant", "l"), ("tool", '{"a": 1}'), ("assistant", "A")]
+    step = {"model_output": {"action": [{"a": {}}, {"b": None, "c": {}}]}, "result": [{"error": "gone"}]}
+    last = read({"history": [step]}).messages[-1]
+    assert last.is_error is True and last.tool_call_ids == ("step_0.0", "step_0.1")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"steps": [{"action": "Mix it.", "result": "dough"}]}, {"steps": [{"action": "mix(it)", "result": "x"}]},
+        {"goal": "Test", "steps": [{"action": "Click", "input": "button", "result": "ok"}]},
+        {"title": "Login", "steps": [{"action": "Press (twice) on login", "expected": "page", "result": "passed"}]},
+        {"actions": [{"action": "open", "args": {}}]}, {"steps": [{"tool": "saw"}]}, {"steps": [1, {"action": "f[x]"}]},
+        {"history": [["Hi", "Hello"]]}, {"trajectory": [[1, 2]]},
+    ],
+)  # fmt: skip
+def test_words_about_actions_are_no_steps(row: dict[str, Any]) -> None:
+    with pytest.raises(RowError):
+        read(row)
+
+
+def node(own: str, parent: str | None, children: list[str], message: dict[str, Any] | None) -> dict[str, Any]:
+    return {"id": own, "parent": parent, "children": children, "message": message}
+
+
+def said(role: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"author": {"role": role}, "content": {"content_type": "text", "parts": [text]}, **more}
+
+
+TREE = {
+    "r": node("r", None, ["u"], None), "u": node("u", "r", ["a", "b"], said("user", "Sum?", create_time=1767261600.0)),
+    "a": node("a", "u", [], said("assistant", "No.")),
+    "b": node("b", "u", ["c"], {"author": {"role": "assistant"}, "id": "b", "recipient": "python",
+                                "content": {"content_type": "code", "text": "1 + 1"}, "create_time": 1767261602.0}),
+    "c": node("c", "b", ["d"], {"author": {"role": "tool", "name": "python"},
+                                "content": {"content_type": "execution_output", "text": "2"}}),
+    "d": node("d", "c", [], said("assistant", "2", recipient="all")),
+}  # fmt: skip
+
+
+def test_a_chat_of_chatgpt() -> None:
+    trace = read({"title": "t", "mapping": TREE, "current_node": "d"})
+    assert outline(trace) == [
+        ("user", "Sum?"),
+        ("assistant", 'python {"input": "1 + 1"}'),
+        ("tool", "2"),
+        ("assistant", "2"),
+    ]
+    assert trace.messages[1].model_s == 2.0 and trace.extra == {"title": "t"}
+    assert outline(read({"mapping": TREE}))[-1] == ("assistant", "2"), "the last line where none is named"
+    loop = {"a": node("a", "b", ["b"], said("user", "x")), "b": node("b", "a", ["a"], said("assistant", "y"))}
+    assert len(read({"mapping": loop, "current_node": "b"}).messages) == 2
+
+
+def test_a_chat_of_deepseek() -> None:
+    asked = {"type": "REQUEST", "content": "Q"}
+    pieces = [{"type": "THINK", "content": "Hm."}, {"type": "RESPONSE", "content": "Yes."}]
+    tree = {
+        "r": node("r", None, ["1"], None),
+        "1": node("1", "r", ["2"], {"fragments": [asked]}),
+        "2": node("2", "1", [], {"fragments": pieces}),
+    }  # fmt: skip
+    trace = read({"mapping": tree})
+    assert outline(trace) == [("user", "Q"), ("assistant", "Yes.")] and trace.messages[1].reasoning == "Hm."
+
+
+def test_dialogues_with_speakers() -> None:
+    turns = [{"speaker": "USER", "utterance": "A hotel."}, {"speaker": "SYSTEM", "utterance": "Where?"}]
+    assert outline(read({"turns": turns})) == [("user", "A hotel."), ("assistant", "Where?")]
+    blocks = [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]
+    claude = [{"sender": "human", "text": "Go."}, {"sender": "assistant", "content": blocks}]
+    assert calls(read({"chat_messages": claude})) == [("f", {})]
+    with pytest.raises(RowError):
+        read({"mails": [{"sender": "ann@example.org", "text": "Hi."}, {"sender": "bob@example.org", "text": "Ho."}]})
+
+
+def test_a_program_that_answers_in_the_role_of_the_system() -> None:
+    """gptme: such a shell line was taken for an answer."""
+    turns = [
+        {"role": "user", "content": "List."}, {"role": "assistant", "content": "```shell\nls\n```"},
+        {"role": "system", "content": "Ran command: `ls`\n```stdout\na\n```"}, {"role": "assistant", "content": "a"},
+    ]  # fmt: skip
+    trace = read({"messages": turns})
+    assert calls(trace) == [("bash", {"command": "ls"})] and trace.messages[2].role == "tool"
+    assert trace.messages[2].raw_role == "system"
+
+
+def test_calls_beside_a_response() -> None:
+    row = {"prompt": "Go.", "response": "I go.", "tool_calls": [{"name": "f", "arguments": {"n": 1}}]}
+    assert calls(read(row)) == [("f", {"n": 1})]
