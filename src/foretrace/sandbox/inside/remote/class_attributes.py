@@ -66,3 +66,9 @@ def has_own_subscript(kind: type) -> bool:
     """Whether a class says itself what it gives in brackets."""
     function = getattr(kind.__dict__.get("__class_getitem__"), "__func__", None)
     return type(function) is types.FunctionType
+
+
+def is_special_name(name: str) -> bool:
+    """Whether a name is one by which Python works: methods of such names are special, however they are described. Only
+    code of `dataclasses` calls `__post_init__`."""
+    return name.startswith("__") and name.endswith("__") and name != "__post_init__"

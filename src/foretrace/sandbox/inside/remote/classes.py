@@ -7,21 +7,18 @@ can be iterated, added, called or hashed. Its bases are the local classes of the
 
 from __future__ import annotations
 
-import builtins
 import inspect
-import math
-import operator
 import re
 import sys
 import types
 from typing import Any
 
-from foretrace.sandbox.inside.remote.array_types import is_numpy_class
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, find_base_value
 from foretrace.sandbox.inside.remote.class_attributes import (
     find_abstract_methods,
     find_attributes,
     has_own_subscript,
+    is_special_name,
     make_attribute,
 )
 from foretrace.sandbox.inside.remote.library_classes import (
@@ -31,6 +28,7 @@ from foretrace.sandbox.inside.remote.library_classes import (
     stand_among,
 )
 from foretrace.sandbox.inside.remote.methods import UNASKED, Fields, RemoteMethod, find_signature, name_method
+from foretrace.sandbox.inside.remote.named import find_named, is_named
 from foretrace.sandbox.inside.remote.signatures import CodeFacts, make_signature
 
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
@@ -49,29 +47,6 @@ _OF_METACLASSES = frozenset(
     f"__{name}__" for name in ("peer", "module", "qualname", "doc", "asks", "its_bases", "its_metaclass", "stands_for")
 )
 """What is set here, and not by the description of a class."""
-_KNOWN_NAMES = """
-    builtins collections collections.abc datetime decimal fractions uuid numbers types re enum abc typing array pathlib
-    string itertools functools operator math random statistics io
-"""
-_KNOWN_MODULES = frozenset(_KNOWN_NAMES.split())
-"""Modules of the standard library whose classes are named, and taken from there, by the receiver."""
-_LIBRARY = frozenset(
-    [
-        "json",
-        "queue",
-        "_queue",
-        "struct",
-        "asyncio",
-        "dataclasses",
-        "csv",
-        "zlib",
-        "binascii",
-        "configparser",
-        "urllib",
-        "copy",
-    ]
-)
-"""Packages of the standard library whose exceptions are named."""
 _RUN_MODULES = ("__main__", "setup", "solution")
 """Modules of classes that the tests or the answer define."""
 KINDS: dict[str, Any] = {
@@ -86,64 +61,6 @@ KINDS: dict[str, Any] = {
     **{kind.__name__: kind for kind in (map, filter, zip, enumerate, reversed, re.Match, re.Pattern)},
 }
 """Builtin types whose objects stay where they are; `isinstance` of what stands for one says that it is one."""
-
-
-_PURE = (
-    "abs all any ascii bin callable chr divmod hash hex isinstance issubclass len max min oct ord pow repr round sum"
-)
-NAMED_FUNCTIONS: dict[Any, tuple[str, str]] = {
-    **{getattr(builtins, name): ("builtins", name) for name in (*_PURE.split(), "sorted")},
-    **{
-        value: (module.__name__, name)
-        for module in (math, operator)
-        for name, value in vars(module).items()
-        if type(value) is types.BuiltinFunctionType and not name.startswith("_")
-    },
-}
-"""Functions that each side has, and that do nothing but compute: by the function its module and name."""
-_FUNCTIONS_BY_NAME = {name: function for function, name in NAMED_FUNCTIONS.items()}
-
-
-def is_named(kind: type) -> bool:
-    """Whether a class is one of the standard library that both sides have."""
-    module, name = getattr(kind, "__module__", None), getattr(kind, "__qualname__", None)
-    if type(module) is not str or type(name) is not str:
-        return False
-    if module not in _KNOWN_MODULES and not (issubclass(kind, BaseException) and _is_library(module)):
-        return is_numpy_class(kind)
-    return getattr(sys.modules.get(module), name, None) is kind
-
-
-def find_named(module: Any, name: Any) -> Any:
-    """The class or function that a name of the other side means: of known modules, and exceptions of some of the
-    library's.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if type(module) is type(name) is str and (module, name) in _FUNCTIONS_BY_NAME:
-        return _FUNCTIONS_BY_NAME[module, name]
-    if module == "numpy" and is_numpy_class(found := getattr(sys.modules.get("numpy"), str(name), None)):
-        return found
-    if type(module) is not str or type(name) is not str or not (module in _KNOWN_MODULES or _is_library(module)):
-        raise ValueError("no module of which anything is named")
-    __import__(module)
-    found = getattr(sys.modules[module], name, None)
-    if not isinstance(found, type) or not (module in _KNOWN_MODULES or issubclass(found, BaseException)):
-        raise ValueError("no class or function of that name")
-    return found
-
-
-def _is_library(module: str) -> bool:
-    """Whether a module is one of the standard library whose exceptions are worth a name, and that does nothing more
-    when it is imported than to define them."""
-    return module.partition(".")[0] in _LIBRARY and not module.endswith("__main__")
-
-
-def is_special_name(name: str) -> bool:
-    """Whether a name is one by which Python works: methods of such names are special, however they are described. Only
-    code of `dataclasses` calls `__post_init__`."""
-    return name.startswith("__") and name.endswith("__") and name != "__post_init__"
 
 
 def describe_class(kind: type) -> dict[str, Any]:

@@ -23,17 +23,15 @@ from foretrace.sandbox.inside.remote import tasks, type_forms
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES, CHANGING, find_base_value, plain_value, set_value
 from foretrace.sandbox.inside.remote.class_attributes import relay_values
 from foretrace.sandbox.inside.remote.classes import (
-    NAMED_FUNCTIONS,
     RemoteClass,
     RemoteObject,
     describe_class,
-    find_named,
-    is_named,
     make_class,
 )
 from foretrace.sandbox.inside.remote.codec import MessageDecoder, MessageEncoder, read_key
 from foretrace.sandbox.inside.remote.exceptions import make_exception, text_of
 from foretrace.sandbox.inside.remote.methods import RemoteMethod, read_attribute
+from foretrace.sandbox.inside.remote.named import NAMED_FUNCTIONS, find_named, is_named
 from foretrace.sandbox.inside.remote.shared_containers import ITERATORS, SharedContainers, find_position, move
 from foretrace.sandbox.inside.remote.signatures import DESCRIPTIONS
 from foretrace.sandbox.inside.remote.special_methods import call_special_method

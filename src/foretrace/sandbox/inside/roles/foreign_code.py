@@ -22,13 +22,12 @@ from typing import Any
 
 from foretrace.sandbox.inside.remote.base_values import BASE_VALUES
 from foretrace.sandbox.inside.remote.classes import (
-    NAMED_FUNCTIONS,
     PICKLES,
     RemoteClass,
     RemoteObject,
-    is_named,
 )
 from foretrace.sandbox.inside.remote.methods import RemoteMethod
+from foretrace.sandbox.inside.remote.named import NAMED_FUNCTIONS, is_named
 from foretrace.sandbox.inside.remote.subclasses import make_field_setter
 from foretrace.sandbox.inside.remote.type_forms import is_special_form
 from foretrace.sandbox.inside.roles.beliefs import BeliefError
