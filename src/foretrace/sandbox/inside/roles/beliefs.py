@@ -494,7 +494,8 @@ class CautiousPeer(Peer):
         if not isinstance(item, RemoteObject):
             far += make_line_up(item, self._random)
         said = self._ask_among("__contains__", [(target, (copy_plain(one),)) for one in (item, *far, *strange)])
-        if (far and False not in said[: 1 + len(far)]) or True in said[1 + len(far) :]:
+        # To raise is to deny: what has no negative items, for example, may be asked about those alone.
+        if (far and all(word is True for word in said[: 1 + len(far)])) or True in said[1 + len(far) :]:
             raise BeliefError(f"a {type(target).__name__} object says that everything is in it")
         return said[0] is True
 

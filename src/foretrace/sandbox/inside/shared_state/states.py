@@ -44,7 +44,7 @@ _OF_TESTS: dict[str, Any] = {
     "random": GivenRandom,
     "numpy": GivenNumpyRandom,
 }
-SEEDED = {"random": "seeds", "numpy": "numpy seeds"}
+SEEDED: dict[str, str] = {"random": "seeds", "numpy": "numpy seeds"}
 """What random numbers are called where the code may set those of the tests."""
 
 
