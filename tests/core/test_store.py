@@ -285,6 +285,7 @@ def test_nothing_is_there_before_the_first_checkpoint(tmp_path: Path) -> None:
 def test_small_segments_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     """Also where more are merged than are read side by side; all of it under one name, and nothing else is left."""
     monkeypatch.setattr(segments, "_MERGED_AT_ONCE", at_once)
+    monkeypatch.setattr(segments, "MAX_UNMERGED", 4)
     folder = tmp_path / "s"
     with TraceWriter(folder, shards=1) as writer:
         for number in range(5):
@@ -296,6 +297,23 @@ def test_small_segments_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert left == Segment(f"shard-00/{ {2: 11, 32: 6}[at_once]:06d}.parquet", 5)
     assert [p.name for p in (folder / "shard-00").iterdir()] == [Path(left.path).name]
     assert [t.key for t in read_traces(folder)] == [f"key-{n:03d}" for n in range(5)]
+
+
+def test_few_segments_are_left_as_they_are(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "t", shards=1) as writer:
+        for number in range(segments.MAX_UNMERGED):
+            writer.add(make(number))
+            writer.checkpoint()
+        writer.compact()
+        before = TraceStore(tmp_path / "t").manifest.segments
+        assert len(before) == segments.MAX_UNMERGED
+        writer.add(make(segments.MAX_UNMERGED))
+        writer.checkpoint()
+        writer.compact()
+    assert len(TraceStore(tmp_path / "t").manifest.segments) == 1
+    assert sorted(t.key for t in read_traces(tmp_path / "t")) == [
+        f"key-{n:03d}" for n in range(segments.MAX_UNMERGED + 1)
+    ]
 
 
 def test_a_trace_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

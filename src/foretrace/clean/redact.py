@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import hashlib
 import itertools
 import re
 from collections import Counter
@@ -31,8 +32,11 @@ TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
 """Reasons of the Drop for a trace that could not be looked through."""
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
 """Characters of a text up to which what became of it is kept, and of how many."""
-_KNOWN_TEXT, _MAX_KNOWN = 1 << 12, 1 << 10
-"""Characters of a text up to which what was found in it is kept, and of how many."""
+_MAX_KNOWN = 1 << 15
+"""Texts of which it is kept what was found in them."""
+_SHORT_KEY = 64
+"""Characters of a text that stands for itself; of longer ones a digest is kept."""
+_TextKey = str | bytes
 _AT_ONCE = 1 << 20
 """Characters that are looked at faster than it takes to begin a second time."""
 _LEAST_KNOWN = 8
@@ -74,9 +78,10 @@ class Redactor:
         self._gate = Gate(addresses=settings.emails or settings.addresses)
         self._redacted: dict[str, str] = {}
         """What became of short texts: every session file names the same types of records."""
-        self._seen: dict[str, list[Suspect]] = {}
-        """The suspects of texts of the last traces: attempts at one task share all but what the model wrote."""
-        self._findings: dict[str, _Findings] = {}
+        self._seen: dict[_TextKey, Sequence[Suspect]] = {}
+        """The suspects of texts of the last traces: attempts at one task share much, and logs of calls tell a
+        conversation again with each."""
+        self._findings: dict[_TextKey, _Findings] = {}
         """What was found in those."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,14 +115,14 @@ class Redactor:
         return add_trace_id(result)
 
     def _find_suspects(self, texts: Iterable[str]) -> dict[str, list[Suspect]]:
-        texts = list(texts)
+        keys = {text: _make_key(text) for text in texts}
         _forget_oldest(self._seen)
-        new = [text for text in texts if text not in self._seen]
+        new = [text for text, key in keys.items() if key not in self._seen]
         found: dict[str, list[Suspect]] = {}
         for suspect in self._gate.find_suspects(new):
             found.setdefault(new[suspect.text], []).append(suspect)
-        self._seen |= {text: found.get(text, []) for text in new if len(text) <= _KNOWN_TEXT}
-        return {text: parts for text in texts if (parts := found.get(text) or self._seen.get(text))}
+        self._seen |= {keys[text]: found.get(text, ()) for text in new}
+        return {text: [*parts] for text, key in keys.items() if (parts := self._seen[key])}
 
     def redact_text(self, text: str) -> str:
         """A text that stands alone, such as what is wrong with a row, with placeholders."""
@@ -181,12 +186,11 @@ class Redactor:
         return add_transform(trace, self.settings.transform)
 
     def _find_all(self, text: str, parts: Sequence[Suspect]) -> _Findings:
-        if (known := self._findings.get(text)) is not None:
+        key = _make_key(text)
+        if (known := self._findings.get(key)) is not None:
             return known
-        found = _Findings(self._find(text, parts), frozenset(find_home_names(text)))
-        if len(text) <= _KNOWN_TEXT:
-            _forget_oldest(self._findings)
-            self._findings[text] = found
+        _forget_oldest(self._findings)
+        found = self._findings[key] = _Findings(self._find(text, parts), frozenset(find_home_names(text)))
         return found
 
     def _find(self, text: str, parts: Sequence[Suspect]) -> list[Found]:
@@ -225,11 +229,18 @@ class Redactor:
         return merge(text, [*found, *more]) if more else list(found)
 
 
-def _forget_oldest(known: dict[str, Any]) -> None:
+def _make_key(text: str) -> _TextKey:
+    """What a text is known by: 16 bytes, if it is longer than those."""
+    if len(text) <= _SHORT_KEY:
+        return text
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _forget_oldest(known: dict[_TextKey, Any]) -> None:
     """Drop the older half of what is kept of texts, where that is too much."""
     if len(known) > _MAX_KNOWN:
-        for text in [*itertools.islice(known, len(known) - _MAX_KNOWN // 2)]:
-            del known[text]
+        for key in [*itertools.islice(known, len(known) - _MAX_KNOWN // 2)]:
+            del known[key]
 
 
 @functools.lru_cache(maxsize=4)

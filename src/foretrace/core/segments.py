@@ -21,6 +21,8 @@ _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 19
 """Rows, or bytes of records, after which a row group ends: each column of one takes as much time as many rows, and
 whoever reads a segment holds a row group of it."""
 _BATCH_ROWS = 8
+MAX_UNMERGED = 6
+"""Segments of a shard that are left as they are: those of an import of up to 300 MB."""
 _MERGED_AT_ONCE = 32
 """Segments that are read side by side while they become one."""
 
@@ -135,7 +137,8 @@ def count_merges(segments: int) -> int:
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
     """Find the segments of one shard that should be merged: the first that has no more rows than all later ones
-    together, and all behind it. Empty where there is no such segment.
+    together, and all behind it. Empty where there is no such segment, or there are few segments: to merge those would
+    cost more time than all their readers save.
 
     For example, of segments with 100, 8, 5 and 4 rows, the last three are merged. After that, each segment has more
     rows than all later ones together, so a shard has few of them, and a small import leaves the large segments
@@ -144,6 +147,8 @@ def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
     Args:
         segments: All segments of imported traces of the shard, oldest first.
     """
+    if len(segments) <= MAX_UNMERGED:
+        return []
     after = sum(s.rows for s in segments)
     for index, segment in enumerate(segments):
         after -= segment.rows

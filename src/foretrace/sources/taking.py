@@ -16,7 +16,7 @@ from foretrace.sources.converting import BEFORE_SINCE, ConvertedTrace
 from foretrace.sources.report import MAX_EXAMPLES, ImportReport, SourceReport, TraceCounts, count_trace
 
 CHECKPOINT_ROWS = 4096
-CHECKPOINT_BYTES = 24 << 20
+CHECKPOINT_BYTES = 48 << 20
 """Rows and conversations of all inputs, or bytes of records, after which segments are sealed. Fixed: an import that was
 interrupted and continued seals at the same rows as one that was not, and so ends in the same bytes."""
 
