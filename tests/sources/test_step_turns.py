@@ -192,3 +192,18 @@ def test_a_column_of_calls_that_holds_none() -> None:
     for value in ([{"id": 1}], ["x"], [3], 2):
         trace = read({"prompt": "Go.", "completion": "I go.", "tool_calls": value})
         assert outline(trace) == [("user", "Go."), ("assistant", "I go.")]
+
+
+def test_steps_without_a_call_and_with_several() -> None:
+    """One thought at the end, or one reply that could not be read, made the whole row unreadable."""
+    step = {"thought": "a", "action": "f", "args": {"x": 1}, "observation": "o"}
+    trace = read({"task": "T", "steps": [step, {"thought": "So it is 4.", "action": None}]})
+    assert outline(trace)[-2:] == [("tool", "o"), ("assistant", "So it is 4.")]
+    several = {"thought": "b", "tool_calls": [{"name": "f", "arguments": {}}, {"function": {"name": "g"}}]}
+    trace = read({"task": "T", "steps": [{**several, "observation": "o"}]})
+    assert [name for name, _ in calls(trace)] == ["f", "g"] and trace.messages[-1].role == "tool"
+    done = {"model_output": {"action": [{"done": {"text": "x"}}]}, "result": [{"extracted_content": "x"}]}
+    trace = read({"task": "T", "history": [{"model_output": None, "result": [{"error": "boom"}]}, done]})
+    assert outline(trace)[1:] == [("user", "boom"), ("assistant", 'done {"text": "x"}'), ("tool", "x")]
+    with pytest.raises(RowError):
+        read({"task": "T", "steps": [{"thought": "a", "result": "b"}]})
