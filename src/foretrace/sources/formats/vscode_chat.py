@@ -39,8 +39,8 @@ _MAX_NODES = 200_000
 
 
 class VsCodeChat:
-    """A file is one session (a document, or a log of the changes to it), or one on each line. Where a request holds its rounds, these are the
-    turns; else the parts of the response that was shown."""
+    """A file is one session (a document, or a log of the changes to it), or one on each line. Where a request holds its
+    rounds, these are the turns; else the parts of the response that was shown."""
 
     name = "vscode_chat"
     license = None
