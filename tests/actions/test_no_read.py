@@ -175,3 +175,85 @@ def test_a_long_heredoc_is_looked_into() -> None:
         before = time.perf_counter()
         classify_shell("cat <<EOF\n" + piece * (200_000 // len(piece)) + "\nEOF")
         assert time.perf_counter() - before < 3, piece
+
+
+STARTERS = (
+    "alias ls=rm; ls x",
+    "git -c core.pager='rm x' log",
+    "git -c alias.log='!rm x' log",
+    "git --exec-path=/tmp/x log",
+    "git grep -Orm foo",
+    "git difftool -y -x rm",
+    "git ls-remote --upload-pack=touch host",
+    "less '+!rm x' f",
+    "docker run x cat f",
+    "ls 1<>f",
+    "ls >& f",
+    "find . -okdir rm {} \\;",
+    "find . -exec cat {} \\; -exec rm {} \\;",
+    "fd . --exec rm",
+    "fd . --exec-batch=rm",
+    "sed -n '1e rm x' f",
+    "sed 's/a/b/e' f",
+    "sed --expression='w x' f",
+    "sed -f script f",
+    "awk 'BEGIN { \"rm x\" | getline }'",
+    "awk -f script f",
+    "perl -ne 'unlink $_' f",
+    "perl -pe 's/a/unlink/e' f",
+    "LD_PRELOAD=./x.so ls",
+    "env LD_PRELOAD=./x.so ls",
+    "GIT_PAGER='rm x' git log",
+    "export GIT_EXTERNAL_DIFF=rm; git diff",
+    "sort --compress-program=./x f",
+    "sqlite3 db '.output f' 'select 1'",
+    "psql -c 'select 1' -o f",
+    "curl --stderr f https://x.org",
+    "go list -toolexec=rm",
+    "python -m pydoc -w x",
+    "ip netns exec x rm f",
+    "ss -K",
+)
+READS = (
+    "GIT_PAGER=cat git log",
+    "export PAGER=cat; git log",
+    "git -c core.pager=cat -c color.ui=never diff",
+    "git log -c",
+    "less +50 f",
+    "find . -exec cat {} \\; -exec head {} \\;",
+    "fd -x cat",
+    "ls 2>&1 >&2 2>&-",
+    "ls >& /dev/null",
+    "ls >&$fd",
+    "sed -n '/a/,/b/p' docs/e",
+    "sed -e 's/a/ e /' f",
+    "awk -F: '{ print $1 }' f",
+    "perl -ne 'print if /open/' f",
+    "perl -pe 's/a/else/' f",
+    "docker exec c cat f",
+    "PYTHONPATH=. cat f",
+    "sqlite3 db .schema",
+    "python -c \"print([l for l in open('f') if 'x' in l])\"",
+    "python -c \"import re; m = re.search('a', open('f').read()); print(m.start())\"",
+)
+
+
+@pytest.mark.parametrize("command", STARTERS)
+def test_what_starts_or_writes_more_is_no_pure_read(command: str) -> None:
+    assert classify_shell(command).effect is not Effect.PURE_READ
+
+
+@pytest.mark.parametrize("command", READS)
+def test_a_plain_read_stays_one(command: str) -> None:
+    assert classify_shell(command).effect is Effect.PURE_READ
+
+
+@pytest.mark.parametrize(
+    "piece", ["s/a/", "s/", "/", "|getline ", "/e", "+!", "pager", "LD_PRELOAD=", "1<>f ", "-exec "]
+)
+@pytest.mark.parametrize("program", ["sed -n", "awk", "perl -ne", "git -c", "less", "find .", "ls"])
+def test_long_commands_are_read_in_linear_time(program: str, piece: str) -> None:
+    begun = time.perf_counter()
+    classify_shell(f"{program} '{piece * 40_000}' f")
+    classify_shell(f"{program} {piece * 40_000}")
+    assert time.perf_counter() - begun < 2

@@ -115,6 +115,12 @@ def test_odd_rows_are_no_demonstrations() -> None:
     assert _is_refused({**STEP, "target_action_index": "99"}) and _is_refused({**PHONE, "actions": [{}]})
 
 
+def test_what_is_on_the_screen_in_the_end() -> None:
+    """An episode has a screen more than actions; it was lost."""
+    trace = read({**PHONE, "accessibility_trees": ["home", "clock", "alarm on"]})
+    assert [m.content for m in trace.messages if m.role == "tool"] == ["clock", "alarm on"]
+
+
 def _is_refused(row: dict[str, Any]) -> bool:
     try:
         return not isinstance(Chat().to_trace(row, RowRef(0)), Trace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
+from foretrace.sources.exported_chats import find_exported_chat
 
 
 def read(row: dict[str, Any]) -> Trace:
@@ -149,3 +151,59 @@ def test_a_program_that_answers_in_the_role_of_the_system() -> None:
 def test_calls_beside_a_response() -> None:
     row = {"prompt": "Go.", "response": "I go.", "tool_calls": [{"name": "f", "arguments": {"n": 1}}]}
     assert calls(read(row)) == [("f", {"n": 1})]
+
+
+def test_claude_says_more_behind_a_result() -> None:
+    """What came of a call stood before it, and what was said before and behind it was one text."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "1"}
+    texts = [{"type": "text", "text": text} for text in ("Let me see.", "It is 1.")]
+    blocks = [texts[0], {"type": "tool_use", "id": "t", "name": "f", "input": {}}, result, texts[1]]
+    trace = read({"chat_messages": [{"sender": "human", "text": "Go."}, {"sender": "assistant", "content": blocks}]})
+    assert outline(trace) == [("user", "Go."), ("assistant", "Let me see."), ("tool", "1"), ("assistant", "It is 1.")]
+    assert calls(trace) == [("f", {})]
+
+
+def test_a_speaker_who_calls() -> None:
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    said = {"sender": "assistant", "content": "", "tool_calls": [call]}
+    assert calls(read({"messages": [{"sender": "user", "content": "Go."}, said]})) == [("f", {})]
+
+
+def test_a_system_that_does_not_answer() -> None:
+    """Beside an assistant, the system is who tells it what it is."""
+    said = [("system", "You help."), ("user", "Hi."), ("assistant", "Yes.")]
+    assert outline(read({"turns": [{"speaker": who, "text": text} for who, text in said]})) == said
+
+
+def test_a_tree_whose_last_node_is_not_there_or_not_said() -> None:
+    """A row with a loop raised an error, one that names a node which is missing held no chat, and many children that
+    are their own parents took minutes."""
+    assert outline(read({"mapping": TREE, "current_node": "missing"}))[-1] == ("assistant", "2")
+    loop: dict[str, Any] = {"a": {"parent": "b"}, "b": {"parent": "a"}}
+    odd: dict[str, Any] = {"r": {"parent": ["x"], "children": ["r"] * 30_000}}
+    odd |= {str(number): {"parent": "r"} for number in range(30_000)}
+    begun = time.perf_counter()
+    assert find_exported_chat({"mapping": loop}) is None and find_exported_chat({"mapping": odd}) is None
+    assert time.perf_counter() - begun < 2
+
+
+def test_a_column_of_calls_that_holds_none() -> None:
+    """Such a row was read before the column was."""
+    for value in ([{"id": 1}], ["x"], [3], 2):
+        trace = read({"prompt": "Go.", "completion": "I go.", "tool_calls": value})
+        assert outline(trace) == [("user", "Go."), ("assistant", "I go.")]
+
+
+def test_steps_without_a_call_and_with_several() -> None:
+    """One thought at the end, or one reply that could not be read, made the whole row unreadable."""
+    step = {"thought": "a", "action": "f", "args": {"x": 1}, "observation": "o"}
+    trace = read({"task": "T", "steps": [step, {"thought": "So it is 4.", "action": None}]})
+    assert outline(trace)[-2:] == [("tool", "o"), ("assistant", "So it is 4.")]
+    several = {"thought": "b", "tool_calls": [{"name": "f", "arguments": {}}, {"function": {"name": "g"}}]}
+    trace = read({"task": "T", "steps": [{**several, "observation": "o"}]})
+    assert [name for name, _ in calls(trace)] == ["f", "g"] and trace.messages[-1].role == "tool"
+    done = {"model_output": {"action": [{"done": {"text": "x"}}]}, "result": [{"extracted_content": "x"}]}
+    trace = read({"task": "T", "history": [{"model_output": None, "result": [{"error": "boom"}]}, done]})
+    assert outline(trace)[1:] == [("user", "boom"), ("assistant", 'done {"text": "x"}'), ("tool", "x")]
+    with pytest.raises(RowError):
+        read({"task": "T", "steps": [{"thought": "a", "result": "b"}]})

@@ -40,7 +40,7 @@ _METHODS = split_words(
     "read readlines readline read_text read_bytes splitlines split rsplit partition rpartition strip lstrip rstrip "
     "get items keys values join format startswith endswith lower upper title count index find append extend add "
     "sort ljust rjust center zfill decode encode most_common glob rglob iterdir open findall finditer search match "
-    "fullmatch group groups expanduser resolve as_posix close"
+    "fullmatch group groups start end span expanduser resolve as_posix close"
 )
 """Methods of texts, lists, files and paths; none of them changes a file, whatever it is called on."""
 _READERS = split_words("open read_text read_bytes getline getlines")
@@ -60,19 +60,21 @@ _HARMLESS = (
 """Statements and expressions. None compares, asserts, raises or catches: code that does may be a check."""
 
 
-def only_reads_files(code: str, *, prints: bool = True) -> bool:
+def only_reads_files(code: str, *, prints: bool = True, compares: bool = False) -> bool:
     """Whether the code reads a file, shows what is in it, and does nothing else.
 
     Args:
         prints: Whether it must print; the last value of a cell is shown without that.
+        compares: Whether it may compare: to choose lines, or to check something.
     """
     tree = try_parse(code) if len(code) <= _MAX_CHARACTERS else None
     if tree is None:
         return False
+    harmless = (*_HARMLESS, ast.Compare, ast.cmpop) if compares else _HARMLESS
     nodes: list[ast.AST] = []
     for node in ast.walk(tree):
         nodes.append(node)
-        if len(nodes) > _MAX_NODES or not isinstance(node, _HARMLESS):
+        if len(nodes) > _MAX_NODES or not isinstance(node, harmless):
             return False
     names = _Names(nodes)
     if not names.are_known:

@@ -217,8 +217,9 @@ def classify_inline_python(code: str) -> CallFacts:
     if facts.queries:
         return make_facts(CallKind.SEARCH, "python.query", _find_effect(facts, _QUERY_METHODS))
     if facts.reads or set(facts.method_calls) & _FILE_READERS:
-        # It shows a file, and also does what is not known to be harmless.
-        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
+        # It shows a file; where it also does what is not known to be harmless, it is none that may run early.
+        is_harmless = only_reads_files(code, compares=True)
+        return make_facts(CallKind.READ, "python.read", Effect.PURE_READ if is_harmless else Effect.SANDBOX_EXEC)
     return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
 
 
@@ -276,6 +277,6 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
         effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
         return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
     if facts.reads and not facts.imports_project:
-        effect = Effect.PURE_READ if only_reads_files(code, prints=False) else Effect.SANDBOX_EXEC
+        effect = Effect.PURE_READ if only_reads_files(code, prints=False, compares=True) else Effect.SANDBOX_EXEC
         return make_facts(CallKind.READ, "cell.read", effect, **common)
     return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)

@@ -212,6 +212,8 @@ def _find_phone_episode(row: Row) -> Demonstration | None:
             turns.append((index, _make_state(screens[index], index > 0)))
         given = {key: value for key, value in action.items() if key != "action_type" and value is not None}
         turns.append((index, _make_step(name, given, words if isinstance(words, str) else "")))
+    if isinstance(screens, list) and len(screens) == len(actions) + 1 and isinstance(screens[-1], str):
+        turns.append((len(actions) - 1, _make_state(screens[-1], begun=True)))
     episode = row.get("episode_id")
     columns = frozenset({"goal", "actions", "step_instructions", "accessibility_trees", *_PAGES})
     own = str(episode) if isinstance(episode, (str, int)) and not isinstance(episode, bool) else None

@@ -41,7 +41,8 @@ def find_exported_chat(row: Row) -> ExportedChat | None:
 def _find_line(row: Row, mapping: dict[str, Row]) -> list[Row]:
     """The nodes from the root to the current one; without that, to the last one by the youngest child each time."""
     line: list[Row] = []
-    own = as_text(row.get("current_node")) or _find_last(mapping)
+    own = as_text(row.get("current_node"))
+    own = own if own in mapping else _find_last(mapping)
     seen: set[str] = set()
     while own in mapping and own not in seen:
         seen.add(own)
@@ -51,14 +52,12 @@ def _find_line(row: Row, mapping: dict[str, Row]) -> list[Row]:
 
 
 def _find_last(mapping: dict[str, Row]) -> str:
-    own = next((name for name, node in mapping.items() if node.get("parent") not in mapping), "")
-    for _ in mapping:
-        children = [
-            child for child in as_list(mapping[own].get("children")) if isinstance(child, str) and child in mapping
-        ]
-        if not children:
-            break
-        own = children[-1]
+    own = next((name for name, node in mapping.items() if as_text(node.get("parent")) not in mapping), "")
+    seen: set[str] = set()
+    while own in mapping and own not in seen:
+        seen.add(own)
+        children = as_list(mapping[own].get("children"))
+        own = next((child for child in reversed(children) if isinstance(child, str) and child in mapping), own)
     return own
 
 

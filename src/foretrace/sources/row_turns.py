@@ -16,6 +16,7 @@ from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.exported_chats import find_exported_chat
+from foretrace.sources.json_values import get_dict, get_text
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
@@ -278,10 +279,19 @@ def _find_halves(row: Row) -> FoundTurns | None:
     asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
-    if len(said) == 1 and isinstance(calls := _decode(row.get("tool_calls")), list) and calls:
+    if len(said) == 1 and _are_calls(calls := _decode(row.get("tool_calls"))):
         said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
     return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
+
+
+def _are_calls(value: Any) -> bool:
+    """Whether a column holds calls; one of this name may as well count them, or hold their ids."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(get_text(each, "name") or get_dict(each, "function") for each in value)
+    )
 
 
 def _find_wanted_calls(row: Row) -> FoundTurns | None:

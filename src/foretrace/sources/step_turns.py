@@ -26,7 +26,7 @@ from foretrace.sources.json_values import (
 Row = dict[str, Any]
 
 _COLUMNS = ("trajectory", "steps", "history", "actions", "intermediate_steps", "intermediateSteps")
-_ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "command")
+_ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "tool_calls", "command")
 _ARGUMENTS = (
     *("tool_input", "tool_args", "action_input", "toolInput", "arguments", "args", "parameters", "params", "input"),
     *("kwargs", "action_args", "info"),
@@ -60,7 +60,8 @@ def find_steps(row: Row) -> StepTurns | None:
     for column in _COLUMNS:
         items = as_list(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
-        if not steps or len(steps) != len(items) or not _are_seen(steps, items):
+        has_calls = any(step.calls for step in steps)
+        if not has_calls or len(steps) != len(items) or not _are_seen(steps, items):
             continue
         # Without a thought or what a model gave, a task must say that there is an agent.
         is_asked = _find_asked({**get_dict(row, "task_info"), **row}) is not None
@@ -92,8 +93,11 @@ def _make_turns(row: Row, column: str, steps: list[_Step]) -> StepTurns:
             {"id": own, "function": {"name": name, "arguments": given}}
             for own, (name, given) in zip(ids, step.calls, strict=True)
         ]
-        turns.append((index, {"role": "assistant", "content": step.thought, "tool_calls": calls}))
-        if step.result is not None:
+        if calls or step.thought:
+            turns.append((index, {"role": "assistant", "content": step.thought, "tool_calls": calls}))
+        if step.result is not None and not ids:  # it is of no call
+            turns.append((index, {"role": "environment_state", "content": write_text(step.result)}))
+        elif step.result is not None:
             result: Row = {"role": "tool", "content": write_text(step.result), "tool_call_ids": ids}
             turns.append((index, {**result, "is_error": True} if step.is_error else result))
     used = {column, *([asked] if asked in row else [])}
@@ -109,16 +113,20 @@ def _read_step(item: Any) -> _Step | None:
         return _read_pair(item[0], item[1])
     if not isinstance(item, dict) or "role" in item:
         return None
-    if isinstance(item.get("model_output"), dict) and "result" in item:
+    if isinstance(item.get("model_output", 0), dict | None) and "result" in item:
         return _read_browser_step(item)
-    key = next((key for key in _ACTIONS if item.get(key) not in (None, "", [], {})), None)
-    if key is None:
-        return None
-    given = next((item[name] for name in _ARGUMENTS if name in item), None)
-    call, is_sure = _read_action(key, item[key], given)
     thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
-    return None if call is None else _Step(thought, [call], result, is_sure)
+    key = next((key for key in _ACTIONS if item.get(key) not in (None, "", [], {})), None)
+    if key is None:  # a last thought
+        return _Step(thought, [], result, False) if thought else None
+    if isinstance(item[key], list):
+        read = [_read_action(key, each, None) for each in item[key] if isinstance(each, dict)]
+    else:
+        read = [_read_action(key, item[key], next((item[name] for name in _ARGUMENTS if name in item), None))]
+    calls = [call for call, _ in read if call is not None]
+    is_whole = len(calls) == (len(item[key]) if isinstance(item[key], list) else 1)
+    return _Step(thought, calls, result, any(is_sure for _, is_sure in read)) if is_whole else None
 
 
 def _read_pair(action: Any, result: Any) -> _Step | None:
@@ -133,7 +141,7 @@ def _read_pair(action: Any, result: Any) -> _Step | None:
 
 def _read_browser_step(item: Row) -> _Step | None:
     """browser-use: a state of mind, actions by name, and a result for each."""
-    output = item["model_output"]
+    output = get_dict(item, "model_output")  # none where the model gave nothing that could be read
     mind = get_dict(output, "current_state") or output
     thought = "\n".join(text for key in ("thinking", "memory", "next_goal") if (text := get_text(mind, key)))
     calls: list[tuple[str, Any]] = []
@@ -144,7 +152,7 @@ def _read_browser_step(item: Row) -> _Step | None:
     results = as_dicts(item["result"])
     texts = [text for each in results if (text := get_text(each, "error", "extracted_content"))]
     is_error = any(get_text(each, "error") for each in results)
-    return _Step(thought, calls, "\n".join(texts), bool(calls), is_error)
+    return _Step(thought, calls, "\n".join(texts) if calls or texts else None, bool(calls), is_error)
 
 
 def _read_action(key: str, action: Any, given: Any) -> tuple[tuple[str, Any] | None, bool]:

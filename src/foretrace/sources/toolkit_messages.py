@@ -199,14 +199,21 @@ def _make_result(more: Any, call_id: Any, value: Any) -> Row:
     return result | ({"is_error": True} if get_value(more, "is_error") is True else {})
 
 
+def get_speaker(item: Row) -> str:
+    """Who speaks in a turn of a dialogue, in small letters; empty where it does not say."""
+    name = item.get("sender", item.get("speaker"))
+    return name.lower() if isinstance(name, str) else ""
+
+
 def _read_speech(item: Row) -> list[Row] | None:
     """A turn of a dialogue: the export of Claude's chats, MultiWOZ and its kin."""
-    name = item.get("sender", item.get("speaker"))
-    role = _SPEAKERS.get(name.lower()) if isinstance(name, str) else None
+    role = _SPEAKERS.get(get_speaker(item))
     content = next((item[key] for key in ("content", "text", "utterance", "message") if item.get(key)), None)
+    if content is None and item.get("tool_calls"):
+        content = ""
     if role is None or not isinstance(content, str | list):
         return None
-    more = {key: item[key] for key in ("created_at", "timestamp") if key in item}
+    more = {key: item[key] for key in ("created_at", "timestamp", "tool_calls") if key in item}
     return [{"role": role, "content": content, **more}]
 
 

@@ -7,13 +7,14 @@ OpenAI Responses API, LangChain's messages, turns whose text is in `text` and `s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
-from foretrace.sources.toolkit_messages import is_step, is_task, read_toolkit
+from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
 from foretrace.sources.vendor_messages import unify_message
 
 Row = dict[str, Any]
@@ -52,6 +53,8 @@ _SERVER_CALLS = ("web_search_call", "file_search_call", "code_interpreter_call",
 _ITEM_KEYS = frozenset({"call_id", "summary", "content", "output", "arguments", "action"})
 _ITEMS = frozenset({*_CALL_ITEMS, *_CALL_OUTPUTS, *_SERVER_CALLS, "reasoning", "message"})
 _TEXTS = ("content", "value", "text", "message")
+_OF_EACH_REPLY = ("role", "from", "created_at", "timestamp", "train", "trainable", "loss", "is_demo")
+"""What each of the replies has that stand in one message; other fields stay with the first."""
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
 
 
@@ -86,9 +89,12 @@ def flatten_turns(
     answered: set[Any] = set()  # calls of which their own message says what came of them
     turns = list(turns)
     has_steps = any(is_step(item) for _, item in turns)
+    speakers = {get_speaker(item) for _, item in turns}
     for place, item in turns:
         item = _rename(item, *keys)
         found = [{"role": "user", "content": item["task"]}] if has_steps and is_task(item) else read_toolkit(item)
+        if found and get_speaker(item) == "system" and "assistant" in speakers:  # it is not who answers
+            found = [{**each, "role": "system"} for each in found]
         for named in (item,) if found is None else found:
             if named.get("type") == "reasoning" and "role" not in named:
                 reasoning.add(named)
@@ -243,7 +249,18 @@ def _read_langchain_call(call: Any) -> Any:
 
 
 def _split_blocks(item: Row, content: list[Any]) -> Iterator[Row]:
-    """Anthropic's blocks: calls and thinking of one reply together, each result a message of its own."""
+    """Anthropic's blocks: calls and thinking of one reply together, each result a message of its own. A message of the
+    agent that holds results too (exports of Claude's chats) is several replies, each before what came of it."""
+    if not is_agent(item) or item.get("tool_calls"):
+        yield from _split_reply(item, content)
+        return
+    parts = itertools.groupby(content, key=lambda block: isinstance(block, dict) and block.get("type") == "tool_result")
+    for number, (_, blocks) in enumerate(parts):
+        base = {key: value for key, value in item.items() if key in _OF_EACH_REPLY} if number else item
+        yield from _split_reply(base, list(blocks))
+
+
+def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
     calls: list[Row] = []
     thoughts: list[str] = []
     rest: list[Any] = []

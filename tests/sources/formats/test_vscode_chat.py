@@ -110,3 +110,14 @@ def test_odd_values(tmp_path: Path) -> None:
     ]}  # fmt: skip
     traces, drops, _ = read("vscode_chat", write_document(tmp_path / "a.json", chat))
     assert len(traces) == 1 and not drops and "said" in [m.content for m in traces[0].messages]
+
+
+def test_sessions_line_by_line_and_a_row_of_messages(tmp_path: Path) -> None:
+    """Only the first was read; and a row of messages was taken for such a session by a column beside them."""
+    chats = [{"sessionId": own, "requests": [request("Hi.", [{"value": "Yes."}])]} for own in ("s1", "s2", "s3")]
+    path = write_lines(tmp_path / "chats.jsonl", chats)
+    assert set(recognize(path)) == {"vscode_chat"}
+    traces, drops, _ = read("vscode_chat", path)
+    assert [trace.key for trace in traces] == [f"vscode_chat@{own}" for own in ("s1", "s2", "s3")] and not drops
+    messages = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes."}]
+    assert not recognize(write_lines(tmp_path / "rows.jsonl", [{**chats[0], "messages": messages}]))

@@ -5,6 +5,7 @@ What a single program does is in `program_rules`.
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import lru_cache
 
@@ -12,12 +13,15 @@ import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, merge_facts, pick_worst_effect
 from foretrace.actions.shell.cmdlet_rules import may_run_more
-from foretrace.actions.shell.parse import MAX_DEPTH, SimpleCommand, split_commands
+from foretrace.actions.shell.parse import MAX_DEPTH, RUNS_BY_NAME, SimpleCommand, split_commands
 from foretrace.actions.shell.program_rules import classify_program, get_program_name
 from foretrace.actions.shell.program_tables import DIRECT_RUNNERS, RUN_WRAPPERS, SHELLS, VALUE_FLAGS, WRAPPERS
 from foretrace.actions.taxonomy import Effect
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_STARTS = re.compile(r"(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec(?:-batch)?(?:=.*)?)\Z", re.DOTALL)
+"""Options of `find` and `fd` that start a command."""
+_MAX_STARTED = 20
 _XARGS_FLAGS = frozenset(("-I", "-n", "-P", "-d", "-L", "-s", "-a", "-j"))
 
 
@@ -48,6 +52,8 @@ def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None
     if not argv:
         return None if not command.writes else _add_redirection(make_facts(CallKind.SETUP, "shell.setup"), command)
     facts = _classify_nested(command, argv, depth) or classify_program(command, argv)
+    if facts.effect is Effect.PURE_READ and _starts_more(command.argv[: len(command.argv) - len(argv)]):
+        facts = msgspec.structs.replace(facts, effect=Effect.SANDBOX_EXEC)
     if command.background and facts.kind is CallKind.VERIFY:
         facts = make_facts(CallKind.OTHER, "shell.service", Effect.SANDBOX_EXEC)
     return _add_redirection(facts, command) if command.writes else facts
@@ -81,6 +87,11 @@ def strip_wrappers(argv: list[str]) -> list[str]:
     return []
 
 
+def _starts_more(wrapping: list[str]) -> bool:
+    """Whether the words in front of a command start more than it: a container, or what a variable names."""
+    return ("docker" in wrapping and "run" in wrapping) or any(map(RUNS_BY_NAME.match, wrapping))
+
+
 def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = VALUE_FLAGS) -> int:
     while position < len(argv) and (argv[position].startswith("-") or _ASSIGNMENT.match(argv[position])):
         position += 2 if argv[position] in with_value else 1
@@ -103,10 +114,12 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
         rest = argv[_skip_flags(argv, 1, _XARGS_FLAGS) :]
         return _classify_started(command, rest, depth) or make_facts(CallKind.SETUP, "shell.filter")
     if name in ("find", "fd", "fdfind"):
-        starts = [i for i, word in enumerate(argv) if word in ("-exec", "-execdir", "-ok", "-x", "-X")]
-        inner = _classify_started(command, argv[starts[0] + 1 :], depth) if starts else None
-        if inner is not None and inner.kind > CallKind.SEARCH:
-            return inner
+        starts = [i for i, word in enumerate(argv) if _STARTS.match(word)][:_MAX_STARTED]
+        for start, end in itertools.pairwise([*starts, len(argv)]):
+            value = [argv[start].partition("=")[2]] if "=" in argv[start] else []
+            inner = _classify_started(command, [*value, *argv[start + 1 : end]], depth)
+            if inner is not None and (inner.kind > CallKind.SEARCH or inner.effect is not Effect.PURE_READ):
+                return inner
         if "-delete" in argv:
             return make_facts(CallKind.OTHER, "shell.move", Effect.LOCAL_WRITE)
     return None

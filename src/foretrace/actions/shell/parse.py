@@ -29,6 +29,12 @@ MAX_PARSED = 4_000
 """Characters that are parsed once long quoted texts and heredoc bodies are taken out."""
 _SUBSTITUTION = re.compile(r"(?<!\\)(?:\$\((?!\()([^()]{0,500})|`([^`]{0,500})`)")
 _MAX_SUBSTITUTIONS = 20
+RUNS_BY_NAME = re.compile(
+    r"(?:LD_(?:PRELOAD|AUDIT)|DYLD_INSERT_LIBRARIES|BASH_ENV|PROMPT_COMMAND|LESS(?:OPEN|CLOSE)|(?:GIT_|MAN|BAT_)?PAGER"
+    r"|GIT_(?:EXTERNAL_DIFF|SSH|SSH_COMMAND|EXEC_PATH|PROXY_COMMAND|ASKPASS|CONFIG_\w+)|PYTHONSTARTUP|PERL5OPT|RUBYOPT"
+    r"|NODE_OPTIONS)=(?!['\"]?(?:cat|less(?: -\w+)?|more|/dev/null|)['\"]?\Z)"
+)
+"""Variables that make a program run another one, whatever it does itself; those that only show are left out."""
 MAX_COMMANDS = 400
 """Commands of one text that are read."""
 MAX_DEPTH = 4
@@ -140,6 +146,9 @@ def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
         elif kind == "heredoc_body":
             if commands:
                 commands[-1].stdin = _get_text(node, source)
+        elif kind == "variable_assignment" and RUNS_BY_NAME.match(_get_text(node, source)):
+            commands.append(SimpleCommand(argv=["export", _get_text(node, source)], writes=[]))
+            substitutions.extend(_find_substitutions(node))
         elif kind == "herestring_redirect":
             if commands:
                 commands[-1].stdin = unquote(node.children[-1], source) if node.children else ""
@@ -187,6 +196,8 @@ def _add_command(
     redirections: list[Node] = []
     for child in node.children:
         kind = child.type
+        if kind == "variable_assignment" and RUNS_BY_NAME.match(_get_text(child, source)):
+            commands.append(SimpleCommand(argv=["export", _get_text(child, source)], writes=[]))
         if kind == "command_name":
             argv.append(unquote(child.children[0] if child.children else child, source))
         elif kind in _WORD_NODES:
@@ -223,7 +234,10 @@ def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> Non
     name = unquote(target, source)
     if not commands:
         commands.append(SimpleCommand(argv=[":"], writes=[]))
-    if operator in (">", ">>", ">|", "&>", "&>>"):
+    if any(c.type == "ERROR" for c in node.children):  # the grammar does not know `<>`
+        operator = "<>"
+    is_stream = operator == ">&" and re.fullmatch(r"\d*-?|\$.*", name) is not None
+    if operator in (">", ">>", ">|", "&>", "&>>", "<>", ">&") and not is_stream:
         if name not in _SINKS:
             commands[-1].writes.append(name)
             if operator.endswith(">>"):

@@ -16,7 +16,7 @@ from foretrace.actions.call_facts import CallFacts, CallKind, make_facts
 from foretrace.actions.python_rules import classify_inline_python
 from foretrace.actions.shell.cmdlet_rules import classify_cmdlet
 from foretrace.actions.shell.git_rules import classify_git
-from foretrace.actions.shell.parse import SimpleCommand
+from foretrace.actions.shell.parse import RUNS_BY_NAME, SimpleCommand
 from foretrace.actions.shell.program_tables import (
     CHECK_FLAGS,
     FILTERS,
@@ -44,6 +44,12 @@ _DOCKER_GROUPS = frozenset({"compose", "container", "image", "volume", "network"
 _SETTING_SCRIPT = re.compile(
     r"(?:^|/)(?:activate(?:\.\w+)?|\.?env(?:\.\w+)?|\.(?:ba|z)shrc|\.(?:bash_)?profile|profile|nvm\.sh|conda\.sh)$"
 )
+_PERL_PATTERN = re.compile(r"(?<![\w$)])/[^/\n]*/")
+_PERL_RUNS = re.compile(
+    r"\b(?:system|exec|unlink|open|sysopen|rename|rmdir|mkdir|symlink|link|chmod|chown|utime|truncate|kill|eval|do|require"
+    r"|use|fork|syscall|qx|readpipe|socket|dbmopen)\b|`|-M|/[gimsxora]*e[gimsxoera]*(?:$|[\s;})])"
+)
+"""What lets code of Perl do more than show what it is given."""
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
 
 
@@ -99,6 +105,8 @@ def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
 def _runs_in_setup(name: str, arguments: list[str]) -> bool:
     """Whether a command that sets the shell up may run or fetch something: only scripts that are known for setting
     names are none that do."""
+    if name in ("alias", "export"):
+        return any("=" in word if name == "alias" else RUNS_BY_NAME.match(word) for word in arguments)
     if name in ("source", "."):
         return not (arguments and _SETTING_SCRIPT.search(arguments[0]))
     return name == "trap" or (name == "nvm" and arguments[:1] not in (["use"], ["ls"], ["list"], ["current"]))
@@ -185,6 +193,8 @@ def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFact
         return make_facts(CallKind.SETUP if command.piped else CallKind.VERIFY, "shell.filter")
     if name in ("venv", "virtualenv", "ensurepip", "zipfile", "tarfile"):
         return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
+    if name == "pydoc" and {"-w", "-p", "-b"} & {*argv}:
+        return make_facts(CallKind.OTHER, "shell.environment", Effect.LOCAL_WRITE)
     if name in ("site", "sysconfig", "platform", "pydoc"):
         return make_facts(CallKind.OTHER, "shell.environment", Effect.PURE_READ)
     if name in ("pip", "black", "isort", "autopep8", "yapf", "coverage", "ruff", "alembic"):
@@ -231,7 +241,9 @@ def _classify_perl(command: SimpleCommand, argv: list[str]) -> CallFacts:
         paths = tuple(command.resolve_path(w) for w in argv[1:] if not w.startswith("-") and re.match(r"[\w./-]+$", w))
         return make_facts(CallKind.WRITE, "shell.sed", writes=paths, payload=" ".join(argv)[:4000])
     if any(re.match(r"-[a-z]*[np][a-z]*e$", word) for word in argv[1:]):
-        return make_facts(CallKind.SETUP if command.piped else CallKind.READ, "shell.filter")
+        kind = CallKind.SETUP if command.piped else CallKind.READ
+        runs = any(_PERL_RUNS.search(_PERL_PATTERN.sub("", word)) for word in argv[1:])
+        return make_facts(kind, "shell.filter", Effect.SANDBOX_EXEC if runs else None)
     return _classify_interpreter(command, argv)
 
 

@@ -13,29 +13,50 @@ _NOWHERE = ("-", "/dev/null", "/dev/stdout", "/dev/stderr", "&1")
 """Places where output changes nothing."""
 _CURL_OUTPUT = re.compile(r"(?:-[A-Za-z#]*o|--output)(?:=?(.+))?$")
 _CURL_WRITES = re.compile(
-    r"-[A-Za-z#]*O[A-Za-z#]*$|--remote-name|-[DcK](?!-)|--dump-header|--cookie-jar|--config|--trace|--etag-save|--hsts"
+    r"-[A-Za-z#]*O[A-Za-z#]*$|--remote-name|-[DcK](?!-)|--dump-header|--cookie-jar|--config|--trace|--etag-save|--hsts|--libcurl|--stderr"
 )
 _WGET_OUTPUT = re.compile(r"(?:-[A-Za-z]*O|--output-document)(?:=?(.+))?$")
 _NUMBER = re.compile(r"\+?(?:0x[\da-fA-F]+|\d+)$")
 _AWK_WRITES = re.compile(r"\bprintf?\b[^;{}\n]*[>|]|\bsystem\s*\(")
+_AWK_STARTS = re.compile(r"\|&?\s*getline\b")
+_SED_SCRIPT = re.compile(r"(?:--expression=|-[nErsz]*e)")
+_SED_RUNS = re.compile(
+    r"(?:^|[;{}\n])\s*(?:[\d,$]+\s*!?)?\s*e(?:\s+\S|\s*$)|s/[^/\n]*/[^/\n]*/[gpiImM\d]*e[gpiImM\d]*(?:$|[\s;}])"
+)
+_GIT_KEYS = re.compile(
+    r"^alias\.|pager|editor|external|fsmonitor|command|textconv|helper|hookspath|program|askpass|proxy|driver|cmd|pack$",
+    re.IGNORECASE,
+)
+"""Settings whose value is a program that git runs."""
 _SED_WRITES = re.compile(r"(?:^|[;{}\n]|[\d$/]\s*!?)\s*[wW]\s+[^\s;]|/[gpiImMe0-9]*w\s+[^\s;]")
 _FLAGS = {
     "find": r"-f(?:print|ls)",
-    "less": r"-[oO]|--log-file|--LOG-FILE",
+    "less": r"-[oO]|--log-file|--LOG-FILE|\++(?![\d/?gGpF%]|\Z)",
+    "more": r"\++(?![\d/]|\Z)",
     "tree": r"-o",
     "diff": r"--output(?:=|$)",
-    "sort": r"-[a-zA-Z]*o|--output",
+    "sdiff": r"-o|--output",
+    "sort": r"-[a-zA-Z]*o|--output|--compress-program",
     "yq": r"-[a-zA-Z]*i|--inplace|--in-place",
     "date": r"-s|--set",
     "history": r"-[acdnrws]",
     "file": r"-C|--compile",
     "man": r"-[PH]|--pager|--html",
-    "ip": r"(?:add|del|delete|set|flush|replace|change|append|restore)$",
-    "ifconfig": r"(?:up|down|add|del|netmask)$",
+    "info": r"-o|--output",
+    "ss": r"-\w*K|--kill",
+    "ag": r"--pager",
+    "bat": r"--pager(?!=(?:cat|never|less)?$)",
+    "go": r"--?(?:toolexec|exec)\b",
+    "hg": r"--config",
+    "psql": r"-[oL]|--output|--log-file",
+    "mysql": r"--tee|--pager",
+    "sqlite3": r"-init|\.(?:o|output|once|save|backup|clone|import|restore|read|load|log|trace|shell|system|excel)\b",
+    "ip": r"-b|exec$|(?:add|del|delete|set|flush|replace|change|append|restore)$",
+    "ifconfig": r"\d+\.\d+\.|(?:up|down|add|del|netmask)$",
     "nvidia-smi": r"-r|--gpu-reset|-pm|-pl|-c$|-e$|-ac|-lgc",
     "exiftool": r"-[\w:]+[-+<]?=|-overwrite_original|-delete_original",
     "ast-grep": r"-U|--update-all",
-    "rg": r"--pre$|--pre=",
+    "rg": r"--pre$|--pre=|--hostname-bin",
 }
 """Program -> what one of its arguments begins with where it writes, or runs something."""
 _FLAG_PATTERNS = {name: re.compile(pattern) for name, pattern in _FLAGS.items()}
@@ -82,14 +103,20 @@ def _does_wget_write(arguments: Sequence[str]) -> bool:
 
 
 def _does_awk_write(arguments: Sequence[str]) -> bool:
+    if any(re.match(r"-f|--file", word) for word in arguments):  # a script that is not known
+        return True
     script = re.sub(r'>+\s*"(?:/dev/(?:stderr|stdout|null)|-)"', "", " ".join(arguments))
     # Without its texts, and without what stands in brackets, where > compares.
     bare = re.sub(r"(?<!system)\([^()]*\)", "", re.sub(r'"(?:[^"\\]|\\.)*"', "", script))
-    return _AWK_WRITES.search(bare) is not None
+    return (_AWK_WRITES.search(bare) or _AWK_STARTS.search(bare)) is not None
 
 
 def _does_sed_write(arguments: Sequence[str]) -> bool:
-    return any(_SED_WRITES.search(word) for word in arguments)
+    """By a script; one that stands in a file is not known."""
+    if any(re.match(r"-[nErsz]*f|--file", word) for word in arguments):
+        return True
+    scripts = [_SED_SCRIPT.sub("", word, count=1) for word in arguments]
+    return any(_SED_WRITES.search(word) or _SED_RUNS.search(word) for word in scripts)
 
 
 def _has_second_operand(arguments: Sequence[str]) -> bool:
@@ -98,7 +125,14 @@ def _has_second_operand(arguments: Sequence[str]) -> bool:
 
 
 def _does_git_write(arguments: Sequence[str]) -> bool:
-    if any(word == "--output" or word.startswith("--output=") for word in arguments):
+    if any(re.match(r"--(?:output|exec-path|config-env|upload-pack|exec)(?:=|\Z)|ext::", word) for word in arguments):
+        return True
+    for word, after in itertools.pairwise(arguments):
+        key, _, value = after.partition("=")
+        if word == "-c" and _GIT_KEYS.search(key) and value not in ("cat", "less", "true", "false", ""):
+            return True
+    starts = {"grep": ("-O", "--open-files-in-pager"), "difftool": ("-x", "--extcmd")}
+    if any(verb in arguments and word.startswith(flags) for verb, flags in starts.items() for word in arguments):
         return True
     return "reflog" in arguments and bool({"expire", "delete"} & {*arguments})
 

@@ -39,8 +39,8 @@ _MAX_NODES = 200_000
 
 
 class VsCodeChat:
-    """A file is one session: a document, or a log of the changes to it. Where a request holds its rounds, these are the
-    turns; else the parts of the response that was shown."""
+    """A file is one session (a document, or a log of the changes to it), or one on each line. Where a request holds its
+    rounds, these are the turns; else the parts of the response that was shown."""
 
     name = "vscode_chat"
     license = None
@@ -52,6 +52,8 @@ class VsCodeChat:
         if is_change(state):
             state, where = get_dict(state, "v"), "v.requests of a log of changes"
         if not any(mark in state for mark in _MARKS) or not isinstance(state.get("requests"), list):
+            return None
+        if isinstance(state.get("messages"), list):  # a row of a chat, with a column of this name beside it
             return None
         requests = get_dicts(state, "requests")
         if not requests and where == "requests":
@@ -65,16 +67,15 @@ class VsCodeChat:
         return ()
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
+        """The session of the file, or those of its lines."""
         records = read_objects(path)
-        first = next(records, None)
-        if isinstance(first, Drop) or first is None:
-            account.drop("empty" if first is None else first.reason)
-            return
-        state = first
-        if is_change(first):
-            state = replay_changes(first, records, account)
-        yield _read_session(path, state, account, is_log=state is not first)
+        for record in records:
+            if isinstance(record, Drop):
+                account.drop(record.reason)
+            elif is_change(record):  # all behind it are changes to it
+                yield _read_session(path, replay_changes(record, records, account), account, is_log=True)
+            else:
+                yield _read_session(path, record, account, is_log=False)
 
 
 def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log: bool) -> Trace | Drop:
