@@ -62,7 +62,8 @@ def _serve_with(peer: TestsPeer, channel: Any, request: dict[str, Any]) -> None:
             peer.request("console", "")
         if request["shares"]:
             seeds = any("seed" in name.lower() for name in names)  # of something whose purpose it is
-            peer.share([SEEDED.get(kind, kind) if seeds else kind for kind in request["shares"]])
+            shares: list[str] = request["shares"]
+            peer.share([SEEDED.get(kind, kind) if seeds else kind for kind in shares])
         offered = {
             name: value
             for name, value in world.items()
