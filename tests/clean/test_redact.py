@@ -69,7 +69,7 @@ def test_a_trace_without_secrets_is_as_it_was_but_for_the_transform() -> None:
 
 def test_a_text_that_stands_in_many_traces_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     redactor = Redactor()
-    shared = f"the key is {GITHUB} " + "and so on " * 40
+    shared = f"the key is {GITHUB} in /home/annette/app " + "and so on " * 40
     traces = [make_trace(say(shared), say(f"{number} {STRIPE}"), key=str(number)) for number in range(3)]
     asked: list[str] = []
     whole, find = redactor._gate.find_suspects, redact.find_secrets

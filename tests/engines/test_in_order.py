@@ -44,8 +44,7 @@ def test_few_jobs_are_taken_ahead(pool: ProcessPoolExecutor) -> None:
             yield Job(square, (number,), 10)
 
     for done, _ in enumerate(run_in_order(pool, jobs(), 50), 1):
-        assert len(taken) <= done + 5
-    assert len(taken) == 40
+        assert len(taken) == min(40, done + 4), "as many as there is room for, until the end"
 
 
 def test_a_job_that_is_too_heavy_is_streamed_here(pool: ProcessPoolExecutor) -> None:

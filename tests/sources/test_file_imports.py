@@ -173,6 +173,19 @@ def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch:
     assert (reports[0].traces, dict(reports[0].drops)) == (166, {"no_agent_turn": 14})
 
 
+class Unsendable(Talks):
+    """A source that no process can be sent."""
+
+    def __init__(self) -> None:
+        self.wanted = lambda file: True
+
+
+def test_a_source_that_cannot_be_sent_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
+    files = [write_talk(tmp_path / f"{n}.jsonl", talk(str(n), 1)) for n in range(3)]
+    assert run(tmp_path / "out", *files, source=Unsendable(), engine=Processes(2)).traces == 3
+
+
 class Stopping(Talks):
     """Is killed when it reads a file again and again, each time later."""
 
@@ -186,15 +199,16 @@ class Stopping(Talks):
             yield trace
 
 
+@pytest.mark.parametrize(("limit", "size"), [("CHECKPOINT_BYTES", 9_000), ("CHECKPOINT_ROWS", 7)])
 def test_an_interrupted_import_goes_on_and_ends_in_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, size: int
 ) -> None:
-    monkeypatch.setattr(taking, "CHECKPOINT_BYTES", 9_000)
+    monkeypatch.setattr(taking, limit, size)
     files = [write_talk(tmp_path / f"{n:03}.jsonl", talk(str(n), 1 + n % 9)) for n in range(40)]
     files.append(write_talk(tmp_path / "many.jsonl", [r for n in range(200, 230) for r in talk(str(n), n % 4)]))
     run(tmp_path / "whole", *files)
     kept = [0]
-    for stop in (10, 15, 12, 20):
+    for stop in (10, 15, 12, 25):
         Stopping.left = stop
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "out", *files, source=Stopping())

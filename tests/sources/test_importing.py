@@ -310,6 +310,22 @@ def test_an_input_that_fails_keeps_what_workers_did_before(tmp_path: Path, monke
     assert TraceStore(tmp_path / "out").manifest.counts["rows"] == 30
 
 
+def test_inputs_are_sealed_together_at_the_same_rows_whatever_breaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
+    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
+    rows = [FileRows(write_jsonl(tmp_path / f"{n}.jsonl", swe_rows(7 + n))) for n in range(5)]
+    import_source(SweSmith(), rows, tmp_path / "whole")
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        with pytest.raises(SourceError, match="the network is gone"):
+            import_source(SweSmith(), [*rows[:2], Breaking(rows[2], 8), *rows[3:]], out, engine=Processes(workers))
+        assert TraceStore(out).manifest.counts["rows"] == 20, "of 7, 8 and 8"
+        import_source(SweSmith(), rows, out, engine=Processes(workers))
+        assert listing(out) == listing(tmp_path / "whole")
+
+
 def test_the_account_of_rows_is_reported_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", mixed_rows(23)))

@@ -92,8 +92,6 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
             taken = self._take_file(state, reading, left)
             own.files += 1
             left = None if left is None else left - taken
-            if self.taker.is_full:
-                self.taker.checkpoint()
             self.progress(doing, done, count)
 
     def _look_at(self, path: Path) -> _Input:
