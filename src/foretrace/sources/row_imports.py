@@ -22,6 +22,8 @@ from foretrace.sources.report import TraceCounts
 from foretrace.sources.taking import Taker
 
 T = TypeVar("T")
+_TOLD_AT_ONCE = 64
+"""Rows after which the progress of an input is told again."""
 _BATCH_BYTES, _BATCH_ROWS = 2 << 20, 256
 """How much one job converts."""
 _NODE_BYTES = 64
@@ -205,7 +207,7 @@ def report_progress(rows: Iterator[T], job: RowImport, doing: str, start: int = 
     job.progress(text, start, total)
     for count, row in enumerate(rows, start + 1):
         yield row
-        if count % 64 == 0:
+        if count <= _TOLD_AT_ONCE or count % _TOLD_AT_ONCE == 0:  # of few rows, each may be large
             job.progress(text, count, total)
 
 
