@@ -263,3 +263,10 @@ def test_an_array_of_what_no_item_can_be_is_refused(calculator: Box, liar: str) 
     tests = [Test(code="x = double(np.array(['a', 'b']))\nassert x.shape == (2,) and x[0]")]
     assert calculator.judge("import numpy as np\ndef double(x): return x\n", tests, setup=SETUP).passed
     assert not calculator.judge(f"import numpy as np\n{liar}\n", tests, setup=SETUP).passed
+
+
+def test_an_array_is_not_told_with_a_view_that_the_tests_give_of_it(calculator: Box) -> None:
+    test = "table = np.array([[1, 2], [3, 6]])\nassert (double(table[:, 0]) == table[:, 1]).all()"
+    tests = [Test(code=test)]
+    assert calculator.judge("def double(x): return x * 2\n", tests, setup=SETUP).passed
+    assert not calculator.judge("def double(x): return x.base[:, 1]\n", tests, setup=SETUP).passed

@@ -36,24 +36,24 @@ def is_plain_array(value: Any) -> bool:
     return is_array_type(type(value)) and (value.dtype.str == "|O" or describe_item_type(value.dtype) is not None)
 
 
-def find_owner(view: Any) -> Any:
+def find_owner(view: Any, may_tell: Callable[[Any], bool]) -> Any:
     """The array of which an array is a view, if it is told as one."""
     owner = view.base
     if owner is None or not is_plain_array(owner) or is_array_type(type(owner.base)) or owner.dtype.hasobject:
         return None
     if owner.nbytes > max(_SMALL, 4 * view.nbytes) or view.size > _MAX_ITEMS:
         return None
-    return owner if owner.flags.c_contiguous or owner.flags.f_contiguous else None
+    return owner if (owner.flags.c_contiguous or owner.flags.f_contiguous) and may_tell(owner) else None
 
 
-def find_array_base(array: Any) -> type:
+def find_array_base(array: Any, may_tell: Callable[[Any], bool]) -> type:
     """As what an array is known among containers that both sides know."""
-    return type(array) if find_owner(array) is None else ArrayView
+    return type(array) if find_owner(array, may_tell) is None else ArrayView
 
 
-def describe_array(array: Any, walk: Callable[[Any], Any]) -> list[Any]:
-    """The tag of an array. Other values are encoded by `walk`."""
-    owner, writable, shape = find_owner(array), array.flags.writeable, list(array.shape)
+def describe_array(array: Any, walk: Callable[[Any], Any], may_tell: Callable[[Any], bool]) -> list[Any]:
+    """The tag of an array. Other values are encoded by `walk`; `may_tell` says whether to tell of what it is a view."""
+    owner, writable, shape = find_owner(array, may_tell), array.flags.writeable, list(array.shape)
     kind = describe_item_type(array.dtype)
     if owner is not None:
         offset = _find_address(array) - _find_address(owner)
