@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from foretrace.core.problem import Test
+from foretrace.sandbox.inside.remote.arrays import make_view
 from sandbox.boxes import Box, box_at
 
-pytest.importorskip("numpy")
+numpy = pytest.importorskip("numpy")
 RIGHT = """
 import numpy as np
 
@@ -263,3 +265,27 @@ def test_an_array_of_what_no_item_can_be_is_refused(calculator: Box, liar: str) 
     tests = [Test(code="x = double(np.array(['a', 'b']))\nassert x.shape == (2,) and x[0]")]
     assert calculator.judge("import numpy as np\ndef double(x): return x\n", tests, setup=SETUP).passed
     assert not calculator.judge(f"import numpy as np\n{liar}\n", tests, setup=SETUP).passed
+
+
+def test_an_array_is_not_told_with_a_view_that_the_tests_give_of_it(calculator: Box) -> None:
+    test = "table = np.array([[1, 2], [3, 6]])\nassert (double(table[:, 0]) == table[:, 1]).all()"
+    tests = [Test(code=test)]
+    assert calculator.judge("def double(x): return x * 2\n", tests, setup=SETUP).passed
+    assert not calculator.judge("def double(x): return x.base[:, 1]\n", tests, setup=SETUP).passed
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        ["<i8", [2, 2], [1 << 62, 1 << 62], 0],  # which numpy takes for a view: its sum is nothing
+        ["<i8", [1 << 22], [((1 << 64) // ((1 << 22) - 1)) & ~7], 0],
+        ["<i8", [2], [-8], 0],
+        ["<i8", [1], [8], 57],
+        ["|S64", [1 << 22], [0], 0],
+        ["|b1", [8], [1], 0],
+        ["<U1", [2], [4], 0],
+    ],
+)
+def test_no_view_goes_beyond_its_array(described: list[Any]) -> None:
+    with pytest.raises(ValueError, match="view"):
+        make_view(["nv", *described, True, None], numpy.full(64, 255, dtype="u1"))

@@ -20,6 +20,7 @@ _SMALL = 1 << 16
 """Bytes of an array that is sent with any view of it; a larger one, if the view has a quarter of it."""
 _MAX_ITEMS = 1 << 22
 """Of a view, which may have the same item any number of times."""
+_MAX_BYTES = 1 << 26
 
 
 class ArrayView:
@@ -36,24 +37,26 @@ def is_plain_array(value: Any) -> bool:
     return is_array_type(type(value)) and (value.dtype.str == "|O" or describe_item_type(value.dtype) is not None)
 
 
-def find_owner(view: Any) -> Any:
+def find_owner(view: Any, may_tell: Callable[[Any], bool]) -> Any:
     """The array of which an array is a view, if it is told as one."""
     owner = view.base
     if owner is None or not is_plain_array(owner) or is_array_type(type(owner.base)) or owner.dtype.hasobject:
         return None
-    if owner.nbytes > max(_SMALL, 4 * view.nbytes) or view.size > _MAX_ITEMS:
+    if owner.nbytes > max(_SMALL, 4 * view.nbytes) or view.size > _MAX_ITEMS or view.nbytes > _MAX_BYTES:
         return None
-    return owner if owner.flags.c_contiguous or owner.flags.f_contiguous else None
+    if _could_be_none(view.dtype, owner.dtype):
+        return None
+    return owner if (owner.flags.c_contiguous or owner.flags.f_contiguous) and may_tell(owner) else None
 
 
-def find_array_base(array: Any) -> type:
+def find_array_base(array: Any, may_tell: Callable[[Any], bool]) -> type:
     """As what an array is known among containers that both sides know."""
-    return type(array) if find_owner(array) is None else ArrayView
+    return type(array) if find_owner(array, may_tell) is None else ArrayView
 
 
-def describe_array(array: Any, walk: Callable[[Any], Any]) -> list[Any]:
-    """The tag of an array. Other values are encoded by `walk`."""
-    owner, writable, shape = find_owner(array), array.flags.writeable, list(array.shape)
+def describe_array(array: Any, walk: Callable[[Any], Any], may_tell: Callable[[Any], bool]) -> list[Any]:
+    """The tag of an array. Other values are encoded by `walk`; `may_tell` says whether to tell of what it is a view."""
+    owner, writable, shape = find_owner(array, may_tell), array.flags.writeable, list(array.shape)
     kind = describe_item_type(array.dtype)
     if owner is not None:
         offset = _find_address(array) - _find_address(owner)
@@ -121,14 +124,31 @@ def make_view(tagged: list[Any], owner: Any) -> Any:
         raise ValueError("no view of an array")
     if type(strides) is not list or not all(type(step) is int for step in (*strides, offset)):
         raise ValueError("no view of an array")
-    if math.prod(shape) > _MAX_ITEMS:
+    dtype = make_item_type(kind)
+    if math.prod(shape) > _MAX_ITEMS or math.prod(shape) * dtype.itemsize > _MAX_BYTES:
         raise ValueError("a view with too many items")
+    if _could_be_none(dtype, owner.dtype) or not _is_within(shape, strides, offset, dtype.itemsize, owner.nbytes):
+        raise ValueError("a view of what is none")
     memory = owner if owner.flags.c_contiguous else owner.T
     if not memory.flags.c_contiguous:
         raise ValueError("a view of a view")
-    made = type(owner)(tuple(shape), make_item_type(kind), memory, offset, tuple(strides))
+    made = type(owner)(tuple(shape), dtype, memory, offset, tuple(strides))
     made.flags.writeable = writable is True and owner.flags.writeable
     return made
+
+
+def _could_be_none(dtype: Any, of: Any) -> bool:
+    """Whether a view as items of a type may hold what is no item, once its array changes (see `check_items`)."""
+    return dtype.kind in "bUV" and bool(dtype != of)
+
+
+def _is_within(shape: list[int], strides: list[int], offset: int, size: int, available: int) -> bool:
+    """Whether all items of a view lie in its array: numpy's own sums go round where they are too large."""
+    if len(shape) != len(strides):
+        return False
+    reached = [(items - 1) * step for items, step in zip(shape, strides, strict=True)] if 0 not in shape else []
+    last = offset + sum(step for step in reached if step > 0) + (size if 0 not in shape else 0)
+    return offset + sum(step for step in reached if step < 0) >= 0 and last <= available
 
 
 def _is_shape(shape: Any) -> bool:

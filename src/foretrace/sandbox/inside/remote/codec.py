@@ -103,7 +103,9 @@ class MessageEncoder(Encoder):
                 self.pay(16)
                 return ["a", key.own, key.number]
             base = find_iterator_base(value) if kind in _ITERATORS else kind
-            key = self._shared.add(value, find_array_base(value) if is_array_type(kind) else base, own=True)
+            key = self._shared.add(
+                value, find_array_base(value, self._shared.may_tell_owner) if is_array_type(kind) else base, own=True
+            )
             tagged = self.content(value, depth) if base is kind else self._iterator(value, base, depth)
             self._shared.note(key)
             return tagged
@@ -127,7 +129,7 @@ class MessageEncoder(Encoder):
             return self.flat(value, kind)
         if is_array_type(kind):
             self.pay(2 * value.nbytes + 60)
-            return describe_array(value, lambda item: walk(item, depth + 1))
+            return describe_array(value, lambda item: walk(item, depth + 1), self._shared.may_tell_owner)
         if kind is types.SimpleNamespace:
             return ["ns", *self.content(vars(value), depth)[1:]]
         self.pay(6 + 2 * len(value))

@@ -70,7 +70,8 @@ class _Entry:
 class SharedContainers:
     """The containers that this side and the other one know by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, tells_owners: bool = True) -> None:
+        self.tells_owners = tells_owners
         self._entries: dict[Key, _Entry] = {}
         self._keys: dict[int, Key] = {}
         self._counts = {True: 0, False: 0}
@@ -81,7 +82,7 @@ class SharedContainers:
 
     def clear(self) -> None:
         """Forget all: the other process is a new one."""
-        self.__init__()
+        self.__init__(self.tells_owners)
 
     def find(self, value: Any) -> Key | None:
         """The name of a container, if it has one."""
@@ -89,6 +90,10 @@ class SharedContainers:
         if key is not None:
             self._named.add(key)
         return key
+
+    def may_tell_owner(self, owner: Any) -> bool:
+        """Whether to send an array of which a view is sent: what the tests give of one is not all of it."""
+        return self.tells_owners or self.find(owner) is not None
 
     def get(self, key: Key) -> Any:
         """The container of that name.

@@ -148,9 +148,22 @@ def _run_lending(code: str, name: str, peer: TestsPeer) -> dict[str, Any]:
             return _run_module(code, name, lent)
         except NameError as error:
             lacking = error.name
-            if not isinstance(lacking, str) or lacking in lent or not (found := peer.fetch_names([lacking])):
+            if (
+                not _is_raised_in(error, name)
+                or not isinstance(lacking, str)
+                or lacking in lent
+                or not (found := peer.fetch_names([lacking]))
+            ):
                 raise
             lent |= found
+
+
+def _is_raised_in(error: BaseException, module: str) -> bool:
+    """Whether a module has raised an error itself, and not what it called: the code could ask for any name."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename == f"{module}.py"
 
 
 def lend_names(setup: str, world: dict[str, Any], peer: TestsPeer) -> None:
@@ -225,8 +238,10 @@ class TestRun:
         space[asserts.RECORDER] = self
         file = f"{module}.py"
         linecache.cache[file] = (len(self._code), None, self._code.splitlines(keepends=True), file)
+        runs = _watch_runs() if _runs_unittest(self._code) else []
         try:
             exec(foreign_code.note_own(self._compiled), space)
+            _check_results(runs)
         except SystemExit as error:
             if error.code or not _runs_unittest(self._code) or (self._peer and self._peer.exited):
                 raise  # only unittest's own end of a run that went well is the end of the test
@@ -320,6 +335,27 @@ def _runs_unittest(code: str) -> bool:
     return "unittest.main" in code or "TextTestRunner" in code
 
 
+def _watch_runs() -> list[Any]:
+    """The results of what runners of unittest run from now on, of which the tests need not look at."""
+    found: list[Any] = []
+    runner: Any = importlib.import_module("unittest").TextTestRunner
+    make_result = runner._makeResult
+
+    def make(self: Any) -> Any:
+        found.append(make_result(self))
+        return found[-1]
+
+    runner._makeResult = make
+    return found
+
+
+def _check_results(results: list[Any]) -> None:
+    """Fail where a test case has failed."""
+    for result in results:
+        for _, text in [*result.failures, *result.errors]:
+            raise AssertionError(text.strip().splitlines()[-1])
+
+
 def _asks(function: Any) -> bool:
     """Whether something must be given to a function: then it is no test that is called with defaults of its own."""
     return hasattr(function, pytest_names.CASES) or len(function.__defaults__ or ()) < function.__code__.co_argcount
@@ -335,8 +371,7 @@ def _run_test_classes(defined: dict[str, Any], code: str, runner: FixtureRunner)
             suite = unittest.defaultTestLoader.loadTestsFromTestCase(kind)
             result = unittest.TestResult()
             suite.run(result)
-            for _, text in [*result.failures, *result.errors]:
-                raise AssertionError(text.strip().splitlines()[-1])
+            _check_results([result])
         elif name.startswith("Test") and code.count(name) == 1:
             for method in [key for key in vars(kind) if key.startswith("test")]:
                 runner.run(vars(kind)[method], kind)

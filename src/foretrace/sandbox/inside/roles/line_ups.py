@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections import deque
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.sandbox.inside.remote.array_types import is_numpy_class, make_like
-from foretrace.sandbox.inside.remote.arrays import is_plain_array
+from foretrace.sandbox.inside.remote.arrays import is_array_type, is_plain_array
 from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.remote.codec import CONTAINERS
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
@@ -82,6 +83,13 @@ def vary(value: Any, choice: random.Random) -> Any:
     return made if made != value else choice.randrange(1 << 30)
 
 
+def has_others(kind: type) -> bool:
+    """Whether other values of a type can be made for a line-up."""
+    if kind in _VARIED or kind in (bool, list, tuple, types.NoneType) or is_array_type(kind) or is_numpy_class(kind):
+        return True
+    return is_stdlib_class(kind) and kind.__name__ in _VARIED_OF_LIBRARY
+
+
 def _step(choice: random.Random) -> int:
     return choice.choice((-1, 1)) * choice.choice((*_STEPS, choice.randrange(1, 1000)))
 
@@ -134,13 +142,23 @@ def _vary_items(items: list[Any], choice: random.Random) -> list[Any]:
 
 
 def _vary_dict(value: dict[Any, Any], choice: random.Random) -> dict[Any, Any]:
-    items = dict(value)
+    items = copy.copy(value)
     key = choice.choice(list(items)) if items else choice.randrange(1000)
     if items and choice.random() < 0.7:
         items[key] = vary(items[key], choice)
     else:
         items[vary(key, choice)] = vary(items[key], choice) if items else choice.randrange(100)
     return items
+
+
+def _vary_deque(value: Any, choice: random.Random) -> Any:
+    return deque(_vary_items(list(value), choice), value.maxlen)
+
+
+def _vary_range(value: Any, choice: random.Random) -> Any:
+    first, last = choice.choice(((1, 1), (0, 1), (1, 0)))
+    step = _step(choice)
+    return range(value.start + first * step, value.stop + last * step, value.step)
 
 
 def _vary_set(value: Any, choice: random.Random) -> Any:
@@ -158,7 +176,10 @@ _VARIED: dict[Any, Callable[[Any, random.Random], Any]] = {
     complex: lambda value, choice: value + _step(choice) * choice.choice((1, 1j)),
     str: _vary_text,
     bytes: lambda value, choice: _vary_text(value.decode("latin-1"), choice).encode("latin-1"),
-    dict: _vary_dict,
+    **dict.fromkeys((dict, Counter, OrderedDict, defaultdict), _vary_dict),
+    deque: _vary_deque,
+    range: _vary_range,
+    bytearray: lambda value, choice: bytearray(vary(bytes(value), choice)),
     set: _vary_set,
     frozenset: _vary_set,
 }

@@ -12,6 +12,8 @@ from foretrace.sandbox.inside.remote.classes import RemoteObject
 
 _OF_INTERPRETER = frozenset({"builtins", "types", "operator", "functools", "code", "ctypes"})
 """Modules whose classes make functions, or look up any attribute."""
+_MAKES_CLASS = 3
+"""Arguments with which `type` makes a class, which would be one of the tests'."""
 _FORMATTING = frozenset({"format", "format_map", "vformat"})
 _OF_TESTS = ("__main__", "setup")
 
@@ -19,6 +21,12 @@ _OF_TESTS = ("__main__", "setup")
 def is_of_interpreter(target: Any) -> bool:
     """Whether it is a class by which one gets at all that an object holds; the code has its own."""
     return isinstance(target, type) and target.__module__ in _OF_INTERPRETER
+
+
+def makes_classes(args: list[Any]) -> bool:
+    """Whether arguments would have a function of the tests make a class, of whose objects the code decides what they
+    say."""
+    return len(args) > _MAKES_CLASS and any(isinstance(one, type) and issubclass(one, type) for one in args)
 
 
 def decides_tests(target: Any, name: str) -> bool:
@@ -48,7 +56,7 @@ def may_be_changed(target: Any, name: str, *value: Any) -> bool:
     kind = type(target)
     if _is_mock(kind):
         return not hasattr(kind, name) and all(type(one) in _PLAIN for one in value)
-    if kind.__module__ not in (*_OF_TESTS, "types"):
+    if kind.__module__ not in (*_OF_TESTS, "types") or isinstance(target, type):
         return False
     described = inspect.getattr_static(kind, name, None)
     if isinstance(described, RemoteObject):  # a descriptor of the code's, which keeps its value there

@@ -17,7 +17,12 @@ from foretrace.sandbox.inside.remote.array_types import as_truth
 from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
-from foretrace.sandbox.inside.roles.objects_of_tests import decides_tests, is_of_interpreter, may_be_changed
+from foretrace.sandbox.inside.roles.objects_of_tests import (
+    decides_tests,
+    is_of_interpreter,
+    makes_classes,
+    may_be_changed,
+)
 from foretrace.sandbox.inside.roles.own_attributes import TestAttributes
 from foretrace.sandbox.inside.shared_state.states import SharedStates
 
@@ -44,6 +49,7 @@ class TestsPeer(CautiousPeer):
         self._class_names = class_names
         """Names that the problem has for classes, however they are written."""
         self.passes_contexts = False  # it could hold what an assert has said
+        self._shared.tells_owners = False
         self._states = SharedStates()
         self._gone = False
         self._fetched_names: dict[str, Any] = {}
@@ -152,7 +158,15 @@ class TestsPeer(CautiousPeer):
             for name, value in self._fetched_names.items()
             if isinstance(value, RemoteClass) and (name.lstrip("_")[:1].isupper() or name in self._class_names)
         }
-        return {name: self._fetched_names[name] for name in wanted if name in self._fetched_names}
+        found = {name: self._fetched_names[name] for name in wanted if name in self._fetched_names}
+        return {name: value for name, value in found.items() if not _catches_asserts(value)}
+
+    def get_attribute(self, target: Any, name: str) -> Any:
+        """An attribute of an object or a class of the code's."""
+        found = super().get_attribute(target, name)
+        if isinstance(target, RemoteClass) and _catches_asserts(found):
+            raise AttributeError(f"{target.__name__!r} names by {name!r} what an assert raises")
+        return found
 
     def _restart(self) -> None:
         """Have the code loaded anew: what stood for its names stands for them again, all else is lost."""
@@ -197,6 +211,8 @@ class TestsPeer(CautiousPeer):
         number = self._own_numbers.get(id(target))
         if number is None or self._own[number] is not target:
             raise TypeError("the code asks for something of what it was not given")
+        if makes_classes(args[1:]):
+            raise TypeError("the code makes a class of the tests")
         if operation in tasks.OPERATIONS:
             return super().perform(operation, name, args, named)
         if operation == "next":
@@ -230,6 +246,18 @@ class TestsPeer(CautiousPeer):
         if operation == "copy":
             return super().perform(operation, name, args, named)
         raise AttributeError(f"{type(target).__name__!r} object has no attribute {name!r}")
+
+
+def _catches_asserts(value: Any) -> bool:
+    """Whether `except` with a name of the code's would take back what an assert has said: then the name means
+    nothing."""
+    return any(type(kind) is type and kind in AssertionError.__mro__[:-1] for kind in _list_kinds(value))
+
+
+def _list_kinds(value: Any) -> list[Any]:
+    if type(value) is tuple:
+        return [kind for one in value for kind in _list_kinds(one)]
+    return [value]
 
 
 def _read_input(operation: str, name: Any, args: list[Any]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from foretrace.sandbox.inside.remote.classes import RemoteObject
-from foretrace.sandbox.inside.roles.line_ups import vary_arguments
+from foretrace.sandbox.inside.roles.line_ups import has_others, vary_arguments
 
 if TYPE_CHECKING:
     import random
@@ -43,6 +43,13 @@ _ALIKE = _LINE_UP // 8
 _ALIKE_OF_SETS = _LINE_UP // 2
 _OF_SETS = frozenset({"isdisjoint", "issubset", "issuperset"})
 """Questions with the same answer for many others: what has some items has any part of them."""
+
+
+def says_itself(value: Any) -> bool:
+    """Whether a value is to say itself whether it equals an object of the code's, which is told nothing of it: a class,
+    or what has its own `__eq__`, and of whose kind no other could be made for a line-up."""
+    kind = type(value)
+    return not has_others(kind) and (isinstance(value, type) or kind.__eq__ is not object.__eq__)
 
 
 def make_decoys(name: str, args: tuple[Any, ...], named: dict[str, Any], choice: random.Random) -> list[Arguments]:
