@@ -388,7 +388,10 @@ class CautiousPeer(Peer):
             return False
         source, operation, name, args, named = self._computed[id(computed)]
         try:
-            for turn in range(2):
+            _, first, options = self._made_of[id(source)]
+            if {type(value) for value in (*first, *options.values())} == {bool}:
+                return False  # there are no two others
+            for turn in range(8):  # two that are made at random may well be equal, as empty ones are
                 kind, first, options = self._made_of[id(source)]
                 another = self._make_anew(kind, *vary_arguments(first, options, self._random, turn))
                 ((went_well, anew),) = self.ask_all(operation, name, [(another, args, named)])
