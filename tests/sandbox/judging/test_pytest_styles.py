@@ -117,3 +117,75 @@ def test_what_fails_with_pytest_fails(judged: Judge, tmp_path: Path, name: str) 
     code = RIGHT.replace(*MUTANTS[name])
     assert not passes_with_pytest(code, tmp_path)
     assert not judged(code, TESTS, entry_point="Stack").passed
+
+
+LEFT_OUT = """import pytest
+@pytest.mark.skip(reason='later')
+def test_skip():
+    assert f(1) == 3
+@pytest.mark.skipif(True, reason='never')
+def test_skipif():
+    assert f(1) == 3
+@pytest.mark.xfail
+def test_xfail():
+    assert f(1) == 3
+@pytest.mark.skipif(False, reason='always')
+@pytest.mark.parametrize('n, m', [(1, 2), pytest.param(1, 5, marks=pytest.mark.xfail), pytest.param(2, 3)])
+def test_cases(n, m):
+    assert f(n) == m
+"""
+CLASSES = """import pytest
+begun = []
+def setup_function(function):
+    begun.append(1)
+def test_begun(capfd):
+    print(f(8))
+    assert begun and capfd.readouterr().out == '9\\n'
+class Base:
+    def test_inherited(self):
+        assert f(1) == 2
+class TestAll(Base):
+    @classmethod
+    def setup_class(cls):
+        cls.one = 1
+    @pytest.mark.parametrize('n', [3, 4])
+    def test_hook(self, n):
+        assert f(n) == n + self.one
+    class TestWithin:
+        @staticmethod
+        def test_static():
+            assert f(5) == 6
+if __name__ == '__main__':
+    raise SystemExit(pytest.main([__file__]))
+"""
+
+
+@pytest.mark.parametrize("wrong_for", [2, 1, 5, 4, 8])
+def test_what_is_left_out_counts_for_nothing_and_all_else_is_run(judged: Judge, wrong_for: int) -> None:
+    for tests, asked in ((LEFT_OUT, (1, 2)), (CLASSES, (1, 3, 4, 5, 8))):
+        assert judged("def f(x):\n    return x + 1", tests).passed
+        wrong = f"def f(x):\n    return x + 1 + (x == {wrong_for})"
+        assert judged(wrong, tests).passed is (wrong_for not in asked)
+
+
+def test_a_whole_class_has_cases_or_is_left_out(judged: Judge) -> None:
+    marked = "import pytest\n@pytest.mark.parametrize('n', [3, 4])\nclass TestF:\n"
+    cases = f"{marked}    def test(self, n):\n        assert f(n) == n"
+    assert judged("def f(x):\n    return x", cases).passed
+    assert not judged("def f(x):\n    return 3", cases).passed
+    left_out = "import pytest\n@pytest.mark.skip\nclass TestF:\n    def test(self):\n        assert f(1) == 5"
+    assert judged("def f(x):\n    return x", f"{left_out}\ndef test_f():\n    assert f(2) == 2").passed
+
+
+def test_a_test_that_asks_for_what_is_not_known_fails_instead_of_being_left_out(judged: Judge) -> None:
+    test = "def test_f(caplog):\n    assert f(1) == 2"
+    verdict = judged("def f(x):\n    return x + 1", test)
+    assert not verdict.passed and "'caplog'" in str(verdict.tests[0].error)
+    assert judged("def f(x):\n    return x + 1", f"{test}\ntest_f(None)").passed  # the code calls it itself
+
+
+def test_what_was_to_fail_and_did_not_fails(judged: Judge) -> None:
+    case = "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n"
+    test = f"{case}    def test(self):\n        self.assertEqual(f(1), 2)"
+    assert judged("def f(x):\n    return x", test).passed
+    assert not judged("def f(x):\n    return x + 1", test).passed

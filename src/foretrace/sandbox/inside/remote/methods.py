@@ -35,7 +35,8 @@ def find_signature(function: Any) -> Any:
 def name_method(method: Any, name: str, cell: list[Any]) -> Any:
     """Have a local function look like the method that it stands for."""
     method.__name__ = method.__qualname__ = name
-    method.__signature__ = DeferredSignature(lambda: find_signature(cell[0].__peer__.get_attribute(cell[0], name)))
+    method.__find_function__ = lambda: cell[0].__peer__.get_attribute(cell[0], name)
+    method.__signature__ = DeferredSignature(lambda: find_signature(method.__find_function__()))
     return method
 
 

@@ -20,11 +20,16 @@ import numbers
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import find_own_lines
-from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
 from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer, Question
 from foretrace.sandbox.inside.roles.line_ups import copy_plain, differ, make_line_up, vary, vary_arguments
-from foretrace.sandbox.inside.roles.value_questions import VALUE_QUESTIONS, is_believable, make_decoys, says_itself
+from foretrace.sandbox.inside.roles.value_questions import (
+    VALUE_QUESTIONS,
+    find_plain,
+    is_believable,
+    make_decoys,
+    says_itself,
+)
 
 GENERATOR_METHODS = frozenset({"send", "throw", "close", "asend", "athrow", "aclose"})
 _MAX_CONTROLS = 4
@@ -140,7 +145,7 @@ class CautiousPeer(Peer):
     def call_method(self, target: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Call a method of an object of the code's."""
         if name in VALUE_QUESTIONS and (args or named) and not self._may_be_asked(target):
-            plain = _find_plain(target)
+            plain = find_plain(target)
             if hasattr(plain, name):
                 return getattr(plain, name)(*args, **named)
             return self._ask_as_value(target, name, args, named)
@@ -273,7 +278,7 @@ class CautiousPeer(Peer):
     def _combine(self, name: str, target: Any, args: tuple[Any, ...]) -> Any:
         other = args[0]
         own = id(target) in self._own_made
-        plain = _find_plain(target)
+        plain = find_plain(target)
         if own and name in _ARITHMETIC and isinstance(other, numbers.Number):
             return self._combine_with_number(name, target, args)
         if plain is not None and not own and not isinstance(other, RemoteObject):
@@ -339,7 +344,7 @@ class CautiousPeer(Peer):
             if name in ("__eq__", "__ne__") and result is (name == "__eq__") and id(target) != id(other):
                 self._ask_controls(target)
             return result
-        plain = _find_plain(target)
+        plain = find_plain(target)
         if plain is not None:
             result = getattr(plain, name)(other)
             if name not in ("__eq__", "__ne__") or result is (name == "__eq__") or not self._is_named(target):
@@ -391,6 +396,9 @@ class CautiousPeer(Peer):
             return False
         source, operation, name, args, named = self._computed[id(computed)]
         try:
+            _, first, options = self._made_of[id(source)]
+            if {type(value) for value in (*first, *options.values())} == {bool}:
+                return False  # there are no two others
             for turn in range(_TURNS):
                 kind, first, options = self._made_of[id(source)]
                 another = self._make_anew(kind, *vary_arguments(first, options, self._random, turn))
@@ -485,7 +493,7 @@ class CautiousPeer(Peer):
         strange: list[Any] = []
         far: list[Any] = []
         if not self._may_be_asked(target):
-            plain = _find_plain(target)
+            plain = find_plain(target)
             if plain is not None:
                 return item in plain
             with contextlib.suppress(TypeError):  # it has no items that could be looked at
@@ -592,9 +600,3 @@ def _truth(result: Any) -> Any:
     if result is NotImplemented or type(result) is bool:
         return result
     raise BeliefError("a comparison whose result is no bool")
-
-
-def _find_plain(target: Any) -> Any:
-    """The value of an object whose class extends a builtin type, as that type; None for all others."""
-    base = None if isinstance(target, RemoteClass) else find_base_value(type(target))
-    return None if base is None else plain_value(base, target)

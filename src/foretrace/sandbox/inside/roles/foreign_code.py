@@ -111,6 +111,8 @@ def _resolve_hints_elsewhere(here: Callable[..., Any], peer: Any) -> Callable[..
     """`typing.get_type_hints`, for which the names in annotations of the code's mean what they mean there."""
 
     def get_type_hints(obj: Any, *args: Any, include_extras: bool = False, **named: Any) -> Any:
+        if type(obj) is types.FunctionType and "__find_function__" in vars(obj):
+            obj = vars(obj)["__find_function__"]()
         if isinstance(obj, (RemoteClass, RemoteObject)) or type(obj) is RemoteMethod:
             return peer.request("full hints" if include_extras else "hints", "", obj)
         return here(obj, *args, include_extras=include_extras, **named)

@@ -236,14 +236,18 @@ class TestRun:
         if self._peer:
             self._peer.watch(_find_patches(self._code))
         space[asserts.RECORDER] = self
-        file = f"{module}.py"
+        space["__file__"] = file = f"{module}.py"
         linecache.cache[file] = (len(self._code), None, self._code.splitlines(keepends=True), file)
         runs = _watch_runs() if _runs_unittest(self._code) else []
         try:
             exec(foreign_code.note_own(self._compiled), space)
             _check_results(runs)
         except SystemExit as error:
-            if error.code or not _runs_unittest(self._code) or (self._peer and self._peer.exited):
+            if (
+                error.code
+                or not (_runs_unittest(self._code) or "pytest.main" in self._code)
+                or (self._peer and self._peer.exited)
+            ):
                 raise  # only unittest's own end of a run that went well is the end of the test
         self.defined = {k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")}
         if self._check and not self._check[2]:
@@ -253,7 +257,9 @@ class TestRun:
         runner = FixtureRunner(self.defined, lambda test: _call(test))
         for name, function in list(self.defined.items()):
             is_test = name.startswith("test") and isinstance(function, types.FunctionType)
-            if name in self._cases or (is_test and _asks(function) and runner.can_run(function)):
+            if name in self._cases or (
+                is_test and _asks(function) and (runner.can_run(function) or _is_named_once(name, self._code))
+            ):  # without what it asks for it fails: left out, it would let every answer pass
                 runner.run(function)
         if not _runs_unittest(self._code):
             _run_test_classes(self.defined, self._code, runner)
@@ -350,15 +356,21 @@ def _watch_runs() -> list[Any]:
 
 
 def _check_results(results: list[Any]) -> None:
-    """Fail where a test case has failed."""
+    """Fail where a test case has failed, or passed that must not."""
     for result in results:
-        for _, text in [*result.failures, *result.errors]:
-            raise AssertionError(text.strip().splitlines()[-1])
+        told = [*(text for _, text in (*result.failures, *result.errors)), *map(str, result.unexpectedSuccesses)]
+        if told:
+            raise AssertionError(told[0].strip().splitlines()[-1])
 
 
 def _asks(function: Any) -> bool:
     """Whether something must be given to a function: then it is no test that is called with defaults of its own."""
     return hasattr(function, pytest_names.CASES) or len(function.__defaults__ or ()) < function.__code__.co_argcount
+
+
+def _is_named_once(name: str, code: str) -> bool:
+    """Whether nothing but what runs tests can call a function of the code's."""
+    return len(re.findall(rf"(?<!['\"])\b{name}\b", code)) == 1 and not re.search(r"\b(globals|locals|vars)\(", code)
 
 
 def _run_test_classes(defined: dict[str, Any], code: str, runner: FixtureRunner) -> None:
@@ -373,8 +385,21 @@ def _run_test_classes(defined: dict[str, Any], code: str, runner: FixtureRunner)
             suite.run(result)
             _check_results([result])
         elif name.startswith("Test") and code.count(name) == 1:
-            for method in [key for key in vars(kind) if key.startswith("test")]:
-                runner.run(vars(kind)[method], kind)
+            _run_plain_class(kind, runner)
+
+
+def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
+    """Run the tests of a class that is none of unittest's, those that it inherits too, and classes within it."""
+    found = {key: value for base in reversed(kind.__mro__) for key, value in vars(base).items()}
+    if "setup_class" in found:
+        kind.setup_class()  # type: ignore[attr-defined]
+    for name, value in found.items():
+        if name.startswith("test") and type(value) in (types.FunctionType, staticmethod):
+            runner.run(value, kind)
+        elif name.startswith("Test") and isinstance(value, type):
+            _run_plain_class(value, runner)
+    if "teardown_class" in found:
+        kind.teardown_class()  # type: ignore[attr-defined]
 
 
 def find_with_bodies(tree: ast.AST) -> list[tuple[int, int, int]]:

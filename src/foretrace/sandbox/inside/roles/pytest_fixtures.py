@@ -94,6 +94,11 @@ class MonkeyPatch:
         self._undo.append(lambda: os.chdir(before))
         os.chdir(path)
 
+    @staticmethod
+    def context() -> Any:
+        """One whose replacements end with a block."""
+        return _patch()
+
     def undo(self) -> None:
         """Put everything back."""
         while self._undo:
@@ -146,6 +151,7 @@ _BUILTIN: dict[str, Callable[[], Any]] = {
     "tmp_path": _make_folder,
     "monkeypatch": _patch,
     "capsys": lambda: _Capture().capturing(),
+    "capfd": lambda: _Capture().capturing(),
 }
 
 
@@ -158,6 +164,7 @@ class FixtureRunner:
     """
 
     def __init__(self, names: dict[str, Any], call: Callable[[Any], None]) -> None:
+        self.names = names
         self._fixtures = dict(_find_fixtures(names))
         self._call = call
         self.kept: dict[str, Any] = {}
@@ -176,7 +183,8 @@ class FixtureRunner:
     def run(self, function: Any, owner: Any = None) -> None:
         """Run a test, or a method of a class of tests, for each of its cases and of the parameters of its fixtures."""
         fixtures = {**self._fixtures, **dict(_find_fixtures(vars(owner) if owner else {}))}
-        for case in getattr(function, CASES, [{}]):
+        every = [{**own, **more} for own in getattr(owner, CASES, [{}]) for more in getattr(function, CASES, [{}])]
+        for case in every:
             # Those with parameters have their turns in the order in which they are asked for.
             needed = _find_needed([*_list_asked(function), *_find_autouse(fixtures)], fixtures)
             several = [name for name in needed if name not in case and getattr(fixtures[name], _FIXTURE).params]
@@ -201,9 +209,12 @@ class _Run:
         with contextlib.ExitStack() as stack:
             if owner is not None:
                 self._case = owner()
-                _call_with_nothing(self._case, "setup_method")
-                stack.callback(_call_with_nothing, self._case, "teardown_method")
-                function = types.MethodType(function, self._case)
+                _call_with_nothing(getattr(self._case, "setup_method", None))
+                stack.callback(_call_with_nothing, getattr(self._case, "teardown_method", None))
+                function = function.__get__(self._case, owner)
+            else:
+                _call_with_nothing(self._runner.names.get("setup_function"))
+                stack.callback(_call_with_nothing, self._runner.names.get("teardown_function"))
             for name in _find_autouse(self._fixtures):
                 self._get(name, stack)
             asked = {name: given[name] if name in given else self._get(name, stack) for name in _list_asked(function)}
@@ -213,6 +224,8 @@ class _Run:
         made = self._runner.kept if name in self._runner.kept else self._made
         if name not in made:
             if name not in self._fixtures:
+                if name not in _BUILTIN:
+                    raise LookupError(f"a test asks for {name!r}, which is no fixture that is known here")
                 made[name] = stack.enter_context(_BUILTIN[name]())
                 return made[name]
             function = self._fixtures[name]
@@ -259,8 +272,7 @@ def _list_asked(function: Any) -> list[str]:
     return [p.name for p in parameters if p.name != "self" and p.default is p.empty and p.kind not in variadic]
 
 
-def _call_with_nothing(case: Any, name: str) -> None:
-    """Call a method for setting up, if there is one, which may take the test's method beside itself."""
-    method = getattr(case, name, None)
-    if method is not None:
-        method(*[None] * (method.__func__.__code__.co_argcount - 1))
+def _call_with_nothing(function: Any) -> None:
+    """Call what sets up for a test, if it is there, which may take the test's function or method."""
+    if function is not None:
+        function(*[None] * len(inspect.signature(function).parameters))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 import types
@@ -18,6 +19,7 @@ def make_module() -> types.ModuleType:
     """A module that serves as `pytest`."""
     module = types.ModuleType("pytest")
     vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=Marks(), param=Param)
+    vars(module).update(main=main, importorskip=importlib.import_module)
     return module
 
 
@@ -26,19 +28,28 @@ def fail(reason: str = "", **_: Any) -> None:
     raise AssertionError(reason)
 
 
+def main(*_: Any, **__: Any) -> int:
+    """Nothing: the tests that the code defines are run when it has come to its end."""
+    return 0
+
+
 class Param:
     """Values of one case, with what else is said of it."""
 
-    def __init__(self, *values: Any, **_: Any) -> None:
+    def __init__(self, *values: Any, marks: Any = (), **_: Any) -> None:
         self.values = values
+        for mark in marks if isinstance(marks, (list, tuple)) else [marks]:
+            mark(self)
 
 
 class Marks:
-    """`pytest.mark`: all but `parametrize` leaves a test as it is."""
+    """`pytest.mark`: all but those that give a test its cases, or leave it out, leave it as it is."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "parametrize":
             return parametrize
+        if name in ("skip", "skipif", "xfail"):
+            return leave_out if name != "skip" else lambda *args, **_: leave_out(*filter(callable, args))
 
         def mark(*args: Any, **named: Any) -> Any:
             alone = len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type))
@@ -47,13 +58,22 @@ class Marks:
         return mark
 
 
+def leave_out(condition: Any = True, *_: Any, **__: Any) -> Any:
+    """Give a test no case where the condition holds; also as a decorator without one."""
+    if callable(condition) or isinstance(condition, Param):
+        setattr(condition, CASES, [])
+        return condition
+    return leave_out if condition is True else lambda function: function
+
+
 def parametrize(names: Any, values: Any, **_: Any) -> Any:
     """Call the function once for each of the values."""
     listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
     def decorate(function: Any) -> Any:
         earlier = getattr(function, CASES, [{}])
-        given = [v.values if isinstance(v, Param) else v if len(listed) > 1 else (v,) for v in values]
+        asked = [v for v in values if getattr(v, CASES, True) or not isinstance(v, Param)]
+        given = [v.values if isinstance(v, Param) else v if len(listed) > 1 else (v,) for v in asked]
         rows = [dict(zip(listed, row, strict=True)) for row in given]
         setattr(function, CASES, [{**case, **row} for row in rows for case in earlier])
         return function
@@ -66,6 +86,11 @@ class ExceptionInfo:
 
     value: Any = None
     type: Any = None
+
+    @property
+    def typename(self) -> str:
+        """Name of the exception's class."""
+        return str(self.type.__name__)
 
     def match(self, pattern: str) -> bool:
         """Whether the exception's text matches; an AssertionError where it does not."""

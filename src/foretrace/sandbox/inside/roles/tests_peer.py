@@ -241,7 +241,8 @@ class TestsPeer(CautiousPeer):
         if operation == "get" and name == "__dict__" and type(target).__module__ in ("__main__", "setup"):
             self._own_of_tests.append(target)
             return TestAttributes(target, self._set_by_code)
-        if operation == "get" and (id(target), name) in self._set_by_code:
+        has_name = operation == "get" and name == "__name__" and name in getattr(target, "__dict__", ())
+        if has_name or (operation == "get" and (id(target), name) in self._set_by_code):
             return super().perform(operation, name, args, named)
         if operation == "copy":
             return super().perform(operation, name, args, named)
