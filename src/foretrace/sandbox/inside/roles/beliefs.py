@@ -22,14 +22,8 @@ from typing import Any
 from foretrace.sandbox.inside.error_report import find_own_lines
 from foretrace.sandbox.inside.remote.classes import BINARY, COMPARISONS, RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.peer import GoneError, Peer, Question
-from foretrace.sandbox.inside.roles.line_ups import copy_plain, differ, make_line_up, vary, vary_arguments
-from foretrace.sandbox.inside.roles.value_questions import (
-    VALUE_QUESTIONS,
-    find_plain,
-    is_believable,
-    make_decoys,
-    says_itself,
-)
+from foretrace.sandbox.inside.roles.line_ups import copy_plain, differ, find_plain, make_line_up, vary, vary_arguments
+from foretrace.sandbox.inside.roles.value_questions import VALUE_QUESTIONS, is_believable, make_decoys, says_itself
 
 GENERATOR_METHODS = frozenset({"send", "throw", "close", "asend", "athrow", "aclose"})
 _MAX_CONTROLS = 4
@@ -396,15 +390,14 @@ class CautiousPeer(Peer):
             return False
         source, operation, name, args, named = self._computed[id(computed)]
         try:
-            _, first, options = self._made_of[id(source)]
+            kind, first, options = self._made_of[id(source)]
             if {type(value) for value in (*first, *options.values())} == {bool}:
                 return False  # there are no two others
             for turn in range(_TURNS):
-                kind, first, options = self._made_of[id(source)]
                 another = self._make_anew(kind, *vary_arguments(first, options, self._random, turn))
                 ((went_well, anew),) = self.ask_all(operation, name, [(another, args, named)])
-                kind, first, options = self._made_of[id(made)]
-                behind = self._make_anew(kind, *vary_arguments(first, options, self._random, turn))
+                recipe = self._made_of[id(made)]
+                behind = self._make_anew(recipe[0], *vary_arguments(*recipe[1:], self._random, turn))
                 if not went_well or self._ask_quietly("__eq__", [(anew, (behind,))]) != [True]:
                     return False
         except Exception:  # no argument that could be another, or one that is refused

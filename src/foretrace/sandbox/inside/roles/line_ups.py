@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.sandbox.inside.remote.array_types import is_numpy_class, make_like
 from foretrace.sandbox.inside.remote.arrays import is_array_type, is_plain_array
-from foretrace.sandbox.inside.remote.classes import RemoteObject
+from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
+from foretrace.sandbox.inside.remote.classes import RemoteClass, RemoteObject
 from foretrace.sandbox.inside.remote.codec import CONTAINERS
 from foretrace.sandbox.inside.wire.stdlib_values import is_stdlib_class
 
@@ -249,3 +250,9 @@ def copy_plain(value: Any) -> Any:
     for key, item in list(items.items()) if isinstance(items, dict) else ():
         items[key] = copy_plain(item)
     return made
+
+
+def find_plain(target: Any) -> Any:
+    """The value of an object whose class extends a builtin type, as that type; None for all others."""
+    base = None if isinstance(target, RemoteClass) else find_base_value(type(target))
+    return None if base is None else plain_value(base, target)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from foretrace.sandbox.inside.remote.base_values import find_base_value, plain_value
-from foretrace.sandbox.inside.remote.classes import RemoteClass, RemoteObject
+from foretrace.sandbox.inside.remote.classes import RemoteObject
 from foretrace.sandbox.inside.roles.line_ups import has_others, vary_arguments
 
 if TYPE_CHECKING:
@@ -92,9 +91,3 @@ def _same(one: Any, other: Any) -> bool:
 def _is_one_of(answer: Any, asked: Arguments) -> bool:
     args, named = asked
     return any(_same(answer, one) for one in (*args, *named.values()))
-
-
-def find_plain(target: Any) -> Any:
-    """The value of an object whose class extends a builtin type, as that type; None for all others."""
-    base = None if isinstance(target, RemoteClass) else find_base_value(type(target))
-    return None if base is None else plain_value(base, target)
