@@ -18,12 +18,13 @@ from sources.raw_rows import swe_rows, write_jsonl
 _SCRIPT = textwrap.dedent("""
     import json, os, pathlib, random, resource, shutil, signal, sys
     import numpy, pyarrow.dataset, pyarrow.parquet  # once, before the forks
+    from foretrace.core import segments
     from foretrace.core.errors import StoreError
     from foretrace.core.store import TraceStore
     from foretrace.sources import importing, taking
     from foretrace.rows.files import FileRows
     from foretrace.sources.swe_smith import SweSmith
-    taking.CHECKPOINT_ROWS = 9
+    taking.CHECKPOINT_ROWS, segments.MAX_UNMERGED = 9, 0
     old, new, work, mode = map(pathlib.Path, sys.argv[1:5])
 
     def run(out, path, replace=False):

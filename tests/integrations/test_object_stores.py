@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import foretrace
+from foretrace.core import segments
 from foretrace.core.errors import BuildError, StoreError
 from foretrace.core.store import TraceStore
 from foretrace.objectstores import lock
@@ -47,6 +48,7 @@ def small_checkpoints() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importing, "_MIN_POOL_BYTES", 0)
         patch.setattr(taking, "CHECKPOINT_ROWS", 30)
+        patch.setattr(segments, "MAX_UNMERGED", 0)
         yield
 
 
@@ -164,12 +166,13 @@ def test_a_build_that_was_killed_shows_no_dataset_and_can_be_run_again(
 SLOW_IMPORT = """
 import sys, time
 from pathlib import Path
+from foretrace.core import segments
 from foretrace.objectstores.traces import _Publisher
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
 from foretrace.sources.importing import import_source
 from foretrace.sources.swe_smith import SweSmith
-taking.CHECKPOINT_ROWS = 30
+taking.CHECKPOINT_ROWS, segments.MAX_UNMERGED = 30, 0
 publish = _Publisher.publish
 def publish_and_wait(self):
     publish(self)

@@ -22,6 +22,7 @@ from episodes.generating import PROBLEMS, stored
 from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
 from foretrace.api.generation import run_generate
 from foretrace.api.problem_checks import CheckedProblems, check_problems
+from foretrace.core import segments
 from foretrace.core.errors import SandboxError, Setting, StoreError, UsageError
 from foretrace.core.files import only_writer
 from foretrace.core.progress import ignore_progress
@@ -92,6 +93,7 @@ def small_jobs() -> Iterator[None]:
         patch.setattr(row_imports, "_BATCH_ROWS", 10)
         patch.setattr(importing, "_MIN_POOL_BYTES", 0)
         patch.setattr(taking, "CHECKPOINT_ROWS", 60)
+        patch.setattr(segments, "MAX_UNMERGED", 0)
         patch.setattr(plan, "MESSAGES_PER_JOB", 150)
         yield
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import foretrace
+from foretrace.core import segments
 from foretrace.core.errors import BuildError, StoreError, UsageError
 from foretrace.core.places import Address
 from foretrace.objectstores import lock
@@ -65,6 +66,7 @@ def test_import_label_and_build_give_the_files_of_a_local_folder(
     place: str, rows: FileRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 8)
+    monkeypatch.setattr(segments, "MAX_UNMERGED", 0)
     settings: dict[str, Any] = {"outcomes": "all", "statistical_gates": False}
     for out in (tmp_path / "t", place):
         import_source(SweSmith(), [rows], out)
