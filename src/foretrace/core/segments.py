@@ -17,7 +17,7 @@ from foretrace.core.trace import Trace
 
 SegmentRow = dict[str, Any]
 """The columns of one trace (see `make_schema`)."""
-_ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 19
+_ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 20
 """Rows, or bytes of records, after which a row group ends: each column of one takes as much time as many rows, and
 whoever reads a segment holds a row group of it."""
 _BATCH_ROWS = 8
