@@ -27,7 +27,7 @@ WINDOW_BYTES = 1536 << 10
 """Characters of distinct text after which a window is shuffled and written as one row group."""
 WINDOW_ROWS = 4096
 _COMPRESSION_LEVEL = 6
-"""Of zstd: a twelfth less than with level 3, for a twentieth of the time of a build."""
+"""Of zstd: 7 % less than with level 3, for .6 s of CPU in a thousand traces."""
 _CALL = {"id": "string", "type": "string", "function": {"name": "string", "arguments": "string"}}
 _MESSAGE = {"role": "string", "content": "string", "tool_calls": [_CALL], "tool_call_id": "string", "train": "bool"}
 

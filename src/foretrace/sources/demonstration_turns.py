@@ -12,9 +12,8 @@ import base64
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import msgspec
-
 from foretrace.core.python_source import try_parse
+from foretrace.sources.json_values import decode_nested, get_text
 
 Row = dict[str, Any]
 Turns = list[tuple[int | None, Row]]
@@ -54,7 +53,7 @@ def find_demonstration(row: Row) -> Demonstration | None:
 def _find_web_states(row: Row) -> Demonstration | None:
     """States of a page, and actions in between."""
     for column in ("trajectory", "steps", "actions"):
-        items = _decode(row.get(column))
+        items = decode_nested(row.get(column))
         if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
             turns = list(_read_states(items))
             if any(turn["role"] == "assistant" for _, turn in turns):
@@ -85,7 +84,7 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
 
 def _find_episode_of_operations(row: Row) -> Demonstration | None:
     """Mind2Web: `actions` with the page before each and its `operation`, told in `action_reprs`."""
-    actions, told = _decode(row.get("actions")), _decode(row.get("action_reprs"))
+    actions, told = decode_nested(row.get("actions")), decode_nested(row.get("action_reprs"))
     task = row.get("confirmed_task")
     if not isinstance(task, str) or not isinstance(actions, list) or not actions:
         return None
@@ -96,31 +95,31 @@ def _find_episode_of_operations(row: Row) -> Demonstration | None:
         step = _read_operation(action, words)
         if step is None:
             return None
-        if page := _get_text(action, "cleaned_html"):
+        if page := get_text(action, "cleaned_html"):
             turns.append((index, _make_state(page, index > 0)))
         turns.append((index, step))
     columns = frozenset({"confirmed_task", "actions", "action_reprs"})
-    return Demonstration(turns, columns, "actions hold operations on pages", _get_text(row, "annotation_id") or None)
+    return Demonstration(turns, columns, "actions hold operations on pages", get_text(row, "annotation_id") or None)
 
 
 def _find_operation(row: Row) -> Demonstration | None:
     """Multimodal-Mind2Web: the `operation` of one step, and in `action_reprs` those of all, of which the earlier ones
     have been made."""
-    task, told, index = row.get("confirmed_task"), _decode(row.get("action_reprs")), _read_count(row)
+    task, told, index = row.get("confirmed_task"), decode_nested(row.get("action_reprs")), _read_count(row)
     if not isinstance(task, str) or not isinstance(told, list) or index is None or index >= len(told):
         return None
     step = _read_operation(row, told[index])
     if step is None:
         return None
     done = "\n".join(str(each) for each in told[:index])
-    shown = "\n\n".join(filter(None, [f"Previous actions:\n{done}" if done else "", _get_text(row, "cleaned_html")]))
+    shown = "\n\n".join(filter(None, [f"Previous actions:\n{done}" if done else "", get_text(row, "cleaned_html")]))
     turns: Turns = [(None, {"role": "user", "content": task})]
     if (picture := _read_picture(row.get("screenshot"))) or shown:
         content = [{"type": "text", "text": shown}, *([picture] if picture else [])] if picture else shown
         turns.append((None, {**_make_state("", False), "content": content}))
     told_too = {"confirmed_task", "operation", "action_reprs", "target_action_index", "target_action_reprs"}
     columns = frozenset({*told_too, *_PAGES})
-    return Demonstration([*turns, (0, step)], columns, "operation on a page", _get_text(row, "annotation_id") or None)
+    return Demonstration([*turns, (0, step)], columns, "operation on a page", get_text(row, "annotation_id") or None)
 
 
 def _read_count(row: Row) -> int | None:
@@ -134,21 +133,21 @@ def _read_operation(action: Any, told: Any) -> Row | None:
     """The step of an operation; the element is called as it is told: `[button] Search -> CLICK`."""
     if not isinstance(action, dict):
         return None
-    operation = _decode(action.get("operation"))
+    operation = decode_nested(action.get("operation"))
     if operation is None and isinstance(told, str) and " -> " in told:
         name, _, value = told.rpartition(" -> ")[2].partition(": ")
         operation = {"op": name, "value": value}
-    name = _get_text(operation, "op").lower()
+    name = get_text(operation, "op").lower()
     if not name:
         return None
     given: Row = {}
     if isinstance(told, str) and " -> " in told:
         given["element"] = told.rpartition(" -> ")[0].strip()
     targets = action.get("pos_candidates")
-    target = _decode(targets[0]) if isinstance(targets, list) and targets else None
-    if node := _get_text(target, "backend_node_id"):
+    target = decode_nested(targets[0]) if isinstance(targets, list) and targets else None
+    if node := get_text(target, "backend_node_id"):
         given["node"] = node
-    if value := _get_text(operation, "value"):
+    if value := get_text(operation, "value"):
         given[_VALUES.get(name, "value")] = value
     return _make_step(name, given)
 
@@ -165,10 +164,10 @@ def _find_navigator_step(row: Row) -> Demonstration | None:
     if name == "say" and given.get("speaker") not in (None, "navigator"):
         return None
     named = {"Viewport": "viewport", "Actions so far": "action_history", "Candidates": "candidates"}
-    texts = [f"{title}: {text}" for title, column in named.items() if (text := _get_text(row, column))]
-    shown = "\n\n".join([*texts, *filter(None, [_get_text(row, "clean_html")])])
+    texts = [f"{title}: {text}" for title, column in named.items() if (text := get_text(row, column))]
+    shown = "\n\n".join([*texts, *filter(None, [get_text(row, "clean_html")])])
     turns: Turns = []
-    if said := _get_text(row, "utterances"):
+    if said := get_text(row, "utterances"):
         turns.append((None, {"role": "user", "content": said}))
     if shown:
         turns.append((None, _make_state(shown, False)))
@@ -196,16 +195,16 @@ def _read_call(text: str) -> tuple[str, Row] | None:
 
 def _find_phone_episode(row: Row) -> Demonstration | None:
     """AndroidControl: the `actions` of an episode, with an instruction and a screen for each."""
-    goal, actions = row.get("goal"), _decode(row.get("actions"))
+    goal, actions = row.get("goal"), decode_nested(row.get("actions"))
     if not isinstance(goal, str) or not isinstance(actions, list) or not actions:
         return None
-    words_of_steps = _decode(row.get("step_instructions"))
+    words_of_steps = decode_nested(row.get("step_instructions"))
     is_told = isinstance(words_of_steps, list) and len(words_of_steps) == len(actions)
     told: list[Any] = words_of_steps if is_told else [""] * len(actions)
-    screens = _decode(row.get("accessibility_trees"))
+    screens = decode_nested(row.get("accessibility_trees"))
     turns: Turns = [(None, {"role": "user", "content": goal})]
-    for index, (action, words) in enumerate(zip(map(_decode, actions), told, strict=True)):
-        name = _get_text(action, "action_type")
+    for index, (action, words) in enumerate(zip(map(decode_nested, actions), told, strict=True)):
+        name = get_text(action, "action_type")
         if not name:
             return None
         if isinstance(screens, list) and index < len(screens) and isinstance(screens[index], str):
@@ -237,17 +236,3 @@ def _read_picture(value: Any) -> Row | None:
     if isinstance(data, bytes):
         return {"type": "image", "image": {"data": base64.b64encode(data).decode()}}
     return {"type": "image", "image": {"url": path}} if isinstance(path, str) and path else None
-
-
-def _get_text(value: Any, key: str) -> str:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""
-
-
-def _decode(value: Any) -> Any:
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return value

@@ -115,6 +115,16 @@ def decode_json(text: Any) -> Any:
         return None
 
 
+def decode_nested(value: Any) -> Any:
+    """The object or list that stands as a JSON text; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return value
+
+
 def decode_quoted(value: Any) -> Any:
     """The text inside of a JSON text that stands as a text; any other value as it is."""
     is_quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"'

@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-import msgspec
-
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.exported_chats import find_exported_chat
-from foretrace.sources.json_values import get_dict, get_text
+from foretrace.sources.json_values import decode_nested, get_dict, get_text
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
@@ -103,7 +101,7 @@ def get_path(row: Row, path: str) -> Any:
         return row[path]
     value: Any = row
     for name in path.split("."):
-        value = _decode(value)
+        value = decode_nested(value)
         if not isinstance(value, dict) or name not in value:
             raise RowError("missing_column", path)
         value = value[name]
@@ -130,18 +128,9 @@ def _zip_lists(value: Row) -> list[Row] | None:
     return [dict(zip(lists, items, strict=True)) for items in zip(*lists.values(), strict=True)]
 
 
-def _decode(value: Any) -> Any:
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return value
-
-
 def _list_turns(value: Any) -> list[Row]:
     """The value as a list of turns; empty where it is none."""
-    value = _decode(value)
+    value = decode_nested(value)
     if isinstance(value, dict):
         value = _zip_lists(value)
     if not isinstance(value, list) or not value:
@@ -181,7 +170,7 @@ def _make_turns(value: Any, role: str) -> list[Row]:
     """Turns of half a conversation: messages, one message, or the text of one."""
     if turns := _list_turns(value):
         return turns
-    value = _decode(value) if isinstance(value, str) and is_turn(_decode(value)) else value
+    value = decode_nested(value) if isinstance(value, str) and is_turn(decode_nested(value)) else value
     if isinstance(value, dict) and is_turn(value):
         return [value]
     return [{"role": role, "content": value}] if isinstance(value, str) and value.strip() else []
@@ -201,9 +190,9 @@ def _find_logged_call(row: Row) -> FoundTurns | None:
 
 def _find_responses(row: Row) -> FoundTurns | None:
     """A request and a response: `responses_create_params` and `response`, or `input` and `output`."""
-    asked, answer = _decode(row.get("responses_create_params")), _decode(row.get("response"))
+    asked, answer = decode_nested(row.get("responses_create_params")), decode_nested(row.get("response"))
     nested = isinstance(answer, dict) and isinstance(answer.get("output"), list)
-    output = answer.get("output") if isinstance(answer, dict) and nested else _decode(row.get("output"))
+    output = answer.get("output") if isinstance(answer, dict) and nested else decode_nested(row.get("output"))
     if not isinstance(output, list) or not _list_turns(output):
         return None
     request: Row = asked if isinstance(asked, dict) else row
@@ -241,17 +230,17 @@ def _find_exchange(row: Row) -> FoundTurns | None:
 
 def _find_tools(body: Row) -> Any:
     """The definitions of tools in the body of a request."""
-    holders = (body, *(_decode(body.get(name)) for name in _TOOL_HOLDERS))
+    holders = (body, *(decode_nested(body.get(name)) for name in _TOOL_HOLDERS))
     names = ("tools", "functions")
     return next((h[name] for h in holders if isinstance(h, dict) for name in names if h.get(name)), None)
 
 
 def _open_body(value: Any) -> Row:
     """The body of a request or a response, which may lie in an envelope."""
-    value = _decode(value)
+    value = decode_nested(value)
     for name in ("body", "inputBodyJson", "outputBodyJson"):
         if isinstance(value, dict) and name in value:
-            value = _decode(value[name])
+            value = decode_nested(value[name])
     return value if isinstance(value, dict) else {}
 
 
@@ -279,7 +268,7 @@ def _find_halves(row: Row) -> FoundTurns | None:
     asked, said = _make_turns(row.get(prompt), "user"), _make_turns(row.get(reply or ""), "assistant")
     if reply is None or not asked or not said:
         return None
-    if len(said) == 1 and _are_calls(calls := _decode(row.get("tool_calls"))):
+    if len(said) == 1 and _are_calls(calls := decode_nested(row.get("tool_calls"))):
         said = [{"tool_calls": calls, **said[0]}]
     turns: Turns = [*((None, turn) for turn in asked), *enumerate(said)]
     return FoundTurns(turns, frozenset({prompt, reply}), f"columns {prompt} and {reply}")
@@ -296,7 +285,7 @@ def _are_calls(value: Any) -> bool:
 
 def _find_wanted_calls(row: Row) -> FoundTurns | None:
     """`query` with the calls that answer it in `answers` (xLAM)."""
-    calls = _decode(row.get("answers"))
+    calls = decode_nested(row.get("answers"))
     if not isinstance(row.get("query"), str) or not isinstance(calls, list) or not calls:
         return None
     if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
@@ -336,7 +325,7 @@ def _find_template_text(row: Row) -> FoundTurns | None:
 
 def _find_numbered(row: Row) -> FoundTurns | None:
     """The trajectory of DSPy's ReAct: `thought_0`, `tool_name_0`, `tool_args_0`, `observation_0`, and so on."""
-    held = _decode(row.get("trajectory"))
+    held = decode_nested(row.get("trajectory"))
     if not isinstance(held, dict) or "tool_name_0" not in held:
         return None
     asked = next((row[k] for k in (*_ASKED, "input") if isinstance(row.get(k), str)), None)

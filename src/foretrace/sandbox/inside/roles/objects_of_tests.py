@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from foretrace.sandbox.inside.remote.classes import RemoteObject
@@ -72,3 +73,45 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), list, tuple, set, f
 def _is_named(name: str) -> bool:
     texts = ("".join(entry[2]) for entry in linecache.cache.values() if len(entry) == 4)
     return any(f"'{name}'" in text or f'"{name}"' in text for text in texts)
+
+
+class TestAttributes(MutableMapping[str, Any]):
+    """The attributes of an object of the tests', as the code finds them in its `__dict__`, where descriptors keep their
+    values: the public ones, and those that the code itself has set.
+
+    Args:
+        target: the object.
+        own: the private ones that the code has set, by the object's id.
+    """
+
+    __test__ = False
+
+    def __init__(self, target: Any, own: set[tuple[int, str]]) -> None:
+        self._target, self._own = target, own
+
+    def _may_read(self, name: Any) -> bool:
+        return type(name) is str and (not name.startswith("_") or (id(self._target), name) in self._own)
+
+    def __getitem__(self, name: str) -> Any:
+        if not self._may_read(name):
+            raise KeyError(name)
+        return vars(self._target)[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if type(name) is not str or (name in vars(self._target) and not self._may_read(name)):
+            raise KeyError(name)
+        if not may_be_changed(self._target, name, value):
+            raise KeyError(name)
+        self._own.add((id(self._target), name))
+        vars(self._target)[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if not self._may_read(name) or not may_be_changed(self._target, name):
+            raise KeyError(name)
+        del vars(self._target)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name in vars(self._target) if self._may_read(name)])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -18,12 +18,12 @@ from foretrace.sandbox.inside.remote.classes import SPECIAL, RemoteClass, Remote
 from foretrace.sandbox.inside.remote.peer import GoneError
 from foretrace.sandbox.inside.roles.beliefs import GENERATOR_METHODS, CautiousPeer
 from foretrace.sandbox.inside.roles.objects_of_tests import (
+    TestAttributes,
     decides_tests,
     is_of_interpreter,
     makes_classes,
     may_be_changed,
 )
-from foretrace.sandbox.inside.roles.own_attributes import TestAttributes
 from foretrace.sandbox.inside.shared_state.states import SharedStates
 
 _FUNCTION_FACTS = frozenset(
