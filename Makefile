@@ -1,6 +1,8 @@
 # `make demo` and `make test` are all the set-up there is.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .PHONY: demo test pytest check bench test-integrations clean
 
@@ -36,7 +38,7 @@ bench: .venv/dev
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
 # kept in screenshots/.
-test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/ray .venv/s3 .venv/browser
+test-integrations: .venv/integrations .venv/browser
 	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -m "integration or slow" tests
 
 .venv/bin/python:
@@ -44,43 +46,27 @@ test-integrations: .venv/trl .venv/servers .venv/verifiers .venv/atropos .venv/r
 
 .venv/installed: pyproject.toml | .venv/bin/python
 	@echo "installing into .venv, a minute or two"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(PIP) -e .
 	touch $@
 
+# uv resolves the extras in seconds where pip takes minutes.
 .venv/dev: pyproject.toml | .venv/bin/python
-	@echo "installing into .venv, a minute or two"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@echo "installing into .venv, half a minute"
+	$(PIP) uv
+	$(UV) -e ".[dev]"
 	touch .venv/installed $@
 
-.venv/trl: .venv/dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl]" "transformers[serving]" peft
-	touch $@
-
-.venv/servers: .venv/dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "gguf==0.19.0" "ollama==0.6.3"
-	touch $@
-
-.venv/verifiers: .venv/trl
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers]"
-	touch $@
-
-.venv/atropos: .venv/verifiers
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos]"
-	touch $@
-
-.venv/ray: .venv/atropos
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos,ray]"
-	touch $@
-
-.venv/s3: .venv/ray
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trl,verifiers,atropos,ray,s3]" "moto[server]>=5.1"
+# torch by pip, which also looks in local folders of wheels (find-links), where the build for CPUs may lie.
+.venv/integrations: .venv/dev
+	@echo "installing torch, Ray and the trainers' libraries into .venv, a minute or two"
+	$(PIP) "torch==2.13.0"
+	$(UV) -e ".[dev,trl,verifiers,atropos,ray,s3]" "transformers[serving]" peft "gguf==0.19.0" "ollama==0.6.3" \
+		"moto[server]>=5.1" "playwright==1.65.2"
 	touch $@
 
 # Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so, and the next
 # run tries again.
-.venv/browser: .venv/dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "playwright==1.65.2"
+.venv/browser: .venv/integrations
 	if command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		{ apt-get update -qq && apt-get install -y --no-install-recommends chromium; }; then touch $@; \
 	else echo "Chromium is not installed: the tests of pages will be skipped"; fi

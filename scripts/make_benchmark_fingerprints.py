@@ -62,7 +62,7 @@ def main() -> None:
     args = parser.parse_args()
     paths = sysconfig.get_paths()
     folders = args.common if args.common is not None else sorted({Path(paths[k]) for k in ("stdlib", "purelib")})
-    problems = read_benchmarks((f"{args.name}={args.rows}" if args.rows else args.name,))
+    problems = read_benchmarks((f"{args.name}={args.rows}" if args.rows else args.name,))[0]
     printed = [{f: make_fingerprint(text) for f in FIELDS if (text := getattr(p, f))} for p in problems]
     hashes = np.concatenate([each.read_windows().hashes for fields in printed for each in fields.values()])
     common = find_common(hashes, folders)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from evaluation.effect_checks import check_agreement
 from foretrace.actions.flags import flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.cli.main import main
@@ -103,6 +104,12 @@ def test_one_trace_in_three_encodings_gets_the_same_labels(folder: Path) -> None
     )
     assert len(ticks) == 1 and ticks[0] in tool and ticks[0] in xml
     assert all(labels in xml for labels in tool)
+
+
+def test_all_agree_on_what_may_run_early(folder: Path) -> None:
+    for source in folder.iterdir():
+        for trace in read_traces(source) if source.is_dir() else ():
+            check_agreement(trace)
 
 
 RELEASE_INSTALLED = ("nemo_anyswe_opencode", "astropy__astropy-12907", 20)

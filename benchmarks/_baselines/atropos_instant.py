@@ -55,7 +55,7 @@ class Nothing(NullSandbox):
 
     async def judge(self, code: str, tests: Sequence[Test], **_: Any) -> Verdict:
         passed = tuple(TestResult(name=str(n), passed=n > 0 or _SLIP not in code) for n in range(len(tests)))
-        return Verdict(tests=passed, integrity="split", isolation=self._isolation)
+        return Verdict(tests=passed, integrity="values", isolation=self._isolation)
 
 
 class OneRun(LocalSandbox):

@@ -58,7 +58,7 @@ class NullSandbox:
 
     async def judge(self, code: str, tests: Sequence[Test], **_: Any) -> Verdict:
         passed = tuple(TestResult(name=str(number), passed=True) for number in range(len(tests)))
-        return Verdict(tests=passed, integrity="split", isolation=self._isolation)
+        return Verdict(tests=passed, integrity="values", isolation=self._isolation)
 
     async def session(self, **_: Any) -> Any:
         raise NotImplementedError

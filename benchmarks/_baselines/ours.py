@@ -75,7 +75,7 @@ def ten_asserts(runner: asyncio.Runner, sandbox: LocalSandbox, label: str, optio
     first = "" if options.kind == "asserts-fast" else "zero = 0\n"
     lines = [f"assert f({n}) == [{'zero' if first else '0'}, {n}, {2 * n}]" for n in range(1, 11)]
     tests = [Test(code=first + "\n".join(lines))]
-    form = "judge" if first else "split"
+    form = "calls" if first else "values"
 
     async def once(code: str) -> bool:
         verdict = await sandbox.judge(code, tests, entry_point="f")

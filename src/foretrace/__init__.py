@@ -9,6 +9,8 @@ from foretrace.core.version import __version__
 
 if TYPE_CHECKING:
     from foretrace.actions.taxonomy import ActionType as ActionType
+    from foretrace.actions.taxonomy import Effect as Effect
+    from foretrace.actions.taxonomy import StepLabel as StepLabel
     from foretrace.api.datasets import build as build
     from foretrace.api.datasets import load as load
     from foretrace.api.datasets import push as push
@@ -18,79 +20,54 @@ if TYPE_CHECKING:
     from foretrace.api.evaluation import replay as replay
     from foretrace.api.generation import generate as generate
     from foretrace.api.reports import view as view
+    from foretrace.api.scoring import add_references as add_references
     from foretrace.api.scoring import score as score
+    from foretrace.api.scoring import score_pairs as score_pairs
     from foretrace.api.scoring import verify as verify
+    from foretrace.api.scoring import verify_pairs as verify_pairs
     from foretrace.api.traces import export as export
     from foretrace.api.traces import import_source as import_source
     from foretrace.api.traces import label as label
     from foretrace.api.traces import label_folder as label_folder
+    from foretrace.api.traces import scrub as scrub
+    from foretrace.core.errors import ForetraceError as ForetraceError
+    from foretrace.core.errors import ForetraceWarning as ForetraceWarning
+    from foretrace.core.predictions import read_predictions as read_predictions
     from foretrace.core.problem import Problem as Problem
+    from foretrace.core.store import read_trace as read_trace
     from foretrace.core.store import read_traces as read_traces
     from foretrace.core.store import write_traces as write_traces
     from foretrace.core.trace import Message as Message
+    from foretrace.core.trace import Outcome as Outcome
+    from foretrace.core.trace import Provenance as Provenance
     from foretrace.core.trace import Step as Step
     from foretrace.core.trace import Task as Task
     from foretrace.core.trace import ToolCall as ToolCall
+    from foretrace.core.trace import ToolSpec as ToolSpec
     from foretrace.core.trace import Trace as Trace
     from foretrace.dataset.tokenize import tokenize as tokenize
+    from foretrace.models.base import Server as Server
 
-_HOMES = {
-    "ActionType": "foretrace.actions.taxonomy",
-    "Message": "foretrace.core.trace",
-    "Problem": "foretrace.core.problem",
-    "Step": "foretrace.core.trace",
-    "Task": "foretrace.core.trace",
-    "ToolCall": "foretrace.core.trace",
-    "Trace": "foretrace.core.trace",
-    "build": "foretrace.api.datasets",
-    "ceiling": "foretrace.api.evaluation",
-    "effects": "foretrace.api.evaluation",
-    "export": "foretrace.api.traces",
-    "generate": "foretrace.api.generation",
-    "import_source": "foretrace.api.traces",
-    "label": "foretrace.api.traces",
-    "label_folder": "foretrace.api.traces",
-    "load": "foretrace.api.datasets",
-    "predict": "foretrace.api.evaluation",
-    "push": "foretrace.api.datasets",
-    "read_traces": "foretrace.core.store",
-    "replay": "foretrace.api.evaluation",
-    "score": "foretrace.api.scoring",
-    "tokenize": "foretrace.dataset.tokenize",
-    "verify": "foretrace.api.scoring",
-    "view": "foretrace.api.reports",
-    "write_traces": "foretrace.core.store",
+_PUBLIC = {
+    "foretrace.actions.taxonomy": "ActionType Effect StepLabel",
+    "foretrace.api.datasets": "build load push",
+    "foretrace.api.evaluation": "ceiling effects predict replay",
+    "foretrace.api.generation": "generate",
+    "foretrace.api.reports": "view",
+    "foretrace.api.scoring": "add_references score score_pairs verify verify_pairs",
+    "foretrace.api.traces": "export import_source label label_folder scrub",
+    "foretrace.core.errors": "ForetraceError ForetraceWarning",
+    "foretrace.core.predictions": "read_predictions",
+    "foretrace.core.problem": "Problem",
+    "foretrace.core.store": "read_trace read_traces write_traces",
+    "foretrace.core.trace": "Message Outcome Provenance Step Task ToolCall ToolSpec Trace",
+    "foretrace.dataset.tokenize": "tokenize",
+    "foretrace.models.base": "Server",
 }
-"""Module in which each public name is defined: it is imported when the name is first used."""
+"""By module: the public names that it defines. It is imported when one of them is first used."""
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
-__all__ = [
-    "ActionType",
-    "Message",
-    "Problem",
-    "Step",
-    "Task",
-    "ToolCall",
-    "Trace",
-    "__version__",
-    "build",
-    "ceiling",
-    "effects",
-    "export",
-    "generate",
-    "import_source",
-    "label",
-    "label_folder",
-    "load",
-    "predict",
-    "push",
-    "read_traces",
-    "replay",
-    "score",
-    "tokenize",
-    "verify",
-    "view",
-    "write_traces",
-]
+__all__ = [*sorted(_HOMES), "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

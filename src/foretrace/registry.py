@@ -12,11 +12,12 @@ import itertools
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, SourceError, UsageError
+from foretrace.core.errors import ForetraceWarning, ProblemError, Setting, SourceError, UsageError, count_things
 from foretrace.core.places import find_address
 from foretrace.core.plugins import BUILT_IN, check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
@@ -258,12 +259,23 @@ AUTO = "auto"
 """In the place of a source's name: every file goes to the source that knows it."""
 
 
+def is_path(text: str) -> bool:
+    """Whether what stands in the place of a source names what is to be read, and the source was left out."""
+    if text == "-" or "://" in text:
+        return True
+    if parse_source_spec(text).name in (AUTO, *plugin_names("source")):
+        return False
+    return Path(text).exists() or (":" not in text and not text.isidentifier())
+
+
 def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
     """The source of that name, made with its own options.
 
     Raises:
         UsageError: there is no such source, it does not take one of the options, or it is no source.
     """
+    if ":" not in name and name not in plugin_names("source"):
+        raise UsageError(f"{name}: no such file or source; the command `sources` lists the sources")
     plugin = load_plugin("source", name)
     given = {k: v for k, v in (options or {}).items() if v}
     if isinstance(plugin, type):
@@ -352,7 +364,7 @@ def open_inputs(
     if source != AUTO:
         source, split = _open_source(source, hub.get("split"), options)
         if not reads_files(source):
-            rows = _open_rows(cast("Source", source), listed, {**hub, "split": split})
+            rows = _tell_apart(_open_rows(cast("Source", source), listed, {**hub, "split": split}))
             label = rows[0].label if len(rows) == 1 else f"{len(rows)} files"
             return OpenedInputs([SourceInputs(source, rows=rows)], label)
     else:
@@ -431,19 +443,33 @@ def _open_listed(paths: Sequence[Path], found: FoundFiles) -> list[Rows]:
     found.files = [file for file in found.files if file.path not in gone]
     for path in sorted(gone):
         found.add_unknown(path, "gone since it was looked at")
-    return open_files([path for path in paths if path not in gone])
+    return _tell_apart(open_files([path for path in paths if path not in gone]))
+
+
+def _tell_apart(inputs: list[Rows]) -> list[Rows]:
+    """The same inputs; files of one base name are named with as many of their folders as differ."""
+    files = [each for each in inputs if isinstance(each, FileRows)]
+    parts, count = {file.path: file.path.absolute().parts for file in files}, 1
+    while same := [name for name, n in Counter(file.name for file in files).items() if n > 1]:
+        count += 1
+        named = [file for file in files if file.name in same and len(parts[file.path]) > count]
+        if not named:  # one file, named twice
+            break
+        for file in named:
+            file.name = "/".join(parts[file.path][-count:])
+    return inputs
 
 
 def _describe_nothing(label: str, found: FoundFiles, name: str | None) -> str:
     if found.too_old:
-        return f"{label}: all {found.too_old:,} files that are known were last changed before the date"
+        return f"{label}: {count_things(found.too_old, 'known file')}, which were last changed before the date"
     if not found.unknown_count:
         return f"{label}: holds no files"
     first = found.unknown[0]
     what = f"files of {name}" if name else "files of a known format"
     return (
-        f"{label}: holds no {what}, but {found.unknown_count:,} others, e.g. {first.path.name}: {first.seen}; "
-        "see the list of sources"
+        f"{label}: holds no {what}, but {count_things(found.unknown_count, 'other')}, e.g. "
+        f"{first.path.name}: {first.seen}; see the list of sources"
     )
 
 

@@ -137,5 +137,5 @@ def test_a_corrected_step_says_so() -> None:
 def test_a_flag_is_explained() -> None:
     first, second = explain(sh("git show origin/main"), seen("diff"), say("Done."))
     (flag,) = first.flags
-    assert (flag.rule, flag.is_cheat, flag.evidence) == ("history.other_refs", True, "git show origin/main")
+    assert (flag.rule, flag.is_cheat, flag.evidence) == ("history.read", True, "git show origin/main")
     assert "commits" in flag.meaning and not second.flags

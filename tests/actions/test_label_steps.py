@@ -33,6 +33,14 @@ from foretrace.core.trace import Message, ToolCall, ToolSpec
 RUN = sh("cd /r && python probe.py")
 
 REPAIRS = {
+    "one line edits what was written before a check failed, and checks it": (
+        [sh("echo 'x = 1' > a.py && python a.py"), BOOM, sh("sed -i s/1/2/ a.py && python a.py"), BOOM],
+        ["verifier", "repair"],
+    ),
+    "one line edits other code after a failing check, and checks it": (
+        [sh("echo 'x = 1' > a.py && python a.py"), BOOM, sh("sed -i s/1/2/ b.py && python a.py"), OK],
+        ["verifier", "verifier"],
+    ),
     "first source edit after the reported bug was shown": (
         [make("/r/probe.py"), OK, RUN, BOOM, change("/r/a.py"), OK],
         ["file_write", "verifier", "file_write"],
@@ -218,6 +226,19 @@ def test_terminal_and_hand_over_calls() -> None:
     assert actions(user("t"), do("transfer_to_human_agents", summary="x")) == ["BLOCKED"]
 
 
+def test_a_hand_over_is_to_a_person() -> None:
+    names = ["transfer_to_human_agents", "transfer_to_agent", "escalate_to_support", "transfer_to_billing_agent"]
+    assert actions(*map(do, names)) == ["BLOCKED"] * 3 + ["tool_call"]
+
+
+def test_a_short_answer_is_an_acknowledgement_only_before_calls() -> None:
+    assert actions(user("Is it open?"), say("Yes, until nine."), user("And now?"), say("No.")) == ["final_answer"] * 2
+    assert actions(user("Follow my orders."), say("Ok, ready."), user("List."), sh("ls")) == [
+        "nonstep.acknowledgement",
+        "file_read",
+    ]
+
+
 def test_a_description_helps_where_a_name_tells_nothing() -> None:
     plain = trace(user("t"), do("zorb", x=1))
     told = msgspec.structs.replace(plain, tools=(ToolSpec(name="zorb", description="Fetches the peers of a stock."),))
@@ -276,6 +297,22 @@ def test_no_step(name: str) -> None:
 
 
 TEXTS = [
+    ("I'm sorry, but this line is only for members.", "BLOCKED"),
+    ("Sorry, something broke on my side.", "BLOCKED"),
+    ("I don't have the opening hours of that branch. I can list the branches.", "BLOCKED"),
+    ("I couldn't book the room.", "BLOCKED"),
+    ("I am currently not capable of reading scans. Do you have any questions about forms?", "BLOCKED"),
+    ("I can't write that, but I'm happy to draft something kinder.", "BLOCKED"),
+    ("\\boxed{[IDK]}", "BLOCKED"),
+    ("I'm sorry for the mix-up. The parcel left on Monday.", "final_answer"),
+    ("Sorry, I couldn't find a parcel with that number.", "final_answer"),
+    ("Please upload the scan first.", "ask_clarification"),
+    ("Tell me the colour.", "ask_clarification"),
+    ("Please note that the office is closed.", "final_answer"),
+    ("Before I book it I need to know your seat.", "ask_clarification"),
+    ("I need one more detail.", "ask_clarification"),
+    ("Press the green key. Let me know once you have done that.", "ask_clarification"),
+    ("Hello! This is the clinic's assistant. How can I help you today?", "ask_clarification"),
     ("Your balance is 12 euros. Is there anything else I can help you with?", "final_answer"),
     ("The parcel has been sent. If you need anything else, feel free to ask!", "final_answer"),
     ("There are no open invoices for that customer. Let me know if I should look again.", "final_answer"),

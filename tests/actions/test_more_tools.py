@@ -33,6 +33,14 @@ PATH = {"path": "a.py"}
         ("copilot_getErrors", {"filePaths": ["a.py"]}, CallKind.VERIFY),
         ("bash_command", {"keystrokes": "pytest -q\n"}, CallKind.VERIFY),
         ("mark_task_complete", {}, CallKind.TERMINAL),
+        ("terminate", {"status": "success"}, CallKind.TERMINAL),
+        ("terminate", {"status": "failure"}, CallKind.GIVE_UP),
+        ("git_log", {"repo_path": "."}, CallKind.SEARCH),
+        ("mcp__git__git_diff_unstaged", {"repo_path": "."}, CallKind.COMPARE),
+        ("git_commit", {"message": "x"}, CallKind.OTHER),
+        ("visit_webpage", {"url": "https://x.org"}, CallKind.SEARCH),
+        ("talk_to_user", {"query": "Hello."}, CallKind.SAY),
+        ("message_ask_user", {"text": "Which?"}, CallKind.ASK),
     ],
 )
 def test_names_of_tools(name: str, arguments: dict[str, Any], kind: CallKind) -> None:
@@ -58,7 +66,6 @@ def test_names_of_tools(name: str, arguments: dict[str, Any], kind: CallKind) ->
         ("irm https://x.org -Method Post -Body $b", CallKind.OTHER),
         ("uvx ruff check .", CallKind.VERIFY),
         ("bunx vitest run", CallKind.VERIFY),
-        ("bazel query 'deps(//a)'", CallKind.SEARCH),
         ("bazel test //a", CallKind.VERIFY),
         ("zig build test", CallKind.VERIFY),
         ("terraform validate", CallKind.VERIFY),

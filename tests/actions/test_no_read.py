@@ -44,7 +44,7 @@ def _list_commands() -> list[str]:
 @pytest.mark.parametrize("command", _list_commands())
 def test_a_command_that_changes_something_is_no_read(command: str) -> None:
     assert classify_shell(command).effect is not Effect.PURE_READ
-    if command.startswith(("aws", "gcloud", "az", "kubectl")):
+    if command.startswith("kubectl"):
         assert classify_shell(command).effect is Effect.EXTERNAL_WRITE
 
 
@@ -52,18 +52,14 @@ def test_a_command_that_changes_something_is_no_read(command: str) -> None:
     "command",
     [
         *("kubectl -n prod get pods -o yaml", "kubectl get pods -n prod", "kubectl --context=a logs x -f"),
-        *("kubectl rollout status deploy/a", "kubectl config view", "helm -n a list", "helm get values x -o yaml"),
-        *("terraform -chdir=infra show", "terraform state list", "terraform providers", "aws s3 ls s3://b/"),
-        *("aws --profile p --region r ec2 describe-instances --filters a b", "aws sts get-caller-identity"),
-        *("aws lambda get-function --function-name delete-x", "gcloud compute instances list --project p"),
-        *("gcloud compute instances describe vm --zone z", "az vm list -o table", "az group show --name delete"),
-        *("docker compose -f a.yml logs api", "docker ps -a", "docker --context c images", "docker inspect rm"),
-        *("gh pr view 3 --json title", "gh -R o/r pr list", "gh api -X GET repos/o/r -f q=x", "gh api -iXGET repos/o/r"),
+        *("kubectl rollout status deploy/a", "kubectl config view"),
+                                        *("docker compose -f a.yml logs api", "docker ps -a", "docker --context c images", "docker inspect rm"),
+        *("gh pr view 3 --json title", "gh -R o/r pr list"),
         *("gh api repos/o/r --paginate --jq .name", "gh search code foo", "curl -sG https://x.org -d a=1"),
-        *("curl -sXGET https://x.org", "http GET https://x.org", "http https://x.org/?a=1", "npm ls --depth 0"),
+        *("curl -sXGET https://x.org", "npm ls --depth 0"),
         *("go list ./...", "cargo tree", "pip list", "pip config list", "git branch -a", "git remote -v"),
-        *("source .venv/bin/activate && ls", "nvm use 20", "Get-Process | Where-Object { $_.CPU -gt 10 }"),
-        *("Get-ChildItem -Recurse | Select-Object -First 5", "test-path a", "Select-String -Pattern 'def f(' a.py"),
+        *("source .venv/bin/activate && ls", "nvm use 20"),
+        *("Get-ChildItem -Recurse | Select-Object -First 5", "Select-String -Pattern 'def f(' a.py"),
     ],
 )  # fmt: skip
 def test_a_command_that_looks_is_still_a_read(command: str) -> None:
@@ -199,6 +195,17 @@ STARTERS = (
     "sed -f script f",
     "awk 'BEGIN { \"rm x\" | getline }'",
     "awk -f script f",
+    "find . -exec cat {} \\; -exec head {} \\;",  # a runtime knows it by `find -exec` alone
+    "fd -x cat",
+    "ls | xargs cat",
+    "bash -c ls",
+    "awk -F: '{ print $1 }' f",
+    "perl -ne 'print if /open/' f",
+    "sqlite3 db .schema",
+    "psql -c 'select 1; select 2;'",
+    "duckdb -c 'SELECT 1'",
+    "cat f | python3 -c 'import sys; [print(l) for l in sys.stdin]'",
+    "python -c \"print([l for l in open('f') if 'x' in l])\"",
     "perl -ne 'unlink $_' f",
     "perl -pe 's/a/unlink/e' f",
     "LD_PRELOAD=./x.so ls",
@@ -220,21 +227,13 @@ READS = (
     "git -c core.pager=cat -c color.ui=never diff",
     "git log -c",
     "less +50 f",
-    "find . -exec cat {} \\; -exec head {} \\;",
-    "fd -x cat",
     "ls 2>&1 >&2 2>&-",
     "ls >& /dev/null",
     "ls >&$fd",
     "sed -n '/a/,/b/p' docs/e",
     "sed -e 's/a/ e /' f",
-    "awk -F: '{ print $1 }' f",
-    "perl -ne 'print if /open/' f",
-    "perl -pe 's/a/else/' f",
     "docker exec c cat f",
     "PYTHONPATH=. cat f",
-    "sqlite3 db .schema",
-    "python -c \"print([l for l in open('f') if 'x' in l])\"",
-    "python -c \"import re; m = re.search('a', open('f').read()); print(m.start())\"",
 )
 
 

@@ -9,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.actions.call_facts import OPEN_FILE, CallKind, changes_state, merge_facts
+from foretrace.actions.call_names import name_call
+from foretrace.actions.call_patterns import find_call_pattern
+from foretrace.actions.call_reading import read_call
 from foretrace.actions.taxonomy import Effect
 from foretrace.actions.tool_rules import classify_call
+from foretrace.core.trace import ToolCall
 
 CALLS = [
     ("str_replace_editor", {"command": "view", "path": "/a"}, CallKind.READ),
@@ -244,3 +248,26 @@ def test_files_that_a_script_in_the_shell_rewrites(code: str, writes: tuple[str,
     """A later rewrite of the same file after a failure is a repair, so the path behind a variable counts."""
     facts = classify_call("bash", json.dumps({"command": f"python3 - <<'EOF'\n{code}\nEOF"}))
     assert (facts.kind, facts.writes) == (CallKind.WRITE, writes)
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["rm", "src", "ls"], "rm src ls"),
+        (["grep", "-n", "a > b; pytest", "f"], "grep -n 'a > b; pytest' f"),
+        (["bash", "-lc", "cd x && pytest"], "cd x && pytest"),
+        (["/bin/sh", "-c", "ls"], "ls"),
+        (["python", "-c", "print(1)"], "python -c 'print(1)'"),
+        (["git", "-c", "status"], "git -c status"),
+    ],
+)
+def test_a_list_is_the_words_of_one_command(words: list[str], same: str) -> None:
+    listed, line = (ToolCall(name="shell", arguments=json.dumps({"command": command})) for command in (words, same))
+    assert classify_call(listed.name, listed.arguments) == classify_call(line.name, line.arguments)
+    assert name_call(listed) == name_call(line)
+    assert find_call_pattern(listed) == find_call_pattern(line)
+    assert read_call(listed) == read_call(line)
+
+
+def test_a_list_of_lines_is_no_single_command() -> None:
+    assert classify_call("terminal", json.dumps({"commands": ["cd x", "pytest -q"]})).kind is CallKind.VERIFY

@@ -55,9 +55,15 @@ def test_names_are_found_where_they_stand_for_a_person() -> None:
     [
         ("cat /home/jürgen/shop.py", "jürgen"),
         ("C:\\Users\\Jürgen\\shop", "Jürgen"),
+        ("C:\\Users\\Jane Doe\\shop", "Jane Doe"),
+        ('"C:\\\\Users\\\\Jane Doe\\\\shop"', "Jane Doe"),
+        ("cd C:\\Users\\jane Done", "jane"),
         ("/Users/łukasz/shop", "łukasz"),
         ("~/.claude/projects/-Users-annabel-work/x.jsonl", "annabel"),
         ("ls -home-annabel-shop", "annabel"),
+        ("[File: /data/__Users__annabel__shop/x.py]", "annabel"),
+        ("C:\\x\\C--Users-annabel-shop", "annabel"),
+        ("open?path=%2FUsers%2Fannabel%2Fshop", "annabel"),
     ],
 )
 def test_names_of_home_folders(text: str, name: str) -> None:
@@ -67,7 +73,17 @@ def test_names_of_home_folders(text: str, name: str) -> None:
     assert Redactor(RedactSettings()).redact_text(clean) == clean
 
 
-@pytest.mark.parametrize("text", ["mvn -Users-app", "go-home-page-1", "--home-page-url x", "x -home-ubuntu-shop"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mvn -Users-app",
+        "go-home-page-1",
+        "--home-page-url x",
+        "x -home-ubuntu-shop",
+        "in_Users_list_all",
+        "__home__page",
+    ],
+)
 def test_what_is_no_home_folder(text: str) -> None:
     assert [*find_home_names(text)] == []
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from clean.planted import Planted, plant_others, plant_tokens
+from clean.planted import ALNUM, BASE64, HEX, Planted, plant_others, plant_tokens, shape
 from foretrace.clean import scanner
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import Deadline, find_secrets
@@ -35,6 +35,23 @@ def test_planted_secrets_are_found(seed: int) -> None:
     missed = Counter((p.kind, p.place) for p in planted if not is_gone(p, hide(p.text)))
     assert len({p.kind for p in planted}) > 80
     assert missed.total() <= (1 - LEAST) * len(planted), missed
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("pbkdf2_sha256", "$600000$", (ALNUM, 22), "$", (BASE64, 43), "="),
+        ("scrypt:", "32768:8:1$", (ALNUM, 16), "$", (HEX, 128)),
+        ("pbkdf2:", "sha256:600000$", (ALNUM, 16), "$", (HEX, 64)),
+        ("argon2", "$argon2id$v=19$m=102400,t=2,p=8$", (ALNUM, 22), "$", (ALNUM, 43)),
+        ("{SSHA}", (BASE64, 38), "=="),
+        ("$P$", "B", (ALNUM, 30)),
+        ("SCRAM-SHA-256", "$4096:", (BASE64, 22), "==$", (BASE64, 43), "=:", (BASE64, 43), "="),
+    ],
+)
+def test_password_hashes(parts: tuple[str | tuple[str, int], ...]) -> None:
+    made = shape(*parts)(random.Random(0))
+    assert hide(f"('ann', '{made}');\n{made}\n") == "('ann', '<SECRET:x:1>');\n<SECRET:x:1>\n"
 
 
 def test_the_quick_look_at_tokens_changes_no_find(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from clean.planted import ALNUM, KINDS, shape
 from foretrace.clean import redact
-from foretrace.clean.redact import FAILED, TIMEOUT, Redactor, RedactSettings
+from foretrace.clean.redact import TIMEOUT, Redactor, RedactSettings
+from foretrace.core.internal_errors import INTERNAL_ERROR
 from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import encode_row
 from foretrace.core.trace import (
@@ -257,7 +258,7 @@ def test_a_scanner_that_crashes_is_a_drop(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(redact, "find_secrets", crash)
     result = Redactor().apply([make_trace(say(GITHUB))])[0]
-    assert isinstance(result, Drop) and result.reason == FAILED and GITHUB not in result.detail
+    assert isinstance(result, Drop) and result.reason == INTERNAL_ERROR and GITHUB not in result.detail
 
 
 def test_it_goes_to_workers() -> None:

@@ -25,17 +25,24 @@ def timed(tmp_path: Path) -> Path:
 def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     done = run("ceiling", timed)
     assert (done.code, done.err) == (0, "")
-    first, second, *rest = done.out.splitlines()
-    assert (
-        first == "a perfect predictor of the next call saves at most 7.1 % [0, 11] of 56 s; 100 % of it in `read_file`"
+    first, second, *rest, last = done.out.splitlines()
+    assert last == (
+        "hardly worth it: 5 % of the time is saved if 70 % of the guesses are right and accepted; "
+        "`read_file` carries 100 % of it"
     )
+    assert first == "a perfect predictor of the next call saves at most 7.1 % [0, 11] of 56 s"
     assert second.startswith(
         "4 traces of 4 tasks; times are known of 71 % of 14 steps: 68 % the model's, 32 % the tools'"
     )
     assert "the last one assumes, of 10 steps with native calls, that these come at the end" in done.out
     assert any(line.startswith("guess 3 calls ahead") for line in rest) and "unknown times: no model time 4" in rest
-    allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--proposer-s", "0", "--seed", "3")
+    allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--guess-latency", "0", "--seed", "3")
     assert allowed.out.startswith("a perfect predictor of the next call saves at most 29 % ")
+
+
+def test_one_trace_is_not_said_as_several(timed: Path) -> None:
+    said = str(foretrace.ceiling([*foretrace.read_traces(timed)][:1]))
+    assert "\n1 trace of 1 task; times are known of " in said
 
 
 def test_json_has_all(run: Run, timed: Path) -> None:
@@ -57,18 +64,34 @@ def test_without_times_it_is_unknown_and_says_what_to_record(run: Run, traces: P
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "unknown: the times of 0 of 12 steps are known, and half of them are needed; record the model's seconds on "
-        "every reply (`model_s`), or time stamps of its input and its reply\n"
+        "every reply (`model_s`), or time stamps of its input and its reply; or assume them: --assume-times tracelab\n"
     )
     assert run("ceiling", traces, "--json").json["verdict"] == "unknown"
+
+
+def test_times_can_be_assumed(run: Run, traces: Path, tmp_path: Path) -> None:
+    shown = run("ceiling", traces, "--assume-times", "tracelab").out
+    assert "times of 12 steps are assumed, not measured: a reply 5.7 s, a call 0.3 s (medians of" in shown
+    (tmp_path / "own.toml").write_text("model = 6\ntool = 0.5\nverifier = 12\n")
+    own = run("ceiling", traces, "--assume-times", tmp_path / "own.toml", "--json").json
+    assert own["assume_times"] == {"source": "own.toml", "model": 6.0, "tool": 0.5, "actions": {"verifier": 12.0}}
+    assert (own["verdict"], own["assumed_steps"]) == ("known", 12) and own["wall_s"] > 72
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--proposer-s", "-1"], "--proposer-s -1.0: give seconds, 0 or more"),
-        (["--proposer-s", "nan"], "--proposer-s nan: give seconds, 0 or more"),
+        (["--guess-latency", "-1"], "--guess-latency -1.0: give seconds, 0 or more"),
+        (["--guess-latency", "nan"], "--guess-latency nan: give seconds, 0 or more"),
         (["--allow", "local_write"], "--allow local_write: is not safe to run early"),
         (["--seed", "-1"], "--seed -1: give 0 or more"),
+        (["--assume-times", "model=6"], "--assume-times model=6: give tool too, in seconds"),
+        (["--assume-times", "model=6,tool=-1"], "--assume-times model=6,tool=-1: tool is not between 0 and 86,400 s"),
+        (["--assume-times", "model=6,tool=1,x=2"], "--assume-times model=6,tool=1,x=2: unknown name 'x'; take model"),
+        (
+            ["--assume-times", "nowhere"],
+            "--assume-times nowhere: cannot be read (no such file or directory); give tracelab",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_line(run: Run, timed: Path, options: list[str], said: str) -> None:

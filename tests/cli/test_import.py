@@ -19,12 +19,14 @@ def test_counts_add_up_and_are_said(run: Run, tmp_path: Path) -> None:
     file = write_rows(tmp_path / "rows.jsonl", rows)
     first = run("import", "swe_smith", file, "--out", tmp_path / "t")
     assert first.code == 0
-    assert "3 rows = 2 traces + 1 drops + 0 already there" in first.out
+    assert "3 rows = 2 traces + 1 drop + 0 already there" in first.out
     assert "1 success, 0 failed, 1 unknown" in first.out
     assert "bad_json: rows.jsonl row 1" in first.err
     again = run("import", "swe_smith", file, "--out", tmp_path / "t", "--json")
     assert again.code == 0
-    assert again.json | {"traces": 0, "already_there": 3, "rows": 3} == again.json
+    assert again.json | {"traces": 0, "already_there": 2, "dropped_before": 1, "rows": 3} == again.json
+    again = run("import", "swe_smith", file, "--out", tmp_path / "t")
+    assert again.out.splitlines()[-1] == "3 rows = 0 traces + 0 drops + 2 already there + 1 dropped before"
 
 
 def test_json_is_all_of_stdout(run: Run, swe_file: Path, tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_folder_of_files_is_read_by_name(run: Run, tmp_path: Path) -> None:
 def test_unknown_outcomes_come_with_a_hint(run: Run, tmp_path: Path) -> None:
     file = write_rows(tmp_path / "rows.jsonl", [chat_row(1)])
     result = run("import", "chat", file, "--out", tmp_path / "t")
-    assert "--outcomes not_failed" in result.err
+    assert "--outcomes not_failed" in result.err and "--map success=COLUMN" in result.err
     rows = write_rows(tmp_path / "more.jsonl", [*map(chat_row, range(3)), {**chat_row(3), "resolved": True}])
     result = run("import", "chat", rows, "--out", tmp_path / "more")
     assert "3 of 4 traces do not say whether the attempt succeeded" in result.err
@@ -62,6 +64,12 @@ def test_columns_are_mapped(run: Run, tmp_path: Path) -> None:
     assert run("import", "chat", file, "--out", tmp_path / "t", *mapping).code == 0
     (trace,) = read_traces(tmp_path / "t")
     assert (trace.task.id, trace.outcome.success, trace.provenance.license) == ("one", True, "MIT")
+
+
+def test_a_mistyped_column_of_messages_is_an_error(run: Run, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1), chat_row(2)])
+    result = run("import", "chat", file, "--out", tmp_path / "t", "--map", "messages=turnz")
+    assert result.code == 1 and "there is no column turnz; the row has messages, tools" in result.err.splitlines()[-1]
 
 
 def test_settings_from_a_file_and_the_command_line_wins(run: Run, swe_file: Path, tmp_path: Path) -> None:
@@ -101,14 +109,13 @@ def test_wrong_settings_files(run: Run, swe_file: Path, tmp_path: Path, text: st
     ("arguments", "code", "said"),
     [
         (["swe_smith", "nowhere.jsonl"], 1, "nowhere.jsonl: no such file"),
-        (["nothing_like_it", "{file}"], 2, "unknown source 'nothing_like_it': choose one of chat"),
+        (["nothing_like_it", "{file}"], 2, "nothing_like_it: no such file or source"),
         (["no.such.module:Class", "{file}"], 2, "cannot load source"),
         (["json:JSONDecoder", "{file}"], 2, "is no source"),
         (["swe_smith:", "{file}"], 2, "no split behind the colon"),
         (["chat", "{file}", "--map", "messages"], 2, "FIELD=COLUMN"),
         (["chat", "{file}", "--map", "nofield=x"], 2, "unknown field 'nofield'"),
         (["chat", "{file}", "--map", "messages=x", "--map", "messages=y"], 2, "twice"),
-        (["chat", "{file}", "--map", "messages=nocolumn"], 1, "nothing was imported, all 4 rows were dropped"),
         (["chat"], 2, "name files, or --repo"),
         (["swe_smith", "{file}", "--map", "messages=x"], 2, "has no --map"),
         (["swe_smith", "{file}", "--keep-prefix-rows"], 2, "has no --keep-prefix-rows"),
@@ -156,8 +163,8 @@ def test_nothing_imported_is_a_failure(run: Run, tmp_path: Path) -> None:
 def test_a_missing_column_names_the_option(run: Run, tmp_path: Path) -> None:
     rows = [{"dialogue": []}, {"messages": [{"role": "assistant", "content": "x"}]}]
     result = run("import", "chat", write_rows(tmp_path / "rows.jsonl", rows), "--out", tmp_path / "t")
-    said = "missing_column: rows.jsonl row 0: messages; it has dialogue; name the one that holds the messages: "
-    assert result.code == 0 and f"dropped, {said}--map messages=COLUMN\n" in result.err
+    said = "there is no column messages; the row has dialogue; name the one that holds the messages: --map messages="
+    assert result.code == 0 and f"dropped, missing_column: rows.jsonl row 0: {said}COLUMN\n" in result.err
 
 
 def test_second_writer_is_refused(run: Run, traces: Path, swe_file: Path) -> None:

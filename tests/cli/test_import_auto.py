@@ -41,7 +41,7 @@ def test_what_a_user_reads(run: Run, logs: Path, tmp_path: Path) -> None:
     assert lines[1].startswith("swe_smith      1       3      0      9      9  messages, and the instance_id of a made")
     assert lines[2].split() == ["talks", "2", "2", "0", "3", "3", "a", "record", "has", "talk", "and", "kind"]
     assert lines[3].split() == ["all", "3", "5", "0", "12", "12"]
-    assert "not recognised: 1 files" in lines
+    assert "not recognised: 1 file" in lines
     assert any(line.split("  ")[0].endswith("notes.md") and "text without a JSON object" in line for line in lines)
     assert "talks: record types that its reader does not know: novelty 1" in lines
     assert not any("ignored" in line for line in lines)
@@ -51,6 +51,14 @@ def test_what_a_user_reads(run: Run, logs: Path, tmp_path: Path) -> None:
     write_talk(logs / "b.jsonl", talk("2", 2))
     grown = run("import", "auto", logs, "--out", tmp_path / "t")
     assert grown.out.splitlines()[-1] == "5 rows = 0 traces + 1 grown + 0 drops + 4 already there"
+
+
+def test_the_source_may_be_left_out(run: Run, logs: Path, tmp_path: Path) -> None:
+    named, bare = run("import", "auto", logs, "--out", tmp_path / "t"), run("import", logs, "--out", tmp_path / "u")
+    assert bare.code == 0 and bare.out == named.out.replace(str(tmp_path / "t"), str(tmp_path / "u"))
+    missing = run("import", tmp_path / "nowhere.jsonl", "--out", tmp_path / "v")
+    assert missing.code == 1 and "nowhere.jsonl: no such file or folder" in missing.err
+    assert "nowhere: no such file or source" in run("import", "nowhere", "--out", tmp_path / "v").err
 
 
 def test_what_a_user_reads_in_detail(run: Run, logs: Path, tmp_path: Path) -> None:
@@ -68,7 +76,7 @@ def test_a_file_that_two_sources_know_leaves_the_others_imported(run: Run, logs:
     result = run("import", "auto", logs, "--out", tmp_path / "t")
     assert result.code == 1
     assert result.out.splitlines()[-1] == "5 rows = 5 traces + 0 drops + 0 already there"
-    assert "left out, since several sources know them: 1 files" in result.out
+    assert "left out, since several sources know them: 1 file" in result.out
     assert f"{mixed}  swe_smith: messages, and the instance_id" in result.out and ", or talks: a record" in result.out
     last = result.err.splitlines()[-1]
     assert last.startswith(f"foretrace: {mixed}: may be swe_smith (") and "in the place of auto" in last
@@ -225,5 +233,5 @@ def test_build_imports_with_auto(run: Run, logs: Path, tmp_path: Path) -> None:
     options = ("--outcomes", "all", "--recipes", "trajectories", "--json")
     result = run("build", f"auto={logs}", "--out", tmp_path / "d", *options)
     assert result.json["imported"][0]["sources"].keys() == {"swe_smith", "talks"}
-    assert "not recognised: 1 files, e.g. " in result.err
+    assert "not recognised: 1 file, e.g. " in result.err
     assert "name the files or folders" in run("build", "auto", "--out", tmp_path / "e").err

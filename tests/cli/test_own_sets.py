@@ -76,7 +76,6 @@ def test_right_answers_pass_and_wrong_ones_fail(
             for tests in (problem.public_tests, problem.hidden_tests)
             if tests
         ]
-        assert all(verdict.integrity != "shared" for verdict in verdicts)
         return all(verdict.passed for verdict in verdicts)
 
     async def all_of_them() -> None:
@@ -104,7 +103,6 @@ def test_the_check_of_the_set_says_how_it_is_judged(name: str, tmp_path: Path, r
     assert facts["sound"] and facts["references_passed"] == facts["problems"] == len(read(name))
     forms = {one["problem"]: one.get("hidden") for one in facts["judged"]}
     if name == "programs":
-        assert set(forms.values()) == {"stdin"}
+        assert set(forms.values()) == {"values"}
     else:
-        assert forms["mbpp/1"] == "judge" and forms["mbpp/2"] == "split" and forms["mbpp/3"] == "judge"
-        assert set(forms.values()) == {"split", "judge"}
+        assert forms["mbpp/2"] == "values" and {"values", "calls"} <= set(forms.values())

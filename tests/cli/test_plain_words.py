@@ -15,7 +15,7 @@ from foretrace.cli.display.dataset import show_dataset
 from foretrace.cli.display.generate import note_unknown_to_demo
 from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Provenance, Task, Trace
+from foretrace.core.trace import Message, Provenance, Task, Trace
 from foretrace.models.servers.demo import Demo
 from foretrace.registry import load_problems
 
@@ -123,17 +123,30 @@ def test_the_list_says_what_made_a_trace(run: Run, tmp_path: Path) -> None:
     write_traces([generated(n) for n in (10, 2)] + [generated(0, "p/a")], tmp_path / "t")
     first, *rows = run("show", tmp_path / "t").out.splitlines()
     assert first.split() == [
-        *("key", "task", "model", "protocol", "seed", "sample", "steps", "success", "reward", "status")
+        *("key", "first", "words", "task", "model", "protocol", "seed", "sample", "steps", "success", "reward")
     ]
     assert [row.split()[0] for row in rows] == [f"generated/p/{end}" for end in ("a/abc/0", "one/abc/2", "one/abc/10")]
-    assert rows[1].split()[2:] == ["openai:m", "tools", "3", "2", "1", "yes", "0.2500", "done"]
+    assert rows[1].split()[-7:] == ["openai:m", "tools", "3", "2", "1", "yes", "0.2500"]
     shown = run("show", tmp_path / "t", "--json").json["shown"]
     assert shown[0]["protocol"] == "tools" and shown[0]["sample"] == 0
 
 
 def test_the_list_has_no_column_that_says_nothing(run: Run, tmp_path: Path) -> None:
     run("import", "chat", write_rows(tmp_path / "r.jsonl", [chat_row(1)]), "--out", tmp_path / "t")
-    assert run("show", tmp_path / "t").out.split("\n")[0].split() == ["key", "task", "steps", "success", "status"]
+    assert run("show", tmp_path / "t").out.split("\n")[0].split() == ["key", "first", "words", "steps", "success"]
+
+
+def test_the_list_has_date_project_and_first_words(run: Run, tmp_path: Path) -> None:
+    said = Message(
+        role="user", author="user", content="Mend the\nbug " + 20 * "at length ", started="2026-02-03T04:05:06Z"
+    )
+    made = msgspec.structs.replace(generated(0), messages=(said,), extra={"cwd": "/home/ann/shop"})
+    write_traces([made], tmp_path / "t")
+    shown = run("show", tmp_path / "t").out
+    assert "  2026-02-03 04:05  shop     Mend the bug at length at length at length at length at len…  " in shown
+    facts = run("show", tmp_path / "t", "--json").json["shown"][0]
+    assert (facts["date"], facts["project"]) == ("2026-02-03T04:05:06", "shop")
+    assert facts["first_words"].startswith("Mend the bug at length")
 
 
 def test_the_header_says_how_it_was_made_and_leaves_out_what_is_not_known(run: Run, tmp_path: Path) -> None:

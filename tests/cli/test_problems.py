@@ -37,14 +37,14 @@ def test_a_sound_set(run: Run) -> None:
     assert result.code == 0
     facts = result.json
     assert (facts["problems"], facts["references_passed"], facts["empty_passed"], facts["sound"]) == (18, 18, 0, True)
-    assert facts["isolation"]["level"] >= 0 and facts["forms"]["stdin"] == 2 and facts["findings"] == []
+    assert facts["isolation"]["level"] >= 0 and facts["forms"]["values"] == 16 and facts["findings"] == []
 
 
 def test_a_sound_set_as_text(run: Run) -> None:
     result = run("problems", "check", "builtin", "--limit", 3, "--workers", 1)
     assert result.code == 0
-    assert "references passed" in result.out and "3 of 3" in result.out and "split 3" in result.out
-    assert re.search(r"(?m)^  split +builtin/two_sum, builtin/is_palindrome, builtin/max_subarray$", result.out)
+    assert "references passed" in result.out and "3 of 3" in result.out and "values 3" in result.out
+    assert re.search(r"(?m)^  values +builtin/two_sum, builtin/is_palindrome, builtin/max_subarray$", result.out)
 
 
 def test_what_is_wrong_is_named(run: Run, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
     )
     result = run("problems", "check", "jsonl", "--path", path, "--json")
     assert result.code == 0, result.err
-    assert (result.json["references_passed"], result.json["forms"]["stdin"]) == (4, 1)
+    assert (result.json["references_passed"], result.json["forms"]["values"]) == (4, 2)
 
 
 def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_what_a_build_would_refuse_is_refused_before_an_import(run: Run, swe_fil
     (tmp_path / "mine/notes.txt").write_text("mine")
     for out, given, said in (
         (tmp_path / "mine", [], "exists; choose another folder, or overwrite it with --overwrite"),
-        (tmp_path / "mine", ["--overwrite"], "is no dataset of ours, it will not be overwritten"),
+        (tmp_path / "mine", ["--overwrite"], "is not a foretrace dataset, so it will not be overwritten"),
         (tmp_path / "mine/notes.txt", [], "is a file; name a folder"),
         (tmp_path / "new", ["--pairs", 1], "mirrored pairs come in twos"),
     ):

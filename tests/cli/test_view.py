@@ -33,7 +33,7 @@ def test_what_view_refuses(run: Run, traces: Path, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
     other = run("view", traces, "--out", tmp_path / "notes")
-    assert other.code == 1 and "is no page of ours; choose another --out" in other.err
+    assert other.code == 1 and "is not a page that foretrace wrote; choose another --out" in other.err
 
 
 def test_a_page_whose_name_is_no_text_is_named_in_json(run: Run, traces: Path, tmp_path: Path) -> None:

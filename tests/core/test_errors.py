@@ -17,7 +17,8 @@ from foretrace.core.errors import Setting, UsageError, find_first_line
 SOURCE = Path(foretrace.__file__).parent
 OTHER_PROGRAMS = (
     "dataset/filters/benchmark_sets.py",
-    "dataset/origins.py",
+    "dataset/report.py",
+    "actions/call_reading.py",
     "actions/cheats/",
     "actions/shell/",
     "evaluation/prompt_values.py",

@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.core import plugins
 from foretrace.core.errors import UsageError
-from foretrace.dataset.recipes.load import load_recipes
+from foretrace.dataset.recipes.base import load_recipes
 from foretrace.registry import (
     make_format,
     make_model,

@@ -101,14 +101,16 @@ def test_a_dataset_that_is_there_is_refused_and_replaced_only_when_told(small: P
     assert [p.name for p in previous.parent.iterdir()] == ["dataset"]
 
 
-@pytest.mark.parametrize("holds", ["notes.txt", "manifest.json"])
-def test_a_folder_of_something_else_is_never_overwritten(small: Path, tmp_path: Path, holds: str) -> None:
-    """Not even where it has a manifest.json of its own."""
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / holds).write_text('{"name": "an app"}')
-    with pytest.raises(BuildError, match="is no dataset of ours"):
-        build(small, out=tmp_path / "d", overwrite=True)
-    assert tree(tmp_path).keys() == {f"d/{holds}"}
+@pytest.mark.parametrize("holds", ["notes.txt", "manifest.json", ""])
+def test_something_else_is_never_overwritten(small: Path, tmp_path: Path, holds: str) -> None:
+    """A file, or a folder, not even where it has a manifest.json of its own."""
+    path = tmp_path / "d" / holds if holds else tmp_path / "d"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"name": "an app"}')
+    for overwrite in (False, True):
+        with pytest.raises(BuildError, match=r"is not a foretrace dataset|exists; choose|is a file"):
+            build(small, out=tmp_path / "d", overwrite=overwrite)
+    assert tree(tmp_path).keys() == {path.relative_to(tmp_path).as_posix()}
 
 
 def test_a_traces_folder_is_never_overwritten(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_a_traces_folder_is_never_overwritten(tmp_path: Path) -> None:
         write_traces(corpus(2), tmp_path / name)
     before = tree(tmp_path)
     for out in ("t", "other"):
-        with pytest.raises(BuildError, match="is no dataset of ours"):
+        with pytest.raises(BuildError, match="is not a foretrace dataset"):
             build(tmp_path / "t", out=tmp_path / out, overwrite=True)
     assert tree(tmp_path) == before
     build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False)
@@ -126,24 +128,12 @@ def test_a_traces_folder_is_never_overwritten(tmp_path: Path) -> None:
         build(tmp_path / "d" / "t", out=tmp_path / "d", overwrite=True)
 
 
-def test_an_empty_folder_is_as_good_as_none(small: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_is_as_good_as_none_and_a_file_is_no_parent(small: Path, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     build(small, out=tmp_path / "d", statistical_gates=False)
     assert (tmp_path / "d" / "manifest.json").is_file()
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_file_where_the_dataset_should_go(small: Path, tmp_path: Path, overwrite: bool) -> None:
-    (tmp_path / "d").write_text("mine")
-    with pytest.raises(BuildError):
-        build(small, out=tmp_path / "d", overwrite=overwrite)
-    assert (tmp_path / "d").read_text() == "mine"
-
-
-def test_a_file_where_the_parent_should_be(small: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
     with pytest.raises(StoreError, match="cannot write"):
-        build(small, out=tmp_path / "file" / "d")
+        build(small, out=tmp_path / "d" / "manifest.json" / "d")
 
 
 def test_a_second_builder_is_refused(traces: Path, small: Path, previous: Path) -> None:

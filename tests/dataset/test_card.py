@@ -16,7 +16,7 @@ from foretrace.api.datasets import build
 from foretrace.core.files import compute_sha256
 from foretrace.core.store import write_traces
 from foretrace.dataset.card import make_card
-from foretrace.dataset.recipes.load import load_recipes
+from foretrace.dataset.recipes.base import load_recipes
 
 ALL_CONFIGS = [c for recipe in load_recipes() for c in recipe.configs]
 

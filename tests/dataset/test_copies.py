@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,11 +14,8 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.copies_gate import make_copies_gate
-from foretrace.dataset.filters import copies
-from foretrace.dataset.filters.base import Decision
-from foretrace.dataset.filters.copies import CopyFilter, read_statement
-from foretrace.dataset.filters.examined import sort_runs
+from foretrace.dataset.filters.base import Decision, sort_runs
+from foretrace.dataset.filters.copies import CopyFilter, make_copies_gate, read_statement
 from foretrace.dataset.trace_filters import examine_trace, examine_traces, select_traces
 
 _ISSUE = (
@@ -29,10 +26,9 @@ _ISSUE = (
 _LONG = [f"sed -n {n},{n + 9}p src/reader_{n}.py | grep -n buffer_{n} | sort -u | head" for n in range(10, 90, 10)]
 
 
-def decide(traces: list[Trace], tmp_path: Path, **more: Any) -> tuple[Decision, dict[str, Any]]:
-    each = CopyFilter(scratch=tmp_path, **more)
-    examined = sorted((examine_trace(t, [each]) for t in traces), key=lambda found: found.key)
-    decision = CopyFilter(scratch=tmp_path, **more).decide(examined)
+def decide(traces: list[Trace], **more: Any) -> tuple[Decision, dict[str, Any]]:
+    each = CopyFilter(**more)
+    decision = each.decide(sorted((examine_trace(t, [each]) for t in traces), key=lambda found: found.key))
     return decision, decision.figures
 
 
@@ -49,11 +45,11 @@ def issue(key: str, text: str, *actions: Message, success: bool | None = True, *
     return msgspec.structs.replace(made, outcome=Outcome(success=success))
 
 
-def test_reworded_statements_merge_their_groups(tmp_path: Path) -> None:
+def test_reworded_statements_merge_their_groups() -> None:
     traces = [issue("a", _ISSUE.format("A"), task="a", group="one")]
     traces += [issue("b", reworded(_ISSUE.format("A"), 1), task="b", group="two")]
     traces += [issue("c", "Write a poem about the sea and the wind", task="c", group="three")]
-    decision, figures = decide(traces, tmp_path)
+    decision, figures = decide(traces)
     assert decision.merged_groups == [("one", "two")]
     assert decision.kept_together == [("a", "b")]
     assert not decision.left_out
@@ -63,9 +59,9 @@ def test_reworded_statements_merge_their_groups(tmp_path: Path) -> None:
     assert figures["signatures"].startswith("rensa 0.")
 
 
-def test_attempts_at_one_task_are_siblings_and_no_copies_of_tasks(tmp_path: Path) -> None:
+def test_attempts_at_one_task_are_siblings_and_no_copies_of_tasks() -> None:
     traces = [issue(key, _ISSUE.format("A"), task="a", group="one") for key in "abc"]
-    decision, figures = decide(traces, tmp_path)
+    decision, figures = decide(traces)
     assert not decision.merged_groups and not decision.kept_together
     assert figures["tasks"]["copies"] == 0
     assert figures["attempts"]["copies"] == 0
@@ -79,7 +75,7 @@ def test_short_requests_of_sessions_are_no_tasks_to_compare() -> None:
     assert read_statement(issue("b", "hello")) is None
 
 
-def test_the_best_of_copied_trajectories_is_kept(tmp_path: Path) -> None:
+def test_the_best_of_copied_trajectories_is_kept() -> None:
     long = [runs(command) for command in _LONG]
     again = [*long, runs("echo done")]
     other = [runs(command.replace("reader", "writer").replace("grep", "rg")) for command in reversed(_LONG)]
@@ -93,14 +89,14 @@ def test_the_best_of_copied_trajectories_is_kept(tmp_path: Path) -> None:
         issue("short too", "Repair it", runs("ls"), success=None),
         issue("short elsewhere", "Do something else", runs("ls"), task="u", group="h"),
     ]
-    decision, figures = decide(traces, tmp_path, keeps_best=True)
+    decision, figures = decide(traces, keeps_best=True)
     assert sorted(decision.left_out) == ["elsewhere", "fails", "longer", "short too"]
     assert decision.merged_groups == [("g", "h")]  # a copied trajectory, though the tasks are two
     assert figures["attempts"]["copies"] == 6
-    assert not decide(traces, tmp_path)[0].left_out
+    assert not decide(traces)[0].left_out
 
 
-def test_what_is_left_out_is_a_copy_of_what_is_kept_and_not_of_its_copy(tmp_path: Path) -> None:
+def test_what_is_left_out_is_a_copy_of_what_is_kept_and_not_of_its_copy() -> None:
     """A chain: each trajectory differs from the next in four words, the first and the last in 28."""
     commands = list(_LONG)
     traces = []
@@ -108,41 +104,24 @@ def test_what_is_left_out_is_a_copy_of_what_is_kept_and_not_of_its_copy(tmp_path
         traces.append(issue(f"t{n}", "Repair it", *(runs(command) for command in commands)))
         for word in ("sed", "grep", "sort", "head"):
             commands[n] = commands[n].replace(word, f"{word}_{n}")
-    decision, figures = decide(traces, tmp_path, keeps_best=True)
+    decision, figures = decide(traces, keeps_best=True)
     assert figures["attempts"]["clusters"] == 1 and figures["attempts"]["chained"] > 0
     kept = [t.key for t in traces if t.key not in decision.left_out]
     assert len(kept) > 1
 
 
-def test_the_decision_does_not_depend_on_the_order_or_the_workers(tmp_path: Path) -> None:
+def test_the_decision_does_not_depend_on_the_order_or_the_workers() -> None:
     rng = random.Random(4)
     traces = corpus(12) + [
         issue(f"x{n}", reworded(_ISSUE.format(n // 3), n), task=f"x{n}", group=f"g{n}") for n in range(9)
     ]
+    expected, _ = decide(traces, keeps_best=True)
+    filters = [CopyFilter(keeps_best=True)]
+    mixed = rng.sample(traces, len(traces))
+    runs = [run for part in (mixed[:9], mixed[9:]) for run in examine_traces(part, filters)]
+    assert filters[0].decide(sort_runs(runs)) == expected
     whole, _ = select_traces([CopyFilter()], [])
     assert whole.filters["copies"]["tasks"]["copies"] == 0
-    expected, _ = decide(traces, tmp_path, keeps_best=True)
-    parts = [CopyFilter(scratch=tmp_path, keeps_best=True) for _ in range(3)]
-    shuffled = [examine_trace(t, [rng.choice(parts)]) for t in rng.sample(traces, len(traces))]
-    assert CopyFilter(keeps_best=True).decide(sorted(shuffled, key=lambda found: found.key)) == expected
-
-
-def test_more_jobs_have_written_than_files_can_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    traces = corpus(6)
-    expected, _ = decide(traces, tmp_path)
-    jobs = [CopyFilter(scratch=tmp_path) for _ in traces]
-    examined = [examine_trace(trace, [job]) for trace, job in zip(traces, jobs, strict=True)]
-    opened: list[IO[Any]] = []
-    open_path = Path.open
-
-    def note(path: Path, *args: Any, **named: Any) -> IO[Any]:
-        opened.append(open_path(path, *args, **named))
-        return opened[-1]
-
-    monkeypatch.setattr(copies, "_MAX_OPEN_FILES", 2)
-    monkeypatch.setattr(Path, "open", note)
-    found = CopyFilter().decide(sorted(examined, key=lambda found: found.key))
-    assert found == expected and len(opened) > len(traces) and all(file.closed for file in opened)
 
 
 def test_a_built_dataset_keeps_copies_in_one_split(tmp_path: Path) -> None:
@@ -197,9 +176,9 @@ def test_the_gate_finds_near_copies_that_the_decision_missed(
         build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
 
 
-def test_the_gate_names_the_traces_of_a_parted_cluster(tmp_path: Path) -> None:
+def test_the_gate_names_the_traces_of_a_parted_cluster() -> None:
     keys = {"train": {"a", "c"}, "validation": set[str](), "test": {"b"}}
-    filters = [CopyFilter(scratch=tmp_path)]
+    filters = [CopyFilter()]
     examined = sort_runs(examine_traces([issue(key, f"Part {key} of it") for key in "abc"], filters))
     gate = make_copies_gate([("a", "b"), ("a", "c")], keys, examined)
     assert (gate.verdict, gate.figure["parted"], gate.rows) == ("fail", 1, ("a and b",))

@@ -20,9 +20,9 @@ from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
 from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.exact_gates import check_shards, replace_ending
+from foretrace.dataset.parquet import write_selected
 from foretrace.dataset.prompts import Prompts
-from foretrace.dataset.recipes import mirrored_pairs, rejection_rules
-from foretrace.dataset.selection import write_selected
+from foretrace.dataset.recipes import mirrored_pairs
 
 Rows = list[dict[str, Any]]
 
@@ -86,112 +86,116 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_prompt_that_peeks_at_the_next_message(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The renderer itself reads on: causality fails and names rows by config, split, key and step."""
+def change_prompts(change: Callable[[Prompts, int, list[ChatText]], list[ChatText]]) -> Callable[[Any], None]:
     honest = Prompts._render
+    return lambda patch: patch.setattr(Prompts, "_render", lambda self, i: change(self, i, honest(self, i)))
 
-    def peeks(self: Prompts, index: int) -> list[ChatText]:
-        return [*honest(self, index), ChatText("user", self._messages[index].content[:3] or "(a call)")]
 
-    monkeypatch.setattr(Prompts, "_render", peeks)
+def change_head(change: Callable[[Prompts, Any], None]) -> Callable[[Any], None]:
+    """Something of the whole trace gets into what all of its prompts begin with."""
+    honest = Prompts.__init__
+
+    def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
+        honest(self, trace, *arguments)
+        change(self, trace)
+
+    return lambda patch: patch.setattr(Prompts, "__init__", peeks)
+
+
+def tell_outcome(self: Prompts, trace: Any) -> None:
+    if trace.outcome.success:
+        self._head = self._head._replace(task=[self._head.task[0] + " ", *self._head.task[1:]])
+
+
+def tell_length(self: Prompts, trace: Any) -> None:
+    told = f"{self._head.system.content}\n{len(trace.messages)} messages"
+    self._head = self._head._replace(system=ChatText("system", told))
+
+
+def edit_texts(edits: Callable[[str], str]) -> Callable[[Any], None]:
+    """The same edit when it is made and when it is checked: it is the trace's own text that tells."""
+    honest = prompts_module.make_shown_text
+    return lambda patch: patch.setattr(prompts_module, "make_shown_text", lambda message: edits(honest(message)))
+
+
+RENDERERS: dict[str, Callable[[Any], None]] = {
+    "reads the next message": change_prompts(
+        lambda self, i, prompt: [*prompt, ChatText("user", self._messages[i].content[:3] or "(a call)")]
+    ),
+    "knows the outcome": change_head(tell_outcome),
+    "knows how long the trace is": change_head(tell_length),
+    "changes case": edit_texts(str.upper),
+    "cuts silently": edit_texts(lambda text: text[:20]),
+    "adds a line": edit_texts(lambda text: f"{text}\n"),
+    "does not say what a tool answered": lambda patch: patch.setattr(
+        prompts_module, "frame_text", lambda message, text: text
+    ),
+    "leaves out a turn": change_prompts(lambda _, i, p: [*p[:2], *p[4:]] if len(p) > 5 else p),
+    "begins with the agent": change_prompts(lambda _, i, p: [p[0], *p[2:]]),
+    "splits a turn": change_prompts(
+        lambda _, i, p: [*p[:-1], ChatText("user", p[-1].content[:5]), ChatText("user", p[-1].content[5:])]
+    ),
+}
+
+
+@pytest.mark.parametrize("how", RENDERERS)
+def test_a_renderer_that_is_wrong(fails: Any, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Causality fails and names rows by config, split, key and step."""
+    RENDERERS[how](monkeypatch)
     told = fails("causality")
     assert "/train little/" in told or "/test little/" in told
 
 
-def test_a_prompt_that_peeks_at_the_outcome(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Prompts.__init__
-
-    def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
-        honest(self, trace, *arguments)
-        if trace.outcome.success:
-            self._head = self._head._replace(task=[self._head.task[0] + " ", *self._head.task[1:]])
-
-    monkeypatch.setattr(Prompts, "__init__", peeks)
-    fails("causality")
+def change_first(**values: Any) -> Callable[[Rows], Rows]:
+    return lambda rows: [rows[0] | values, *rows[1:]]
 
 
-def test_a_prompt_that_knows_how_long_the_trace_is(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Prompts.__init__
-
-    def peeks(self: Prompts, trace: Any, *arguments: Any) -> None:
-        honest(self, trace, *arguments)
-        told = f"{self._head.system.content}\n{len(trace.messages)} messages"
-        self._head = self._head._replace(system=ChatText("system", told))
-
-    monkeypatch.setattr(Prompts, "__init__", peeks)
-    fails("causality")
-
-
-@pytest.mark.parametrize("edits", [str.upper, lambda text: text[:20], lambda text: f"{text}\n"])
-def test_a_renderer_that_edits_the_history(
-    fails: Any, monkeypatch: pytest.MonkeyPatch, edits: Callable[[str], str]
-) -> None:
-    """The same edit when it is made and when it is checked: it is the trace's own text that tells."""
-    honest = prompts_module.make_shown_text
-    monkeypatch.setattr(prompts_module, "make_shown_text", lambda message: edits(honest(message)))
-    fails("causality")
-
-
-def test_a_renderer_that_does_not_say_what_a_tool_answered(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts_module, "frame_text", lambda message, text: text)
-    fails("causality")
-
-
-def leave_out(prompt: list[ChatText]) -> list[ChatText]:
-    """Without a turn of the agent and its answer, as if nothing had been there."""
-    return [*prompt[:2], *prompt[4:]] if len(prompt) > 5 else prompt
-
-
-def begin_with_the_agent(prompt: list[ChatText]) -> list[ChatText]:
-    return [prompt[0], *prompt[2:]]
-
-
-def split_turns(prompt: list[ChatText]) -> list[ChatText]:
-    """The last turn as two of one side, which strict templates refuse."""
-    return [*prompt[:-1], ChatText("user", prompt[-1].content[:5]), ChatText("user", prompt[-1].content[5:])]
-
-
-@pytest.mark.parametrize("change", [leave_out, begin_with_the_agent, split_turns])
-def test_a_renderer_with_other_turns(
-    fails: Any, monkeypatch: pytest.MonkeyPatch, change: Callable[[list[ChatText]], list[ChatText]]
-) -> None:
-    honest = Prompts._render
-    monkeypatch.setattr(Prompts, "_render", lambda self, index: change(honest(self, index)))
-    fails("causality")
-
-
-def test_a_history_that_was_changed(fails: Any) -> None:
+def change_turn(at: int, name: str, make: Callable[[dict[str, Any]], str]) -> Callable[[Rows], Rows]:
     def change(rows: Rows) -> Rows:
-        rows[0]["prompt"][-1]["content"] += "!"
+        rows[0]["prompt"][at][name] = make(rows[0])
         return rows
 
-    assert "proposer/train little/" in fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+    return change
 
 
-def test_a_row_of_a_trace_that_is_not_there(fails: Any) -> None:
-    def change(rows: Rows) -> Rows:
-        rows[0]["key"] = "invented"
-        return rows
-
-    assert "proposer/train invented" in fails("causality", lambda f: edit(first_file(f, "proposer"), change))
-
-
-def test_a_second_system_message(fails: Any) -> None:
-    def change(rows: Rows) -> Rows:
-        rows[0]["prompt"][1]["role"] = "system"
-        return rows
-
-    fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+def turn_round(rows: Rows) -> Rows:
+    """Rows add up as before, and yet a completion is now rejected twice."""
+    row = next(r for r in rows if r["family"] == "redundancy")
+    row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
+    return rows
 
 
-def test_target_text_written_into_a_prompt(fails: Any) -> None:
-    """A prompt that is not the one that the trace gives is no prompt of ours, target text or not."""
+def lose_mirror(rows: Rows) -> Rows:
+    lost = next(r for r in rows if r["family"] == "redundancy")
+    return [r for r in rows if r is not lost]
 
-    def change(rows: Rows) -> Rows:
-        rows[0]["prompt"][1]["content"] += rows[0]["completion"][0]["content"]
-        return rows
 
-    fails("causality", lambda f: edit(first_file(f, "proposer"), change))
+FILES: dict[str, tuple[str, str, Callable[[Rows], Rows], str]] = {
+    "another history": (
+        "causality", "proposer", change_turn(-1, "content", lambda r: r["prompt"][-1]["content"] + "!"),
+        "proposer/train little/",
+    ),
+    "a trace that is not there": ("causality", "proposer", change_first(key="invented"), "proposer/train invented"),
+    "a second system message": ("causality", "proposer", change_turn(1, "role", lambda _: "system"), ""),
+    "target text in a prompt": (
+        "causality", "proposer",
+        change_turn(1, "content", lambda r: r["prompt"][1]["content"] + r["completion"][0]["content"]), "",
+    ),
+    **{
+        f"a lost row of {config}": ("counts", config, lambda rows: rows[1:], f"{config}: ")
+        for config in ("proposer", "verifier", "verifier_unpaired", "trajectories", "eval")
+    },
+    "a lost mirror": ("balance", "verifier", lose_mirror, "train/redundancy: 2 completions"),
+    "a pair turned round": ("balance", "verifier", turn_round, ""),
+}  # fmt: skip
+"""Gate, config, what is done to the rows of a file, and what is told."""
+
+
+@pytest.mark.parametrize("how", FILES)
+def test_a_file_that_is_wrong(fails: Any, how: str) -> None:
+    gate, config, change, told = FILES[how]
+    split = "test" if config == "eval" else "train"
+    assert told in fails(gate, lambda folder: edit(first_file(folder, config, split), change))
 
 
 MARKER = '{"action":"file_read","tool":"bash"}'
@@ -227,37 +231,11 @@ def test_a_prompt_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         build(tmp_path / "t", out=tmp_path / "e", max_context_tokens=2048)
 
 
-@pytest.mark.parametrize("config", ["proposer", "verifier", "verifier_unpaired", "trajectories", "eval"])
-def test_a_row_that_vanished(fails: Any, config: str) -> None:
-    split = "test" if config == "eval" else "train"
-    assert f"{config}: " in fails("counts", lambda f: edit(first_file(f, config, split), lambda rows: rows[1:]))
-
-
-def test_the_mirror_of_a_pair_that_vanished(fails: Any) -> None:
-    def change(rows: Rows) -> Rows:
-        lost = next(r for r in rows if r["family"] == "redundancy")
-        return [r for r in rows if r is not lost]
-
-    told = fails("balance", lambda f: edit(first_file(f, "verifier"), change))
-    assert "train/redundancy: 2 completions" in told
-
-
 def test_pairs_that_what_was_done_gives_away(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs taken as they come: the later prompt shows its wrong answer as done."""
-    monkeypatch.setattr(rejection_rules, "find_repeat_rule_sign", lambda at, wrong: 0)
+    monkeypatch.setattr(mirrored_pairs, "find_repeat_rule_sign", lambda at, wrong: 0)
     monkeypatch.setattr(mirrored_pairs, "_wait_for_other_order", lambda waiting, pair, quota: [pair])
     assert "type_swap 0." in fails("repeats")
-
-
-def test_a_pair_turned_round(fails: Any) -> None:
-    """Rows add up as before, and yet a completion is now rejected twice."""
-
-    def change(rows: Rows) -> Rows:
-        row = next(r for r in rows if r["family"] == "redundancy")
-        row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
-        return rows
-
-    fails("balance", lambda f: edit(first_file(f, "verifier"), change))
 
 
 @pytest.mark.parametrize("gate", ["groups_disjoint", "traces_disjoint", "prompts_disjoint"])

@@ -13,9 +13,8 @@ import foretrace
 from dataset.little import runs, says, seen, trace, user
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
-from foretrace.dataset.filters.flags import FlagFilter
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import examine_traces, select_traces
+from foretrace.dataset.trace_filters import FlagFilter, examine_traces, select_traces
 
 CHEAT = "git log --all --oneline"
 
@@ -47,9 +46,9 @@ def decide(*traces: Trace, keep: bool = False) -> tuple[dict[str, str], dict[str
 def test_successes_with_a_cheat_are_left_out_and_counted() -> None:
     left_out, said = decide(attempt(1, cheats=True), attempt(2, cheats=False))
     assert left_out == {"k01": "flags"}
-    assert said["by_source"] == {"little:train": {"history.other_refs": 1}}
+    assert said["by_source"] == {"little:train": {"history.read": 1}}
     assert (said["successes"], said["flagged"], said["left_out"], said["kept"]) == (2, 1, 1, False)
-    assert said["rules"] == {"history.other_refs": 1}
+    assert said["rules"] == {"history.read": 1}
 
 
 def test_they_are_kept_where_that_is_asked_for() -> None:

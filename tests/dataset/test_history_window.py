@@ -17,9 +17,7 @@ from foretrace.core.errors import BuildError, UsageError
 from foretrace.core.predictions import describe_origin
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace
-from foretrace.dataset.history_window import KEPT_SHARE, HistoryWindow
-from foretrace.dataset.prompt_renderer import PromptRenderer
-from foretrace.dataset.prompts import ByteCounter, Prompts
+from foretrace.dataset.prompts import KEPT_SHARE, ByteCounter, HistoryWindow, PromptRenderer, Prompts
 from foretrace.dataset.settings import Window
 
 ROOM = 100
@@ -162,7 +160,7 @@ def test_an_agent_at_work_gets_the_prompts_of_the_dataset(built: dict[str, Path]
 
 
 def test_what_no_prompt_can_be_rendered_for_is_refused(built: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="is no dataset of ours"):
+    with pytest.raises(BuildError, match="is not a foretrace dataset"):
         PromptRenderer(tmp_path)
     text = (built["blocks"] / "manifest.json").read_text()
     (tmp_path / "manifest.json").write_text(text.replace("utf-8 bytes / 3.5", "tokenizer 0123"))

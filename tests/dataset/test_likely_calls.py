@@ -19,8 +19,7 @@ from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls, name_step, name_steps
 from foretrace.dataset.prompts import make_token_counter
 from foretrace.dataset.recipes.attempts import TaskAttempts, make_attempt, select_targets
-from foretrace.dataset.recipes.mirrored_pairs import find_mirrored_pairs
-from foretrace.dataset.recipes.rejection_rules import AcceptedActions
+from foretrace.dataset.recipes.mirrored_pairs import AcceptedActions, find_mirrored_pairs
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import ShardJob, count_calls_of_shards
 from foretrace.engines.processes import Processes
@@ -64,9 +63,6 @@ def test_test_groups_are_not_counted(tmp_path: Path) -> None:
         count=1,
         stores=(str(tmp_path / "t"),),
         shards=tuple(range(64)),
-        folder="",
-        candidates_folder="",
-        scratch_folder="",
         settings=BuildSettings(),
         splits={"train": "train", "test": "test", "validation": "validation"},
     )

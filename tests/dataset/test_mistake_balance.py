@@ -8,8 +8,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from foretrace.dataset.mistake_balance import choose_mistakes, find_confidence_class, make_twins_gate
-from foretrace.dataset.recipes.proposer_mistakes import Appearance, MistakeCandidate
+from foretrace.dataset.recipes.proposer_mistakes import (
+    Appearance,
+    MistakeCandidate,
+    choose_mistakes,
+    find_confidence_class,
+    make_twins_gate,
+)
 
 TEXTS = ["submit", "pytest", "ls", "cat a.py", "edit"]
 

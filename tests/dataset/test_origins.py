@@ -13,8 +13,7 @@ from dataset.little import corpus, says, trace, user
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Provenance, Trace
 from foretrace.dataset.build import build
-from foretrace.dataset.origins import count_origin, make_commands
-from foretrace.dataset.report import BuildCounts
+from foretrace.dataset.report import BuildCounts, count_origin, make_commands
 from foretrace.dataset.settings import BuildSettings
 
 

@@ -18,8 +18,7 @@ from foretrace.core.errors import BuildError
 from foretrace.core.message_columns import ChatText
 from foretrace.dataset import parquet
 from foretrace.dataset.parquet import ACTIONS, TableWriter, find_rank, read_groups
-from foretrace.dataset.recipes.base import ColumnType, Config, Row
-from foretrace.dataset.recipes.load import load_recipes
+from foretrace.dataset.recipes.base import ColumnType, Config, Row, load_recipes
 
 COLUMNS: dict[str, ColumnType] = {
     "prompt": "messages",
@@ -142,21 +141,14 @@ def test_pandas_and_datasets_read_plain_strings(tmp_path: Path) -> None:
     )
 
 
-def test_order_of_arrival_within_a_window_has_no_say(tmp_path: Path) -> None:
+def test_order_is_that_of_the_rank_and_not_of_arrival(tmp_path: Path) -> None:
     given = sample()
-    bytes_of = []
-    for turn in range(3):
-        random.Random(turn).shuffle(given)
-        bytes_of.append(write(tmp_path / "a.parquet", given).read_bytes())
-    assert bytes_of[0] == bytes_of[1] == bytes_of[2]
-    assert write(tmp_path / "a.parquet", given, seed=1).read_bytes() != bytes_of[0]
-
-
-def test_rows_stand_in_the_order_of_their_rank(tmp_path: Path) -> None:
-    given = sample()
-    path = write(tmp_path / "a.parquet", given)
+    first = write(tmp_path / "a.parquet", given).read_bytes()
     ranked = [r.key for r in sorted(given, key=lambda r: find_rank(0, r))]
-    assert pq.read_table(path)["key"].to_pylist() == ranked != [r.key for r in given]
+    assert pq.read_table(tmp_path / "a.parquet")["key"].to_pylist() == ranked != [r.key for r in given]
+    random.Random(1).shuffle(given)
+    assert write(tmp_path / "a.parquet", given).read_bytes() == first
+    assert write(tmp_path / "a.parquet", given, seed=1).read_bytes() != first
 
 
 def test_a_text_of_many_rows_is_stored_once(tmp_path: Path) -> None:

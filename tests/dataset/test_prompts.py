@@ -18,6 +18,17 @@ from foretrace.core.errors import UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, ToolSpec, Trace
+from foretrace.dataset.prompt_texts import (
+    AGENT_BEGINS,
+    AGENT_GOES_ON,
+    JOIN,
+    History,
+    escape_tags,
+    has_target,
+    make_message_text,
+    make_target_text,
+    unescape_tags,
+)
 from foretrace.dataset.prompts import (
     OWN_HEADING,
     TOOLS_HEADING,
@@ -28,15 +39,6 @@ from foretrace.dataset.prompts import (
     make_token_counter,
 )
 from foretrace.dataset.settings import Window
-from foretrace.dataset.target_text import has_target, make_message_text, make_target_text
-from foretrace.dataset.turn_text import (
-    AGENT_BEGINS,
-    AGENT_GOES_ON,
-    JOIN,
-    History,
-    escape_tags,
-    unescape_tags,
-)
 
 MOST = 1024
 """The smallest limit that a build takes."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
-from foretrace.dataset.push import PushedRepository, find_repositories, find_unpushed_configs, push
+from foretrace.dataset.push import find_repositories, find_unpushed_configs, push
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
 VERIFIER = "acme/speculative-actions-verifier-pref"
@@ -192,6 +193,8 @@ def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_pa
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 61])
 def test_name_that_no_repository_can_have(hub: FakeHub, small: Path, name: str) -> None:
     assert "name=" in refused(small, "acme", name=name, kind=UsageError)
+    if name not in ("a--b", "a..b"):
+        refused(small, name, kind=UsageError)
     assert not hub.requests
 
 
@@ -311,57 +314,25 @@ def test_token_echoed_by_the_server_is_not_repeated(hub: FakeHub, small: Path) -
     assert "<token>" in refused(small, "acme")
 
 
-ROLES: list[tuple[dict[str, Any], str]] = [
-    ({"auth": {"accessToken": {"role": "read"}}}, "cannot write to acme"),
-    ({"orgs": [{"name": "other"}]}, "not a member of acme"),
-    ({"orgs": [{"name": "acme", "roleInOrg": "read"}]}, "may only read in acme"),
-    ({"auth": {"accessToken": {"role": "fineGrained", "fineGrained": {"scoped": []}}}}, "cannot write to acme"),
-    (
-        {
-            "auth": {
-                "accessToken": {
-                    "role": "fineGrained",
-                    "fineGrained": {
-                        "scoped": [
-                            {"entity": {"type": "org", "name": "acme"}, "permissions": ["repo.content.read"]},
-                            {"entity": {"type": "user", "name": "alice"}, "permissions": ["repo.write"]},
-                        ]
-                    },
-                }
-            }
-        },
-        "cannot write to acme",
-    ),
-]
-
-
-@pytest.mark.parametrize(("who", "said"), ROLES)
-def test_access_is_checked_before_anything_is_made(hub: FakeHub, small: Path, who: Any, said: str) -> None:
-    hub.whoami |= who
-    assert said in refused(small, "acme")
+def test_a_wrong_organisation_is_refused_before_anything_is_made(hub: FakeHub, small: Path) -> None:
+    hub.whoami |= {"orgs": [{"name": "other"}]}
+    assert "not a member of acme, only of: other" in refused(small, "acme")
     assert [r.path for r in hub.requests] == ["/api/whoami-v2"] and not hub.repos
 
 
-@pytest.mark.parametrize("org", ["ACME", "alice"])
-def test_fine_grained_token_may_push_where_it_writes(hub: FakeHub, small: Path, org: str) -> None:
-    scope = {"entity": {"type": "org", "name": org.lower()}, "permissions": ["repo.content.read", "repo.write"]}
-    hub.whoami["auth"]["accessToken"] = {"role": "fineGrained", "fineGrained": {"global": [], "scoped": [scope]}}
-    assert not push(small, org)[0].skipped
+REQUESTS = [
+    ("POST", "/repos/create"),
+    ("GET", "/api/datasets/"),
+    ("POST", "validate-yaml"),
+    ("POST", "/preupload/"),
+    ("POST", "objects/batch"),
+    ("PUT", "lfs-store"),
+    ("POST", "lfs-verify"),
+    ("POST", "/commit/"),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/repos/create"),
-        ("GET", "/api/datasets/"),
-        ("POST", "validate-yaml"),
-        ("POST", "/preupload/"),
-        ("POST", "objects/batch"),
-        ("PUT", "lfs-store"),
-        ("POST", "lfs-verify"),
-        ("POST", "/commit/"),
-    ],
-)
+@pytest.mark.parametrize(("method", "path"), REQUESTS)
 def test_forbidden_anywhere_is_one_line_and_no_content(hub: FakeHub, small: Path, method: str, path: str) -> None:
     # create_repo looks whether a forbidden repository is there, so both calls are refused
     hub.fault(method, path, status=403, times=99, body='{"error": "not\\nyours"}')
@@ -371,20 +342,7 @@ def test_forbidden_anywhere_is_one_line_and_no_content(hub: FakeHub, small: Path
     assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "whoami"),
-        ("POST", "/repos/create"),
-        ("GET", "/api/datasets/"),
-        ("POST", "validate-yaml"),
-        ("POST", "/preupload/"),
-        ("POST", "objects/batch"),
-        ("PUT", "lfs-store"),
-        ("POST", "lfs-verify"),
-        ("POST", "/commit/"),
-    ],
-)
+@pytest.mark.parametrize(("method", "path"), [("GET", "whoami"), *REQUESTS])
 def test_rate_limit_then_broken_answers_are_outlived(
     hub: FakeHub, small: Path, waits: list[float], method: str, path: str
 ) -> None:
@@ -412,26 +370,15 @@ def test_asked_to_wait_too_long_it_stops(hub: FakeHub, small: Path, waits: list[
     assert not waits
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "tries"),
-    [
-        # five tries of ours, or six of the client's: never one times the other
-        ("POST", "/repos/create", 5),
-        ("POST", "validate-yaml", 5),
-        ("POST", "/preupload/", 6),
-        ("POST", "objects/batch", 6),
-        ("PUT", "lfs-store", 6),
-        ("POST", "lfs-verify", 6),
-        ("POST", "/commit/", 5),
-    ],
-)
+@pytest.mark.parametrize(("method", "path"), [request for request in REQUESTS if request[0] != "GET"])
 def test_a_server_that_keeps_failing_is_given_up(
-    hub: FakeHub, small: Path, waits: list[float], method: str, path: str, tries: int
+    hub: FakeHub, small: Path, waits: list[float], method: str, path: str
 ) -> None:
+    """Five tries of ours, or six of the client's: never one times the other."""
     hub.fault(method, path, status=500, times=10_000)
     text = refused(small, "acme")
     assert "HTTP 500, the Hub failed" in text and "made to fail" in text
-    assert len(hub.log(method, path)) == tries
+    assert len(hub.log(method, path)) == (5 if path in ("/repos/create", "validate-yaml", "/commit/") else 6)
     assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
 
 
@@ -555,6 +502,8 @@ def damage(folder: Path, how: str) -> None:
     listed = json.loads((folder / "manifest.json").read_text())["configs"]
     if how == "no manifest":
         (folder / "manifest.json").unlink()
+    elif how == "no folder":
+        shutil.rmtree(folder)
     elif how == "no JSON":
         (folder / "manifest.json").write_text("{")
     elif how == "a list":
@@ -587,6 +536,7 @@ def damage(folder: Path, how: str) -> None:
 
 DAMAGES = {
     "no manifest": "`build` wrote",
+    "no folder": "`build` wrote",
     "no JSON": "cannot be read as JSON",
     "a list": "schema_version None",
     "newer": "schema_version 2",
@@ -610,16 +560,6 @@ def test_what_is_no_built_dataset_is_refused_before_any_request(hub: FakeHub, sm
     assert DAMAGES[how] in text and str(small) in text and not hub.requests
 
 
-def test_folder_that_is_not_there(hub: FakeHub, tmp_path: Path) -> None:
-    assert "`build` wrote" in refused(tmp_path / "nowhere", "acme")
-
-
-@pytest.mark.parametrize("org", ["", "a/b", "../x", "a b", "-a", "https://x", "a" * 60])
-def test_org_that_is_no_name(hub: FakeHub, small: Path, org: str) -> None:
-    refused(small, org, kind=UsageError)
-    assert not hub.requests
-
-
 def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     folder = build(tmp_path / "d", configs={"verifier_unpaired": ("test",), "eval": ("test", "train")})
     (folder / "notes").mkdir()
@@ -635,10 +575,3 @@ def test_a_card_that_the_hub_refuses(hub: FakeHub, small: Path, monkeypatch: Any
     monkeypatch.setattr("foretrace.dataset.push.make_hub_card", lambda *_: "---\nconfigs: [1\n---\n")
     assert "Invalid metadata in README.md" in refused(small, "acme")
     assert len(hub.repos[PROPOSER].commits) == 1
-
-
-def test_pushed_is_a_record() -> None:
-    import msgspec
-
-    one = PushedRepository("a/b", "u", None, ("README.md",), 1, 2, False)
-    assert json.loads(msgspec.json.encode(one))["files"] == ["README.md"]

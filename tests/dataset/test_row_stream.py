@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import msgspec
 import pytest
 
 import foretrace
 from dataset.little import calls, corpus, files, rows, runs, says, seen, system, trace, tree, user
-from foretrace.core.errors import BuildError, UsageError
+from foretrace.core.errors import BuildError, ForetraceWarning, UsageError
 from foretrace.core.store import write_traces
-from foretrace.core.trace import DEMO_MODEL, Trace
+from foretrace.core.trace import DEMO_MODEL, Outcome, Trace
 from foretrace.dataset import parquet, plan
 from foretrace.dataset.inferred_tools import DESCRIPTION
 from foretrace.dataset.settings import SPLITS
@@ -132,9 +133,9 @@ def test_a_trainers_dataset_is_made_of_it(sample_traces: Path, sample_dataset: P
 def test_rows_come_before_all_traces_are_read(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "WINDOW_ROWS", 2)
     read: list[str] = []
-    honest = foretrace.dataset.row_stream.make_attempt
+    honest = foretrace.dataset.shard_job.make_attempt
     monkeypatch.setattr(
-        foretrace.dataset.row_stream, "make_attempt", lambda t, *rest: read.append(t.key) or honest(t, *rest)
+        foretrace.dataset.shard_job, "make_attempt", lambda t, *rest: read.append(t.key) or honest(t, *rest)
     )
     total = len(list(foretrace.load(sample_traces, split="test")))
     every, _ = len(read), read.clear()
@@ -155,6 +156,26 @@ def test_what_cannot_be_loaded_is_said(sample_traces: Path, tmp_path: Path) -> N
     write_traces([], tmp_path / "none")
     with pytest.raises(BuildError, match="holds no traces"):
         foretrace.load(tmp_path / "none")
+
+
+def test_rows_of_no_wanted_outcome_are_refused_as_in_a_build(tmp_path: Path) -> None:
+    unknown = [msgspec.structs.replace(trace, outcome=Outcome()) for trace in corpus(12)]
+    write_traces(unknown, tmp_path / "t")
+    said = (
+        r"no row could be made from \d+ traces \(\d+ unknown\); left out: .*; the setting is outcomes='success': not_"
+    )
+    with pytest.raises(BuildError, match=said):
+        list(foretrace.load(tmp_path / "t"))
+    with pytest.raises(BuildError, match=said):
+        foretrace.build(tmp_path / "t", out=tmp_path / "d")
+    assert list(foretrace.load(tmp_path / "t", outcomes="not_failed"))
+
+
+def test_an_empty_split_is_said(tmp_path: Path) -> None:
+    every = corpus(4)
+    write_traces([trace for trace in every if trace.task.group == every[0].task.group], tmp_path / "t")
+    with pytest.warns(ForetraceWarning, match="no row of test; .*split test is empty: too few groups"):
+        assert not list(foretrace.load(tmp_path / "t", split="test", outcomes="all"))
 
 
 def test_the_demo_models_traces_are_refused_as_in_a_build(tmp_path: Path) -> None:

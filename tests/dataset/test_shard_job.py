@@ -22,7 +22,7 @@ from foretrace.dataset.recipes.eval import EvalSlices
 from foretrace.dataset.report import BuildCounts
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.shard_job import ShardResult, read_traces_once
-from foretrace.dataset.statistical_gates import SampledPair
+from foretrace.dataset.statistical_gates import Pair
 
 ACTIONS = [str(a) for a in ActionType]
 
@@ -112,7 +112,7 @@ def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
     """What a job makes that has so many prompts, and pairs of texts of one length that no other job has."""
     digests = {digest(str(number), str(n)).encode()[:8] for n in range(prompts)}
     sample = [
-        SampledPair(digest("place", str(number), str(n)), f"{number} {n}", "g", f"{number:2} {n:4} " * 50, "no " * 100)
+        Pair(digest("place", str(number), str(n)), f"{number} {n}", "g", f"{number:2} {n:4} " * 50, "no " * 100)
         for n in range(pairs)
     ]
     splits = {"train": pack_digests(digests), "validation": pack_digests([]), "test": pack_digests([])}

@@ -14,8 +14,8 @@ from dataset.little import corpus, files, rows, runs, says, seen, trace, tree, u
 from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
-from foretrace.dataset import blind_guessers
-from foretrace.dataset.statistical_gates import PairSample, SampledPair
+from foretrace.dataset import statistical_gates
+from foretrace.dataset.statistical_gates import Pair, PairSample
 
 GROUPS = 480
 GUESSERS = ("length", "format", "completion")
@@ -30,16 +30,16 @@ def command(rng: random.Random) -> str:
 
 
 def test_a_sample_does_not_depend_on_which_job_ends_first() -> None:
-    jobs = {n: [SampledPair(str(place), f"{n}.{place}", "g", "yes", "no") for place in range(4)] for n in range(5)}
+    jobs = {n: [Pair(str(place), f"{n}.{place}", "g", "yes", "no") for place in range(4)] for n in range(5)}
 
-    def take(order: Iterable[int]) -> dict[str, list[SampledPair]]:
-        sample = PairSample[SampledPair](7)
+    def take(order: Iterable[int]) -> dict[str, list[Pair]]:
+        sample = PairSample[Pair](7)
         for number in order:
             sample.add("a", *jobs[number], job=number)
         return sample.take()
 
     assert take(range(5)) == take(reversed(range(5))) == take([3, 0, 4, 1, 2])
-    assert [pair.pair for pair in take(range(5))["a"]] == ["0.0", "1.0", "2.0", "3.0", "4.0", "0.1", "1.1"]
+    assert [pair.id for pair in take(range(5))["a"]] == ["0.0", "1.0", "2.0", "3.0", "4.0", "0.1", "1.1"]
 
 
 def siblings(planted: bool) -> list[Trace]:
@@ -121,7 +121,7 @@ def test_other_families_are_as_they_would_have_been(planted: Path) -> None:
 
 def test_a_mirrored_family_is_proved_and_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs or many, its gate passes by its balance: no guesser is asked, and nothing is left to allow."""
-    monkeypatch.setattr(blind_guessers, "_measure_guesser", lambda *_: pytest.fail("a guesser was fitted"))
+    monkeypatch.setattr(statistical_gates, "_measure_guesser", lambda *_: pytest.fail("a guesser was fitted"))
     write_traces(corpus(6), tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d")
     (gate,) = [g for g in report.manifest["gates"] if g["name"].startswith("shortcut")]

@@ -17,13 +17,12 @@ from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import BuildError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
-from foretrace.dataset import build as build_module
-from foretrace.dataset import row_stream, shard_job
+from foretrace.dataset import plan, shard_job
 from foretrace.dataset.build import build
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, TraceFilter
 from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.parquet import read_rows
-from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.recipes.base import load_configs
 from foretrace.dataset.settings import BuildSettings
 from foretrace.dataset.trace_filters import merge_groups
 
@@ -64,10 +63,10 @@ class NoneAtAll:
 def use(monkeypatch: pytest.MonkeyPatch, *filters: TraceFilter) -> None:
     """Have a build ask these filters, and that of copies, of which a gate reads what it found."""
 
-    def make(settings: BuildSettings, scratch: Path | None = None) -> list[TraceFilter]:
-        return [*filters, CopyFilter(scratch=scratch)]
+    def make(settings: BuildSettings, benchmarks: Path | None = None) -> list[TraceFilter]:
+        return [*filters, CopyFilter()]
 
-    for module in (build_module, shard_job, row_stream):
+    for module in (plan, shard_job):
         monkeypatch.setattr(module, "make_trace_filters", make)
 
 

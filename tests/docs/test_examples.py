@@ -18,6 +18,7 @@ import io
 import re
 import shlex
 import sys
+import tomllib
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -41,11 +42,19 @@ NOT_RUN = {
     "docs/predict.md": 1,
     "docs/problems.md": 1,
     "docs/sandbox.md": 1,
+    "docs/scale.md": 3,
     "docs/train.md": 10,
     "docs/trl.md": 7,
     "docs/verifiers.md": 2,
 }
 """By page: how many examples are not run. A new one must be counted here, so that none is left out in silence."""
+REASONS = (
+    *("a model server", "llama-server", "Docker", "the Hub", "a Ray cluster", "an object store", "the library "),
+    "a file of HumanEval",
+)
+"""What an example that is not run needs, and what no test has: software of others, a network, or data."""
+OTHER_REASONS = ("changes the shell", "reads your own sessions", "runs the tests themselves", "takes long;")
+_EXTRA = re.compile(r"\.\[([a-z]+)\]")
 
 
 class Block(NamedTuple):
@@ -187,8 +196,25 @@ def test_the_commands_of_all_examples_have_their_options() -> None:
                     command.make_parser(typer.Context(command, parent=above)).parse_args(words)
 
 
-def test_every_page_is_counted() -> None:
+def test_every_page_is_counted_and_gives_a_reason_that_holds() -> None:
     assert NOT_RUN.keys() <= {*PAGES}
+    for page in PAGES:
+        for block in blocks(page):
+            kind, _, why = block.marker.partition(": ")
+            known = why.startswith(OTHER_REASONS) or why.removeprefix("needs ").startswith(REASONS)
+            assert kind != "not run" or known, f"{page}:{block.line}: {why}"
+            assert block.language not in ("bash", "shell", "sh") or block.text.startswith("#!"), f"{page}:{block.line}"
+
+
+def test_what_is_to_be_installed_is_there() -> None:
+    """The package is in no registry: it is installed from a checkout, with the extras that it has."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = [*(ROOT / page for page in PAGES), ROOT / "CONTRIBUTING.md", *(ROOT / "src").rglob("*.py")]
+    for file in files:
+        text = file.read_text()
+        assert "foretrace[" not in text and "pip install foretrace" not in text, file
+        lines = [line for line in text.splitlines() if "pip install" in line]
+        assert {extra for line in lines for extra in _EXTRA.findall(line)} <= extras.keys(), file
 
 
 def test_what_matches() -> None:

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.fence import PLUGIN as FENCE
-from foretrace.encodings.function_xml import PLUGIN as XML
+from foretrace.encodings.fence import FENCE
 from foretrace.encodings.json_arguments import encode_json, read_arguments
-from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.encodings.tool_call_json import PLUGIN as JSON
+from foretrace.encodings.json_calls import REACT
+from foretrace.encodings.json_calls import TOOL_CALL_JSON as JSON
+from foretrace.encodings.parameter_tags import FUNCTION_XML as XML
 
 ALL = [FENCE, XML, REACT, JSON]
 
@@ -133,6 +133,7 @@ def test_json_arguments_are_kept_verbatim() -> None:
     inside = '<tool_call>{"arguments": "{\\"a\\": 1}", "name": "f"}</tool_call>'
     assert only(JSON, inside).arguments == '{"a": 1}'
     assert only(JSON, '<tool_call>{"name": "f"}</tool_call>').arguments == "{}"
+    assert only(JSON, '<tool_call>{"name": "f", "parameters": {"a": 1.0}}</tool_call>').arguments == '{"a": 1.0}'
 
 
 def test_react_markers_inside_strings_and_repairs() -> None:

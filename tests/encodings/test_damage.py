@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.encodings.code_calls.reader import CodeCall, read_calls
-from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 SNIPPETS = [
     "x = 1", "print(sum(range(10)))", "import math\nprint(math.pi)", 'print("a\\nb")', "print('a\\nb')",
@@ -560,8 +560,6 @@ REPAIRED = {
     '{"name": "p", "arguments": {"code": "print(\'a\nb\')"}}': ("print('a\\nb')", {"newlines", "string_newlines"}),
     '{"name": "p", "arguments": {"code": ["x = 1", "y = 2"]}}': ("x = 1\ny = 2", {"lines"}),
     '{"name": "p", "parameters": {"code": "x = 1"}}': ("x = 1", {"renamed"}),
-    '{"name": "p", "arguments": {"code": "print("}}")"}}': ('print("}}")', {"bare_quotes"}),
-    '{"name": "p", "arguments": {"code": "x = 1 + \\\\\\\\n    2"}}': ("x = 1 + \\\n    2", {"double_escaped"}),
 }  # fmt: skip
 
 
@@ -578,6 +576,7 @@ REFUSED = {
     '{"name": "p", "arguments": {"code": "x = 1  # see\\\\nfoo"}}': "more ways than one",
     '{"name": "p", "arguments": {"code": "x", "code": "y"}}': "more than once",
     '{"name": "p", "arguments": {"code": "x"}} and {"code": "y"}': "text between",
+    '{"name": "p", "arguments": {"code": "print("}}")"}}': "text between",
     '{"name": "p", "arguments": {"path": "x"}}': "no 'code'",
     '{"name": "p", "arguments": {"code": "x = \\"\\ud83d\\""}}': "half a character",
     '{"name": "p", "arguments": {"code": "x = (\\\\n1"}}': "no Python",

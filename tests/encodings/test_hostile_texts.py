@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
-from foretrace.core import plugins
 from foretrace.encodings.calls_in_text import find_calls
+from foretrace.encodings.table import ENCODINGS
 
-ENCODINGS = [
-    plugins.load_plugin("encoding", name)
-    for name in ("call_list", "call_tokens", "tagged_json", "terminal_json", "tool_tags")
-]
 n = 120_000
 
 
@@ -45,10 +41,15 @@ n = 120_000
         '[TOOL_CALLS][{"name":"a"}]\n'+'```a\n'*n,
         '[TOOL_CALLS][{"name":"a"}]'+''.join('`'*(i%300)+' ' for i in range(2000)),
         '[TOOL_CALLS][{"name":"a"}]\n'+('\n'+' '*100)*(n//50),
+        '<tool_call>\n<function=f>\n<parameter=p>\na\n</parameter>\n</function>\n</tool_call>\n'*(n//60),
+        '<tool_call>f<arg_key>a</arg_key><arg_value>'*(n//40),
+        '<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>'*(n//50),
+        '<tool_call><function=a>'*(n//20),
+        '<tool_call><function=a><parameter=x>'*(n//30),
     ],
     ids=lambda text: repr(text[:40]),
 )  # fmt: skip
 def test_hostile_texts_are_read_in_linear_time(text: str) -> None:
-    readers: list[Any] = [find_calls, *(encoding.parse for encoding in ENCODINGS)]
+    readers: list[Any] = [find_calls, *(encoding.parse for encoding in ENCODINGS.values())]
     for reader in readers:
         assert isinstance(reader(text), list)

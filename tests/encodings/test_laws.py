@@ -12,119 +12,114 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoding_law import check_law
-from foretrace.core import plugins
 from foretrace.core.trace import Message, ToolCall
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
-from foretrace.encodings.fence import PLUGIN as FENCE
-from foretrace.encodings.function_xml import PLUGIN as XML
 from foretrace.encodings.json_arguments import encode_json, read_arguments
-from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.encodings.tool_call_json import PLUGIN as JSON
+from foretrace.encodings.table import ENCODINGS
 
-ALL = [plugins.load_plugin("encoding", name) for name in plugins.plugin_names("encoding")]
-TAGS = [
-    "<function=f>",
-    "</function>",
-    "<parameter=p>",
-    "</parameter>",
-    "<tool_call>",
-    "</tool_call>",
-    "```",
-    "\n",
-    "\n```\n",
-]
+TAGS = ["<function=f>", "</function>", "<parameter=p>", "</parameter>", "<tool_call>", "</tool_call>", "```", "\n"]
 TAGS += ["Action: a", "Action Input: {", "Thought:", '"', "'", "\\", "{", "}", "[", " ", "\t", "x", "é", "submit"]
-TAGS += ["str_replace_editor create /f ", "--file_text ", '{"name": "f", "arguments": {}}', "\x00", "\r"]
+TAGS += ["str_replace_editor create /f ", "--file_text ", '{"name": "f", "arguments": {}}', "\x00", "\r", "\n```\n"]
 noise = st.lists(st.sampled_from(TAGS), max_size=25).map("".join)
-
-words = st.from_regex(r"[A-Za-z_][\w.-]{0,12}", fullmatch=True)
-keys = words.filter(lambda k: k != "raw")
+MARKUP = ["<path>", "</path>", "</content>", "</read_file>", "\n", "a", " ", "\\", '"', "<", "{", "}", "\u003c"]
+markup = st.lists(st.sampled_from(MARKUP)).map("".join)
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+one_line = st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=40)
+words = st.from_regex(r"[a-z_][a-z_0-9]{0,12}", fullmatch=True)
+plain = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | texts
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**60), 2**60)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    plain | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | markup,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
-json_arguments = st.dictionaries(st.text(max_size=8), json_values, max_size=4)
-
-
-@given(words, json_arguments, st.booleans())
-def test_tool_call_json(name: str, arguments: dict[str, Any], compact: bool) -> None:
-    """Any name and any JSON object; ids cannot be expressed. Numbers and escapes come back as they were written."""
-    text = json.dumps(arguments, separators=(",", ":")) if compact else encode_json(arguments)
-    check_law(JSON, ToolCall(name=name, arguments=text), "I look.\n", "\nDone.")
-
-
-@given(words, json_arguments, st.booleans())
-def test_react(name: str, arguments: dict[str, Any], pretty: bool) -> None:
-    """Any one-line name and any JSON object, on one line or several."""
-    text = json.dumps(arguments, indent=1) if pretty else encode_json(arguments)
-    check_law(REACT, ToolCall(name=name, arguments=text), "Thought: I look.\n", "\nThought: and on")
-
-
-plain = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="<"), max_size=40)
-quoted_block = st.builds(lambda k, v: f"<function=f>\n<parameter={k}>{v}</parameter>\n</function>", words, plain)
-bodies = st.lists(plain | quoted_block | st.sampled_from(["</parameter>", "<parameter=k>", "```", "a < b"]), max_size=4)
-
-
-@given(words, st.dictionaries(st.sampled_from(["command", "path", "old_str", "file_text", "k"]), bodies.map("".join)))
-def test_function_xml(name: str, arguments: dict[str, str]) -> None:
-    """Text values, with tag-like text and whole quoted blocks in them. It cannot express: values that are no text
-    (it has no types), and a body that quotes one half of a block's structure: a closing tag that a parameter or the
-    block's end follows, or a block's beginning without its end, as no reader could tell it from the call's own."""
-    for value in arguments.values():
-        if re.search(r"</parameter>\s*(<parameter=[^<>\n]+>|</function>|\Z)", without_blocks(value)):
-            return
-    check_law(XML, ToolCall(name=name, arguments=encode_json(arguments)), "I edit.\n\n", "\nThat is it.")
-
-
-def without_blocks(text: str) -> str:
-    return re.sub(r"<function=f>\n<parameter=[\w.-]+>[^<]*</parameter>\n</function>", "", text)
-
-
-no_fence = st.text(max_size=60).filter(lambda t: "```" not in t)
-
-
-@given(no_fence)
-def test_fence_shell(command: str) -> None:
-    """One shell text as `command`. It cannot express: other arguments of bash, other tools than bash, the editor and
-    submit, a command that is the editor's or `submit`, and lines that are bare fences."""
-    if command.strip().startswith(("str_replace_editor", "submit")):
-        return
-    check_law(FENCE, ToolCall(name="bash", arguments=encode_json({"command": command})), "I look.\n\n", "\n")
-
-
-paths = st.from_regex(r"/[\w ./'\"-]{0,20}", fullmatch=True)
-editor = st.fixed_dictionaries(
-    {"command": st.sampled_from(["view", "create", "str_replace", "insert"]), "path": paths},
-    optional={
-        "file_text": st.text(max_size=60) | noise,
-        "view_range": st.lists(st.integers(-1, 9999), min_size=2, max_size=2),
-        "old_str": noise,
-        "new_str": st.text(max_size=60),
-        "insert_line": st.integers(0, 10**6),
-    },
+keys = words | texts | st.sampled_from(["class", "path", "content", "\ufb01"])
+objects = st.dictionaries(keys, json_values, max_size=4)
+as_written = st.builds(lambda given, form: json.dumps(given, **form), objects, st.sampled_from([
+    {"separators": (",", ":"), "ensure_ascii": False}, {"indent": 1}, {"ensure_ascii": False},
+]))  # fmt: skip
+block = st.builds(
+    lambda key, text: f"<function=f>\n<parameter={key}>{text}</parameter>\n</function>",
+    words,
+    st.text(st.characters(codec="utf-8", exclude_characters="<"), max_size=40),
 )
+bodies = st.lists(texts | block | st.sampled_from(["</parameter>", "<parameter=k>", "```", "a < b"]), max_size=4)
 
 
-@given(editor)
-def test_fence_editor(arguments: dict[str, Any]) -> None:
-    """The editor's arguments in its fixed order; bodies are shell-quoted and may hold anything, fences too."""
-    order = ["command", "path", "file_text", "view_range", "old_str", "new_str", "insert_line"]
-    arguments = {k: arguments[k] for k in order if k in arguments}
-    call = ToolCall(name="str_replace_editor", arguments=encode_json(arguments))
-    check_law(FENCE, call, "I edit.\n\n", "\n\n")
-    check_law(FENCE, call, "First:\n```python\nx = 1\n```\nthen\n\n", "")
+def is_whole(values: dict[str, str]) -> bool:
+    """Whether no value quotes one half of a block's structure: no reader could tell it from the call's own."""
+    whole = (re.sub(r"<function=f>\n<parameter=\w+>[^<]*</parameter>\n</function>", "", v) for v in values.values())
+    half = r"</parameter>\s*(<parameter=[^<>\n]+>|</function>|\Z)|<function=|<parameter=\w+>"
+    return not any(re.search(half, text) for text in whole)
 
 
-def test_fence_submit() -> None:
-    check_law(FENCE, ToolCall(name="submit", arguments="{}"), "Done.\n", "")
+def calls(name: Any, arguments: Any) -> st.SearchStrategy[ToolCall]:
+    """Calls of a name, or of any word, with arguments as a dictionary or as JSON text."""
+    names = name if isinstance(name, st.SearchStrategy) else st.sampled_from(name)
+    made = arguments.map(lambda given: given if isinstance(given, str) else encode_json(given))
+    return st.builds(lambda name, text: ToolCall(name=name, arguments=text), names, made)
 
 
-@pytest.mark.parametrize("encoding", ALL, ids=lambda e: e.name)
+def one(key: str, values: Any) -> Any:
+    return st.fixed_dictionaries({key: values})
+
+
+xml_values = st.dictionaries(st.sampled_from(["command", "path", "old_str", "file_text", "k"]), bodies.map("".join))
+SLOTS: dict[str, Any] = {
+    "command": st.sampled_from(["view", "create", "insert"]),
+    "path": st.from_regex(r"/[\w ./'\"-]{0,20}", fullmatch=True),
+    "file_text": st.text(max_size=60) | noise,
+    "view_range": st.lists(st.integers(-1, 9999), min_size=2, max_size=2),
+    "old_str": noise,
+    "new_str": st.text(max_size=60),
+    "insert_line": st.integers(0, 10**6),
+}
+"""Arguments of the editor, in the order that its line has."""
+editor = st.fixed_dictionaries({}, optional=SLOTS).map(
+    lambda given: {"command": "view", "path": "/"} | {key: given[key] for key in SLOTS if key in given}
+)
+unfenced = st.text(max_size=60).filter(lambda t: "```" not in t)
+shell = unfenced.filter(lambda t: not t.strip().startswith(("str_replace_editor", "submit")))
+tools = st.from_regex(r"[A-Za-z_][\w-]{0,12}", fullmatch=True)
+code = st.text(max_size=60).filter(lambda t: "</execute" not in t)
+strokes = st.builds(lambda text, more: {"keystrokes": text} | more | {"keystrokes": text}, texts | markup, objects)
+flat = one_line.filter(lambda t: not set(t) & set("[]`"))
+LAWS: list[tuple[str, st.SearchStrategy[ToolCall], str, str]] = [
+    ("tool_call_json", calls(words, as_written), "I look.\n", "\nDone."),
+    ("tagged_json", calls(words, objects), "I look.\n", "\nDone."),
+    ("react", calls(words, as_written), "Thought: I look.\n", "\nThought: and on"),
+    ("json_action", calls(one_line.filter(str.strip), st.dictionaries(texts, plain, max_size=3)), "Look\n", "\nand on"),
+    ("terminal_json", calls(["bash_command"], strokes), "{", "}"),
+    ("terminal_json", calls(["mark_task_complete"], st.just({})), "{", "}"),
+    ("call_list", calls(words, objects), " \n", "\n"),
+    ("function_xml", calls(words, xml_values.filter(is_whole)), "I edit.\n\n", "\nThat is it."),
+    ("wrapped_function", calls(words, st.dictionaries(words, flat, max_size=3)), "I read.\n", "\nDone."),
+    ("tool_tags", calls(["read_file", "execute_command"], objects), "I read.\n", "\nDone."),
+    ("tagged_code", calls(["execute"], one("code", code)), "I run it.\n", "\nDone."),
+    ("code_fence", calls(["bash"], one("command", one_line.filter(lambda t: "```" not in t))), "I look.\n", "\nDone."),
+    ("fence", calls(["bash"], one("command", shell)), "I look.\n\n", "\n"),
+    ("fence", calls(["submit"], st.just({})), "Done.\n", ""),
+    ("fence", calls(["str_replace_editor"], editor), "First:\n```python\nx = 1\n```\nthen\n\n", "\n\n"),
+    ("action_line", calls(tools, one("input", one_line)), "Go\n", "\n"),
+    ("web_fence", calls(["click"], one("element", flat)), "Next is ", "."),
+    ("web_call", calls(["click", "type"], st.dictionaries(words.map("a_{}".format), plain)), "# step 1\n", "\n# done"),
+]  # fmt: skip
+"""Encoding, what it can express, and text around it."""
+
+
+@pytest.mark.parametrize(("name", "made", "before", "after"), LAWS, ids=[law[0] for law in LAWS])
+def test_what_is_rendered_is_read_back(name: str, made: st.SearchStrategy[ToolCall], before: str, after: str) -> None:
+    @given(made)
+    def holds(call: ToolCall) -> None:
+        check_law(ENCODINGS[name], call, before, after)
+
+    holds()
+
+
+def test_each_encoding_has_a_law() -> None:
+    assert {name for name, *_ in LAWS} == set(ENCODINGS)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=lambda e: e.name)
 @given(text=noise | st.text())
 def test_any_text_is_read_and_rendered_back(encoding: Any, text: str) -> None:
     at = 0
@@ -148,7 +143,7 @@ def test_without_calls_leaves_the_rest(text: str) -> None:
     assert remove_calls(message) == (rest.strip() if calls else text)
 
 
-@given(st.text() | noise | json_arguments.map(json.dumps))
+@given(st.text() | noise | objects.map(json.dumps))
 def test_arguments_are_json_or_an_error(text: str) -> None:
     read = read_arguments(text)
     assert isinstance(msgspec.json.decode(read.text), dict)

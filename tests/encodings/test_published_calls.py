@@ -7,70 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from encoding_law import check_law
-from foretrace.core.trace import Message, ToolCall
-from foretrace.encodings.call_list import PLUGIN as CALL_LIST
-from foretrace.encodings.call_tokens import PLUGIN as CALL_TOKENS
+from foretrace.core.trace import Message
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
-from foretrace.encodings.json_arguments import encode_json
-from foretrace.encodings.tagged_json import PLUGIN as TAGGED_JSON
-from foretrace.encodings.terminal_json import PLUGIN as TERMINAL_JSON
-from foretrace.encodings.tool_tags import PLUGIN as TOOL_TAGS
-
-words = st.from_regex(r"[a-z_][a-z_0-9]{0,12}", fullmatch=True)
-texts = st.text(st.characters(codec="utf-8"), max_size=20)
-markup = st.lists(
-    st.sampled_from(
-        ["<path>", "</path>", "</content>", "</read_file>", "\n", "a", " ", "\\", '"', "<", "{", "}", "\u003c"]
-    )
-).map("".join)
-values = (
-    st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers(-(2**60), 2**60)
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | texts,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-        max_leaves=6,
-    )
-    | markup
-)
-objects = st.dictionaries(words | texts | st.sampled_from(["class", "path", "content", "\ufb01"]), values, max_size=3)
+from foretrace.encodings.json_calls import TAGGED_JSON, TERMINAL_JSON
+from foretrace.encodings.parameter_tags import TOOL_TAGS
+from foretrace.encodings.python_calls import CALL_LIST
 
 
 def read(encoding: Any, text: str) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, msgspec.json.decode(call.arguments)) for call in encoding.parse(text)]
-
-
-@given(words, objects)
-def test_tagged_json_and_call_tokens(name: str, given_arguments: dict[str, Any]) -> None:
-    """Any name and any JSON object."""
-    for encoding in (TAGGED_JSON, CALL_TOKENS):
-        check_law(encoding, ToolCall(name=name, arguments=encode_json(given_arguments)), "I look.\n", "\nDone.")
-
-
-@given(words, objects)
-def test_call_list(name: str, given_arguments: dict[str, Any]) -> None:
-    """Any JSON object. Alone: a list within other text is no call."""
-    check_law(CALL_LIST, ToolCall(name=name, arguments=encode_json(given_arguments)), " \n", "\n")
-
-
-@given(texts | markup, objects, st.booleans())
-def test_terminal_json(strokes: str, others: dict[str, Any], done: bool) -> None:
-    """Key strokes and any other members behind them."""
-    arguments = encode_json({"keystrokes": strokes} | others | {"keystrokes": strokes})
-    call = ToolCall(name="bash_command", arguments=arguments)
-    check_law(TERMINAL_JSON, ToolCall(name="mark_task_complete", arguments="{}") if done else call, "{", "}")
-
-
-@given(st.sampled_from(["read_file", "execute_command"]), objects)
-def test_tool_tags(name: str, given_arguments: dict[str, Any]) -> None:
-    """Any JSON object: what tags cannot hold is written as JSON."""
-    check_law(TOOL_TAGS, ToolCall(name=name, arguments=encode_json(given_arguments)), "I read.\n", "\nDone.")
 
 
 TWO = [("look", {"city": "Oslo"}), ("book", {"days": 2})]

@@ -9,9 +9,9 @@ import pytest
 
 from foretrace.core import plugins
 from foretrace.core.trace import Trace
-from foretrace.encodings.fence import PLUGIN as FENCE
-from foretrace.encodings.function_xml import PLUGIN as XML
-from foretrace.encodings.react import PLUGIN as REACT
+from foretrace.encodings.fence import FENCE
+from foretrace.encodings.json_calls import REACT, TOOL_CALL_JSON
+from foretrace.encodings.parameter_tags import FUNCTION_XML as XML
 from foretrace.rows.files import FileRows
 
 ENCODINGS = {"swe_smith_xml": XML, "swe_smith_ticks": FENCE, "swe_smith_tool": None, "toolbench_v1": REACT}
@@ -50,7 +50,7 @@ def test_every_text_of_every_other_source_is_read(shared: Path) -> None:
     """Text of agents that write in other ways: nothing raises, and what is found is rendered back."""
     for path in sorted((shared / "data" / "traces").glob("*/rows.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            for encoding in (XML, FENCE, REACT, plugins.load_plugin("encoding", "tool_call_json")):
+            for encoding in (XML, FENCE, REACT, TOOL_CALL_JSON):
                 for text in strings(json.loads(line)):
                     for call in encoding.parse(text):
                         assert call.span is not None

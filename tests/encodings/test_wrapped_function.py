@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import Any
 
 import pytest
 
-from encoding_law import check_law
-from foretrace.core.trace import ToolCall, Trace
+from foretrace.core.trace import Trace
 from foretrace.encodings.calls_in_text import find_calls
-from foretrace.encodings.json_arguments import encode_json
+from foretrace.encodings.parameter_tags import WRAPPED_FUNCTION
 from foretrace.encodings.unread_calls import find_unread_calls
-from foretrace.encodings.wrapped_function import PLUGIN
 from foretrace.rows.base import RowRef
 from foretrace.sources.chat import Chat
 
 QWEN = "<tool_call>\n<function=read>\n<parameter=path>\na.py\n</parameter>\n</function>\n</tool_call>"
 GLM = "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>"
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py"}}\n</tool_call>'
-
-
-@pytest.mark.parametrize("arguments", [{}, {"a": "x"}, {"a": "x\ny", "b": 'say "<b>"'}, {"n": "  two\n"}])
-def test_law(arguments: dict[str, Any]) -> None:
-    check_law(PLUGIN, ToolCall(name="read", arguments=encode_json(arguments)), "I read.\n", "\nDone.")
 
 
 @pytest.mark.parametrize("text", [QWEN, GLM, HERMES])
@@ -40,8 +31,12 @@ def test_all_three_make_the_same_call(text: str) -> None:
 def test_values() -> None:
     glm = "<tool_call>f<arg_key>n</arg_key><arg_value>3</arg_value><arg_key>s</arg_key>\n<arg_value>a\nb</arg_value>"
     glm += "</tool_call>"
-    assert [json.loads(call.arguments) for call in PLUGIN.parse(glm)] == [{"n": 3, "s": "a\nb"}]
-    assert [call.name for call in PLUGIN.parse(f"{QWEN}\n{GLM}\n<tool_call>now</tool_call>")] == ["read", "read", "now"]
+    assert [json.loads(call.arguments) for call in WRAPPED_FUNCTION.parse(glm)] == [{"n": 3, "s": "a\nb"}]
+    assert [call.name for call in WRAPPED_FUNCTION.parse(f"{QWEN}\n{GLM}\n<tool_call>now</tool_call>")] == [
+        "read",
+        "read",
+        "now",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ def test_values() -> None:
     ],
 )
 def test_what_is_none(text: str) -> None:
-    assert PLUGIN.parse(text) == []
+    assert WRAPPED_FUNCTION.parse(text) == []
 
 
 def test_a_call_within_an_argument_is_none() -> None:
@@ -63,26 +58,3 @@ def test_a_call_within_an_argument_is_none() -> None:
     held = f"<tool_call>\n{json.dumps(inner)}\n</tool_call>"
     assert [call.name for call in find_calls(held)] == ["write"]
     assert [call.name for call in find_calls(QWEN.replace("a.py", HERMES))] == ["read"]
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        f"{QWEN}\n",
-        "<tool_call>f<arg_key>a</arg_key><arg_value>",
-        "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>",
-        "<tool_call><function=a>",
-        "<tool_call><function=a><parameter=x>",
-    ],
-)
-def test_long_texts_end_soon(unit: str) -> None:
-    begun = time.process_time()
-    calls = PLUGIN.parse(unit * (300_000 // len(unit)))
-    assert len(calls) == (300_000 // len(unit) if unit.startswith(QWEN) else 0)
-    assert time.process_time() - begun < 5
-
-
-def test_many_calls_are_found_soon() -> None:
-    begun = time.process_time()
-    assert len(find_calls(f"{QWEN}\n" * 8000)) == 8000
-    assert time.process_time() - begun < 8

@@ -6,72 +6,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from encoding_law import check_law
 from foretrace.core.errors import UsageError
-from foretrace.core.trace import ToolCall
-from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
+from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.encodings.call_pattern import CallPattern
-from foretrace.encodings.code_fence import PLUGIN as CODE_FENCE
-from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
-from foretrace.encodings.json_action import PLUGIN as JSON_ACTION
-from foretrace.encodings.json_arguments import encode_json
-from foretrace.encodings.tagged_code import PLUGIN as TAGGED_CODE
-from foretrace.encodings.web_call import PLUGIN as WEB_CALL
-from foretrace.encodings.web_fence import PLUGIN as WEB_FENCE
-
-words = st.from_regex(r"[A-Za-z_][\w-]{0,12}", fullmatch=True)
-one_line = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\n"), max_size=40)
-values = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8"), max_size=20)
+from foretrace.encodings.json_calls import JSON_ACTION
+from foretrace.encodings.parameter_tags import FUNCTION_XML
+from foretrace.encodings.text_bodies import TAGGED_CODE
+from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
 
 
 def read(encoding: Any, text: str) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, msgspec.json.decode(call.arguments)) for call in encoding.parse(text)]
 
 
-@given(st.sampled_from(["execute", "execute_ipython"]), st.text(max_size=60).filter(lambda t: "</execute" not in t))
-def test_tagged_code(name: str, code: str) -> None:
-    """Any body that does not hold its own closing tag."""
-    check_law(TAGGED_CODE, ToolCall(name=name, arguments=encode_json({"code": code})), "I run it.\n", "\nDone.")
-
-
 def test_a_tag_within_a_line_counts_around_lines_of_its_own() -> None:
     """What mentions a tag in passing has no lines of its own between them."""
     assert read(TAGGED_CODE, "I look: <execute>\nprint(1)\n</execute>") == [("execute", {"code": "print(1)"})]
     assert read(TAGGED_CODE, "Write code in <execute> and </execute>.") == []
-
-
-@given(st.sampled_from(["click", "stop", "goto"]), one_line.filter(lambda t: not set(t) & set("[]`")))
-def test_web_fence(verb: str, value: str) -> None:
-    """Values without brackets or fences."""
-    key = {"click": "element", "stop": "answer", "goto": "url"}[verb]
-    check_law(WEB_FENCE, ToolCall(name=verb, arguments=encode_json({key: value})), "Next is ", ".")
-
-
-@given(st.sampled_from(["click", "type"]), st.dictionaries(st.from_regex(r"[a-z]{2,8}_x", fullmatch=True), values))
-def test_web_call(verb: str, arguments: dict[str, Any]) -> None:
-    """Keyword arguments that are texts, whole numbers, truth values or none."""
-    check_law(WEB_CALL, ToolCall(name=verb, arguments=encode_json(arguments)), "# step 1\n", "\n# done")
-
-
-@given(one_line.filter(str.strip), st.dictionaries(st.text(max_size=8), values, max_size=3))
-def test_json_action(name: str, arguments: dict[str, Any]) -> None:
-    """Any name and object."""
-    check_law(JSON_ACTION, ToolCall(name=name, arguments=encode_json(arguments)), "Thought: look\n", "\nand on")
-
-
-@given(one_line.filter(lambda t: "```" not in t))
-def test_code_fence(command: str) -> None:
-    """A body without fences."""
-    check_law(CODE_FENCE, ToolCall(name="bash", arguments=encode_json({"command": command})), "I look.\n", "\nDone.")
-
-
-@given(words, one_line)
-def test_action_line(name: str, text: str) -> None:
-    """A name of one word, and one line."""
-    check_law(ACTION_LINE, ToolCall(name=name, arguments=encode_json({"input": text})), "Thought: go\n", "\n")
 
 
 @pytest.mark.parametrize(

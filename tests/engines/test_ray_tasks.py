@@ -21,14 +21,14 @@ from foretrace.engines.ray_tasks import RayTasks, connect
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(UsageError, match=r"engine='ray' needs Ray: pip install 'foretrace\[ray\]'"),
+        pytest.raises(UsageError, match=r"engine='ray' needs Ray: pip install ray"),
         RayTasks().open_pool(),
     ):
         pass
 
 
 def test_an_address_where_nobody_answers_is_said_at_once() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'foretrace[ray]')")
+    pytest.importorskip("ray", reason="Ray is not installed (pip install ray)")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -25,7 +25,7 @@ def test_importing_says_what_to_install(module: str, library: str, extra: str) -
     code = f"import sys; sys.modules[{library!r}] = None; import {module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f'pip install "foretrace[{extra}]"' in done.stderr.splitlines()[-1]
+    assert f'pip install -e ".[{extra}]"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("atroposlib") is not None, reason="atroposlib is installed here")
@@ -33,7 +33,7 @@ def test_the_command_line_is_no_traceback() -> None:
     command = [sys.executable, "-m", "foretrace.envs.atropos", "serve"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("error: ") and 'pip install "foretrace[atropos]"' in done.stderr
+    assert done.stderr.startswith("error: ") and 'pip install -e ".[atropos]"' in done.stderr
 
 
 @pytest.mark.parametrize(

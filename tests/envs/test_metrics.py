@@ -40,6 +40,7 @@ def test_metrics_are_means_over_the_rollouts() -> None:
             "eval/pass_rate": 0.75,
             "eval/mean_reward": (1 - 0.5 + 1) / 3,
             "eval/cut_rate": 1 / 3,
+            "eval/flag_rate": 0.0,
             "eval/think_count": 1.0,
             "eval/verify_rate": 1 / 3,
             "eval/ideal_rate": 1 / 3,

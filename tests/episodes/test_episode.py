@@ -14,13 +14,14 @@ from foretrace.api.traces import label
 from foretrace.core.completion import Completion
 from foretrace.core.errors import ProblemError
 from foretrace.core.plugins import load_plugin
-from foretrace.core.problem import Problem, Test
+from foretrace.core.problem import Problem, Test, TestResult, Verdict
 from foretrace.core.store import TraceStore, read_traces, write_traces
-from foretrace.core.trace import Trace, Usage, add_trace_id, decode_trace, encode_trace
+from foretrace.core.trace import Isolation, Trace, Usage, add_trace_id, decode_trace, encode_trace
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity
-from foretrace.episodes.reward import RewardRule
+from foretrace.episodes.reward import RewardRule, compute_reward
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.episodes.workspace import Evaluation
 from foretrace.protocols.tools import Tools
 from protocols.play import ADD, RIGHT, TWICE, WRONG, Played, Stage
 
@@ -426,3 +427,14 @@ def test_traces_are_stored_labelled_shown_and_built_like_imported_ones(
     ]
     one = next(row for row in trained if "tools/" not in row["key"] and len(row["messages"]) > 4)
     assert [m["train"] for m in one["messages"] if m["role"] != "assistant"].count(True) == 0
+
+
+def test_code_that_is_flagged_earns_what_passes_nothing_unless_it_is_only_reported() -> None:
+    passed = TestResult(name="0", passed=True)
+    verdict = Verdict(tests=(passed,), integrity="together", flags=("peeked",), isolation=Isolation(level=3))
+    evaluation = Evaluation("def f(): pass", hidden=verdict)
+    metrics = {"think_count": 2.0, "has_verify": 1.0}
+    rule = RewardRule(structure_bonus=True)
+    assert compute_reward(evaluation, metrics, rule) == -1.0
+    assert compute_reward(evaluation, metrics, msgspec.structs.replace(rule, flagged="report")) == pytest.approx(1.2)
+    assert "flagged" in rule.formula and "flagged" not in msgspec.structs.replace(rule, flagged="report").formula

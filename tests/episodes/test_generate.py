@@ -446,8 +446,8 @@ def test_settings_that_cannot_be_served(ground: Ground, tmp_path: Path) -> None:
     for settings, message in (
         ({"samples": 0}, "samples=0: choose 1 or more"),
         ({"concurrency": 0}, "concurrency=0: choose 1 or more"),
-        ({"budget": Budget(cost=1.0)}, "cost needs a price.*: give price_in or price_out"),
-        ({"budget": Budget(tokens=-1)}, "tokens=-1: choose"),
+        ({"budget": Budget(cost=1.0)}, "max_cost needs a price.*: give price_in or price_out"),
+        ({"budget": Budget(tokens=-1)}, "max_tokens_total=-1: choose"),
     ):
         with pytest.raises(UsageError, match=message):
             ground.generate(tmp_path / "t", **settings)

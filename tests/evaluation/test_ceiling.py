@@ -32,7 +32,7 @@ def test_constant_times_give_the_formula() -> None:
     assert report.oracle.share == report.oracle.low == report.oracle.high == pytest.approx(2 / 7, abs=1e-9)
     assert report.ahead["1"].saved_s == pytest.approx(report.oracle.saved_s, abs=1e-9)
     assert (report.coverage, report.verdict, report.steps, report.traces, report.tasks) == (1.0, "known", 60, 3, 3)
-    slow = measure_ceiling([make_trace([Timed(2.0, 5.0)] * 20)], proposer_s=0.5)
+    slow = measure_ceiling([make_trace([Timed(2.0, 5.0)] * 20)], guess_latency=0.5)
     assert slow.oracle.saved_s == pytest.approx(20 * (7.0 - max(0.5 + 5.0, 2.0)), abs=1e-9)
     assert slow.oracle.low is None, "one task has no interval"
 
@@ -53,9 +53,9 @@ def test_one_unsafe_call_makes_its_step_unsafe() -> None:
 
 
 def test_a_write_makes_what_was_read_ahead_stale() -> None:
-    report = measure_ceiling([make_trace([Timed(4.0, 1.0, WRITE), Timed(1.0, 6.0)])], proposer_s=0)
+    report = measure_ceiling([make_trace([Timed(4.0, 1.0, WRITE), Timed(1.0, 6.0)])], guess_latency=0)
     assert (report.ahead["2"].saved_s, report.ahead["2"].stale, report.ahead["2"].repeated_s) == (1.0, 1, 6.0)
-    report = measure_ceiling([make_trace([Timed(4.0, 1.0, RUN), Timed(1.0, 6.0)])], proposer_s=0)
+    report = measure_ceiling([make_trace([Timed(4.0, 1.0, RUN), Timed(1.0, 6.0)])], guess_latency=0)
     assert (report.ahead["2"].saved_s, report.ahead["2"].stale, report.ahead["1"].saved_s) == (6.0, 0, 1.0)
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_read_ahead_over_a_person_or_over_an_unknown_time() -> None:
     asked.insert(3, Message(role="user", author="user", content="Look at a.py, too."))
     between = make_trace([steps[0], Timed(None, 1.0), steps[1]])
     for trace in (make(asked), between):
-        assert measure_ceiling([trace], proposer_s=0).ahead["5"].saved_s == 1.0
+        assert measure_ceiling([trace], guess_latency=0).ahead["5"].saved_s == 1.0
 
 
 def test_nothing_known_is_unknown_and_says_what_to_record() -> None:
@@ -147,7 +147,7 @@ def test_every_source_agent_and_tool_has_all_three_ways() -> None:
     call = ToolCall(id="a", name="grep", span=(0, 10))
     agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
     result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
-    report = measure_ceiling([*traces, make([agent, result], key="d", task="d", source="x")], proposer_s=0)
+    report = measure_ceiling([*traces, make([agent, result], key="d", task="d", source="x")], guess_latency=0)
     assert report.ahead["3"].saved_s != report.ahead["1"].saved_s and report.eager.saved_s == 3.0
     for rows in (report.sources, report.agents, report.tools):
         assert sum(row.eager.saved_s or 0 for row in rows) == pytest.approx(3.0)
@@ -173,7 +173,7 @@ def test_times_from_stamps_may_hold_a_wait() -> None:
     stamped = make(
         [*answer("read_file", 40.0, "stamps"), *answer("write_file", 30.0, "stamps"), *answer("grep", 30.0, "runner")]
     )
-    report = measure_ceiling([stamped], proposer_s=0)
+    report = measure_ceiling([stamped], guess_latency=0)
     found = report.stamped
     assert (found.tool_s, found.share, found.eligible_s, found.eligible_share) == (70.0, 0.7, 40.0, 40.0 / 70.0)
     assert (found.saved_s, report.oracle.saved_s) == (5.0, 10.0)
@@ -189,8 +189,8 @@ def test_times_from_stamps_may_hold_a_wait() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"proposer_s": -1.0}, "proposer_s=-1.0: give seconds, 0 or more"),
-        ({"proposer_s": float("nan")}, "proposer_s=nan: give seconds, 0 or more"),
+        ({"guess_latency": -1.0}, "guess_latency=-1.0: give seconds, 0 or more"),
+        ({"guess_latency": float("nan")}, "guess_latency=nan: give seconds, 0 or more"),
         ({"allow": ["local_write"]}, "allow='local_write': is not safe to run early; what can be allowed is"),
         ({"allow": ["all"]}, "allow='all': is not safe to run early; what can be allowed is sandbox_exec"),
         ({"seed": -1}, "seed=-1: give 0 or more"),

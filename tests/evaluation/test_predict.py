@@ -215,7 +215,7 @@ def test_guesses_are_cut_to_k_and_not_repeated() -> None:
 
 def test_what_cannot_be_served(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
-    with pytest.raises(PredictionError, match="is no dataset of ours"):
+    with pytest.raises(PredictionError, match="is not a foretrace dataset"):
         foretrace.predict(tmp_path, predictor="majority", out=out)
     with pytest.raises(UsageError, match="k=0"):
         foretrace.predict(dataset, predictor="majority", out=out, k=0)

@@ -16,11 +16,14 @@ from evaluation.planted import WRONG, make_file, plant
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.actions.label_steps import classify_calls, label_trace
 from foretrace.actions.taxonomy import Effect
-from foretrace.core.errors import PredictionError, UsageError
+from foretrace.core.errors import ForetraceWarning, PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader, digest_traces
 from foretrace.core.trace import Message, ToolCall, Trace, add_trace_id
+from foretrace.evaluation import ceiling as ceiling_module
+from foretrace.evaluation.assumed_times import read_assumed_times
 from foretrace.evaluation.ceiling import measure_ceiling
 from foretrace.evaluation.replay import replay_traces
+from foretrace.evaluation.replay_plan import ReplayPlan
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
 from foretrace.evaluation.step_times import time_steps
 
@@ -70,15 +73,15 @@ def test_the_oracle_is_the_ceiling(ahead: int) -> None:
         )
         for n in range(20)
     ]
-    found = replay(traces, plant(traces), ahead=ahead, proposer_s=0.3, allow=("sandbox_exec",))
-    ceiling = measure_ceiling(traces, proposer_s=0.3, allow=["sandbox_exec"])
+    found = replay(traces, plant(traces), ahead=ahead, guess_latency=0.3, allow=("sandbox_exec",))
+    ceiling = measure_ceiling(traces, guess_latency=0.3, allow=["sandbox_exec"])
     expected = ceiling.ahead[str(ahead)]
     assert found.oracle.saved_s == pytest.approx(expected.saved_s, abs=1e-9)
     assert (found.oracle.low, found.oracle.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
     assert found.base_s == pytest.approx(ceiling.wall_s) and found.tool_s == pytest.approx(ceiling.tool_s)
     assert found.saved_s == pytest.approx(found.oracle.saved_s, abs=1e-9), "a predictor that is always right"
     assert found.refused > 0 == found.unsafe
-    wrong = replay(traces, plant(traces, lambda n: False), ahead=ahead, proposer_s=0.3, allow=("sandbox_exec",))
+    wrong = replay(traces, plant(traces, lambda n: False), ahead=ahead, guess_latency=0.3, allow=("sandbox_exec",))
     assert wrong.oracle == found.oracle and wrong.saved_s == 0, "whatever the guesses are"
 
 
@@ -116,7 +119,7 @@ def test_a_hit_rate_of_zero_saves_nothing_and_wastes_what_it_launched() -> None:
     assert (found.saved_s, found.share, found.speedup) == (0.0, 0.0, 1.0)
     assert (found.launched, found.hits, found.wasted_calls, found.wasted_s) == (20, 0, 20, 40.0)
     assert found.wasted_s_per_saved_s is found.wasted_calls_per_saved_s is found.cost.per_saved_s is None
-    assert [(each.name, each.count) for each in found.assumed] == [("proposer_s", 20), ("wrong_call_s", 20)]
+    assert [(each.name, each.count) for each in found.assumed] == [("guess_latency", 20), ("wrong_call_s", 20)]
 
 
 @pytest.mark.parametrize("call", [WRITE, DEPLOY, RUN])
@@ -212,7 +215,7 @@ def test_the_best_guesses_of_all_messages_of_a_reply_come_first() -> None:
     ]
     first, second = ("read_file", {"path": "0"}), ("read_file", {"path": "1"})
     guesses = make_file(guess(first, step=0), guess(READ, step=0, rank=2), guess(second, step=1))
-    found = replay([make(messages)], guesses, top=2, parallel=1, proposer_s=0.0)
+    found = replay([make(messages)], guesses, top=2, parallel=1, guess_latency=0.0)
     assert found.saved_s == 1.0, "the second call is launched when the first is back, before the other guess"
 
 
@@ -228,12 +231,86 @@ def test_a_wrong_guess_takes_the_median_of_its_tool() -> None:
     assert replay(traces, make_file(guess(("read_file", {"path": "x"})))).wasted_s == 3.0, "any tool"
 
 
-def test_only_steps_with_a_prediction_and_known_times_count() -> None:
+def test_the_time_of_all_steps_of_predicted_traces_counts() -> None:
     traces = [make_trace([Timed(5.0, 2.0)] * 4 + [Timed(None, 2.0)]), make_trace([Timed(5.0, 2.0)], key="other")]
     found = replay(traces[:1], plant(traces, guessed=lambda n: n != 1))
-    assert (found.steps, found.known_steps, found.base_s, found.traces) == (4, 3, 21.0, 1)
+    assert (found.steps, found.known_steps, found.base_s, found.traces) == (4, 3, 28.0, 1)
     assert (found.coverage, found.verdict, found.steps_without_prediction) == (0.75, "known", 1)
     assert found.other_predictions == 1 and found.unknown_steps == {"no_model_time": 1}
+
+
+def test_the_base_is_that_of_the_ceiling() -> None:
+    """Final answers have no prediction, and take time all the same."""
+    traces = [make_trace([*[Timed(5.0, 2.0)] * 3, Timed(8.0, None, None)], key=f"k{n}", task=f"t{n}") for n in range(4)]
+    calls = make_file(*(row for row in plant(traces).rows if row.calls))
+    found, ceiling = replay(traces, calls), measure_ceiling(traces, guess_latency=0.2)
+    assert found.base_s == ceiling.wall_s == 4 * 29.0
+    assert found.oracle.saved_s == ceiling.oracle.saved_s == found.saved_s
+    assert found.accuracy.hit_rate == 1.0 and found.steps_without_prediction == 4
+
+
+def test_a_trace_on_which_something_fails_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    traces = reads(4, tasks=2)
+    predictions = plant(traces)
+    for owner, name in ((ceiling_module, "_list_rows"), (ReplayPlan, "_plan_step")):
+        real = getattr(owner, name)
+
+        def fail(*given: Any, real: Any = real) -> Any:
+            trace, step = next(each for each in given if isinstance(each, Trace)), given[-2 if len(given) > 2 else -1]
+            if trace.key == "k1" and step.indexes[0] > 4:
+                raise LookupError("no such thing")
+            return real(*given)
+
+        monkeypatch.setattr(owner, name, fail)
+    with pytest.warns(ForetraceWarning, match="internal_error: .* on k1"):
+        found, ceiling = replay(traces, predictions), measure_ceiling(traces)
+    assert (found.traces, found.steps, found.base_s) == (ceiling.traces, ceiling.steps, ceiling.wall_s) == (1, 4, 28.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "right", "why"),
+    [
+        ({"guess_latency": 6.0}, True, "a guess costs 6 s, the replies beside it 5 s, and the calls it could hide 2 s"),
+        ({}, False, "no guess at a call that is safe to run early is right"),
+        ({"threshold": 0.9}, True, "no guess reaches the threshold of 0.9"),
+    ],
+)
+def test_nothing_saved_says_why(options: dict[str, Any], right: bool, why: str) -> None:
+    traces = reads(5)
+    found = replay(traces, plant(traces, lambda n: right, lambda n: {"seconds": 0.1, "confidence": 0.5}), **options)
+    assert found.saved_s == 0 and found.conclusion.text == f"not worth it: {why}"
+
+
+def test_a_threshold_that_keeps_out_the_right_guesses_is_no_matter_of_their_cost() -> None:
+    traces = reads(6)
+    file = plant(traces, lambda n: n % 2 == 0, lambda n: {"seconds": 0.1, "confidence": 0.5 if n % 2 == 0 else 0.9})
+    found = replay(traces, file, threshold=0.8)
+    assert found.conclusion.text == "not worth it: no guess at a call that is safe to run early is right"
+
+
+def test_a_verdict_says_how_good_the_guesses_are_and_must_be() -> None:
+    traces = reads(10)
+    found = replay(traces, plant(traces, lambda n: n == 0))
+    assert found.conclusion.text == (
+        "not worth it: 2.9 % of the time is saved with 10 % of the guesses right; 5 % needs about 18 % of them right "
+        "and in time; `read_file` carries 100 % of it"
+    )
+
+
+def test_guess_latency_takes_the_place_of_what_was_measured() -> None:
+    traces = reads(5)
+    slow = plant(traces, describe=lambda n: {"seconds": 4.5})
+    assert replay(traces, slow).saved_s == pytest.approx(5 * 0.5)
+    assert replay(traces, slow, guess_latency=0.0).saved_s == pytest.approx(5 * 2.0)
+
+
+def test_assumed_times_fill_what_is_unknown() -> None:
+    traces = [make_trace([Timed(), Timed(4.0, 1.0), Timed(call=None)])]
+    assert replay(traces, plant(traces)).base_s == 5.0
+    assumed = read_assumed_times("model=6,tool=2,file_read=3")
+    found, ceiling = replay(traces, plant(traces), assume_times=assumed), measure_ceiling(traces, assume_times=assumed)
+    assert found.base_s == ceiling.wall_s == (6.0 + 3.0) + 5.0 + 6.0
+    assert found.assumed_steps == ceiling.assumed_steps == 2
 
 
 def test_steps_without_a_first_guess_are_said() -> None:
@@ -280,9 +357,11 @@ def test_a_threshold_is_held_against_the_score_and_without_one_against_the_confi
 
 def test_ahead_is_an_assumption_and_costs_more_tokens() -> None:
     traces = reads(4, model_s=1.0, tool_s=6.0)
-    found = replay(traces, plant(traces, describe=lambda n: {"tokens": 10}), ahead=2, price_token=1.0, proposer_s=0.0)
+    found = replay(
+        traces, plant(traces, describe=lambda n: {"tokens": 10}), ahead=2, price_token=1.0, guess_latency=0.0
+    )
     assert found.cost.tokens == 10 * (1 + 2 + 2 + 2) and "ahead" in {each.name for each in found.assumed}
-    assert found.saved_s == pytest.approx(measure_ceiling(traces, proposer_s=0.0).ahead["2"].saved_s)
+    assert found.saved_s == pytest.approx(measure_ceiling(traces, guess_latency=0.0).ahead["2"].saved_s)
 
 
 def test_nothing_is_guessed_over_a_person() -> None:
@@ -290,7 +369,7 @@ def test_nothing_is_guessed_over_a_person() -> None:
     asked = list(plain.messages)
     asked.insert(3, Message(role="user", author="user", content="Look at a.py, too."))
     for trace, saved in ((plain, 6.0), (make(asked), 2.0)):
-        assert replay([trace], plant([trace]), ahead=2, proposer_s=0.0).saved_s == saved
+        assert replay([trace], plant([trace]), ahead=2, guess_latency=0.0).saved_s == saved
 
 
 def test_what_is_guessed_behind_a_reply_that_could_not_be_read_is_wrong() -> None:
@@ -298,13 +377,13 @@ def test_what_is_guessed_behind_a_reply_that_could_not_be_read_is_wrong() -> Non
     trace = make([*trace.messages[:2], Message(role="tool", author="environment"), *trace.messages[2:]])
     right = guess(READ, step=3)
     silent, unread = (Prediction(key="k", step=1, action=action) for action in ("final_answer", None))
-    assert replay([trace], make_file(silent, right), ahead=2, proposer_s=0.0).saved_s == 5.0
-    assert replay([trace], make_file(unread, right), ahead=2, proposer_s=0.0).saved_s == 1.0
+    assert replay([trace], make_file(silent, right), ahead=2, guess_latency=0.0).saved_s == 5.0
+    assert replay([trace], make_file(unread, right), ahead=2, guess_latency=0.0).saved_s == 1.0
 
 
 def test_tasks_have_percentiles_of_their_mean_attempt() -> None:
     traces = [make_trace([Timed(5.0, 2.0)] * n, key=f"k{n}", task=f"t{n % 2}") for n in (1, 2, 3)]
-    found = replay(traces, plant(traces), proposer_s=0.0)
+    found = replay(traces, plant(traces), guess_latency=0.0)
     assert (found.tasks, found.traces) == (2, 3)
     assert found.per_task.base_s.p50 == 14.0 and found.per_task.remaining_s.p50 == 10.0
     assert found.per_task.share.p95 == pytest.approx(2 / 7)
@@ -330,7 +409,7 @@ def test_predictions_for_something_else_are_refused(predictions: PredictionsFile
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"proposer_s": -1.0}, "proposer_s=-1.0: give seconds, 0 or more"),
+        ({"guess_latency": -1.0}, "guess_latency=-1.0: give seconds, 0 or more"),
         ({"verifier_s": float("inf")}, "verifier_s=inf: give seconds, 0 or more"),
         ({"threshold": float("nan")}, "threshold=nan: give a number"),
         ({"price_token": -1.0}, "price_token=-1.0: give a price, 0 or more"),

@@ -252,7 +252,7 @@ def test_two_predictions_for_one_row_are_refused(scored: Any, gold: list[Row]) -
 def test_a_file_that_is_not_there_and_a_dataset_without_eval(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(PredictionError, match="cannot read"):
         score(tmp_path / "none.jsonl", dataset)
-    with pytest.raises(PredictionError, match="is no dataset of ours"):
+    with pytest.raises(PredictionError, match="is not a foretrace dataset"):
         score(tmp_path / "none.jsonl", tmp_path)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import foretrace
 from evaluation.timed import RUN, Timed, make, make_trace
 from foretrace.core.trace import Message, Sampled, ToolCall
 from foretrace.evaluation.step_times import time_steps
+from foretrace.sources.conversation import read_time
 
 
 def say(*calls: str, at: int | None = None, **more: Any) -> Message:
@@ -126,3 +132,59 @@ def test_the_place_of_a_call_is_known_where_it_is_written_as_text() -> None:
     assert not step.calls[0].place_assumed
     (native,) = time_steps(make_trace([Timed(1.0, 1.0, RUN)]))[0].calls
     assert (native.written_at, native.place_assumed) == (1.0, True), "a reply ends with its only native call"
+
+
+def stamped_reply(*calls: str, at: float, seconds: float) -> Message:
+    return msgspec.structs.replace(say(*calls), started=stamp(at), model_s=seconds, model_s_source="stamps")
+
+
+def test_a_call_that_began_while_the_model_wrote_counts_from_the_end_of_the_reply() -> None:
+    asked = Message(role="user", author="user", content="Go.", started=stamp(0))
+    streamed = [asked, stamped_reply("a", "b", at=1, seconds=4.0)]
+    results = [answer("a", 2.0, at=3, tool_s_source="stamps"), answer("b", 3.0, at=6, tool_s_source="stamps")]
+    (step,) = time_steps(make([*streamed, *results]))
+    assert (step.model_s, step.tool_s) == (4.0, 2.0), "0 to 4 the model, 3 to 6 the second call"
+    assert [call.tool_s for call in step.calls] == [2.0, 3.0]
+    (step,) = time_steps(make([asked, stamped_reply("a", at=1, seconds=4.0), answer("a", 30.0, at=6)]))
+    assert step.tool_s == 2.0, "a runner's 30 s do not fit between 4 and 6"
+    (step,) = time_steps(make([asked, stamped_reply("a", at=1, seconds=4.0), answer("a", 1.5, at=6)]))
+    assert step.tool_s == 1.5
+
+
+@given(st.data())
+def test_steps_take_no_longer_than_their_stamps(data: st.DataObject) -> None:
+    """Whatever calls overlap one another and the reply."""
+    tenths = st.integers(1, 40).map(lambda n: n / 10)
+    now, messages = 0.0, [Message(role="user", author="user", content="Go.", started=stamp(0))]
+    for number in range(data.draw(st.integers(1, 4))):
+        seconds, ids = data.draw(tenths), [f"{number}.{n}" for n in range(data.draw(st.integers(0, 3)))]
+        first_record = now + data.draw(st.floats(0, 1)) * seconds
+        messages.append(stamped_reply(*ids, at=first_record, seconds=seconds))
+        now += seconds
+        came = sorted(now + data.draw(tenths) for _ in ids)
+        for call, at in zip(ids, came, strict=True):
+            source = data.draw(st.sampled_from(["stamps", "runner"]))
+            messages.append(answer(call, data.draw(tenths), at=at, tool_s_source=source))
+        now = max([now, *came])
+    steps = time_steps(make(messages))
+    assert math.fsum((step.model_s or 0) + (step.tool_s or 0) for step in steps) <= now + 1e-6
+
+
+def test_no_session_takes_longer_than_its_stamps(shared: Path, tmp_path: Path) -> None:
+    """On real session files; spans begin at their stamp and are left out."""
+    foretrace.import_source("auto", [shared / "data/sessions", shared / "data/formats"], out=tmp_path / "traces")
+    checked = 0
+    for trace in foretrace.read_traces(tmp_path / "traces"):
+        sources = {message.model_s_source for message in trace.messages if message.model_s is not None}
+        stamps = [read_time(message.started) for message in trace.messages if message.started is not None]
+        if sources == {"stamps"} and len(stamps) > 1:
+            known = [step for step in time_steps(trace) if step.unknown is None]
+            wall = sum((step.model_s or 0) + (step.tool_s or 0) for step in known)
+            assert wall <= max(stamps) - min(stamps) + 1e-6, trace.key
+            checked += 1
+    assert checked > 5
+
+
+@pytest.mark.parametrize("text", ["\u00b2", "9" * 5000, "", "yesterday"])
+def test_what_is_no_stamp_has_no_time(text: str) -> None:
+    assert read_time(text) is None

@@ -471,7 +471,7 @@ class ModelServer:
         def data(what: dict[str, Any]) -> bytes:
             return f"data: {json.dumps(what)}\n\n".encode()
 
-        return await self._stream(request, events(), b'error: {"code": 500, "message": "decode failed"}\n\n')
+        return await self._stream(request, events(), data({"error": {"code": 500, "message": "decode failed"}}))
 
 
 def kept_back_of(text: str, stops: list[str]) -> str:

@@ -33,8 +33,8 @@ MOST_TEXT = 1_500_000
 BLOCKS = "\n#---\n"
 """Between the blocks of a session."""
 
-SPLIT = ({"code": "assert f(3) == 12345"}, {"code": "assert f(4) == 54321"})
-JUDGE = (
+LITERALS = ({"code": "assert f(3) == 12345"}, {"code": "assert f(4) == 54321"})
+LOOP = (
     {
         "code": "def check(candidate):\n"
         "    table = {3: 12000 + 345, 4: 54000 + 321}\n"
@@ -42,8 +42,8 @@ JUDGE = (
         "        assert candidate(given) == wanted, repr(candidate(given))\n"
     },
 )
-STDIN = ({"stdin": "3\n", "stdout": "12345\n"},)
-TESTS = {"split": SPLIT, "judge": JUDGE, "stdin": STDIN, "shared": SPLIT}
+PROGRAM = ({"stdin": "3\n", "stdout": "12345\n"},)
+TESTS = {"values": LITERALS, "calls": LOOP, "program": PROGRAM, "together": LITERALS}
 """The problem of a form: no snippet knows 12345 or 54321 unless it says `knows`."""
 
 
@@ -56,7 +56,7 @@ class Snippet:
     """`forge`, `leak`, `escape`, `resource` or `behaved`."""
     code: str
     forms: tuple[str, ...] = ("run",)
-    """`run`, `session`, or a form of judging: `split`, `judge`, `stdin`, `shared`."""
+    """`run`, `session`, or a form of judging: `values`, `calls`, `program`, `together`."""
     control: str = "process"
     """What runs it unguarded: a plain `process`, a `fork` of the parent, an `inside_worker` that goes on after it, or
     one of the graders."""
@@ -271,7 +271,7 @@ def unguarded(snippet: Snippet, parents: UnguardedParents) -> Seen:
     """Run it without any isolation, in its own world of decoys."""
     with World() as world:
         code, probe = snippet.world(world.facts())
-        tests = snippet.tests or (STDIN if snippet.forms == ("stdin",) else SPLIT)
+        tests = snippet.tests or (PROGRAM if snippet.forms == ("program",) else LITERALS)
         before = world.seen()
         supervisor = Parent(parents.fork(world))
         checks = [
@@ -329,7 +329,7 @@ class Host(Parent):
 
     def _warm(self) -> None:
         """One of everything, so that what is started when first needed is there."""
-        for form in ("run", "split", "judge", "stdin", "session"):
+        for form in ("run", "values", "calls", "program", "session"):
             self.ask(form, "def f(x):\n    return x\n", tests=TESTS.get(form, ()), limits={})
         self.ask("run", "import time\ntime.sleep(9)", limits={**LIMITS, "wall_s": 0.2})
         self.ask("run", PROBE, limits={})

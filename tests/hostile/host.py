@@ -41,8 +41,8 @@ async def serve(sandbox: Any, job: dict[str, Any]) -> Any:
                 results.append(await session.run(block))
         return results
     tests = msgspec.convert(job["tests"], list[Test])
-    form = job["form"] if job["form"] in ("judge", "shared") else None
-    entry_point = None if job["form"] == "stdin" else "f"
+    form = job["form"] if job["form"] in ("calls", "together") else None
+    entry_point = None if job["form"] == "program" else "f"
     return await sandbox.judge(code, tests, entry_point=entry_point, setup=job["setup"], form=form, limits=limits)
 
 

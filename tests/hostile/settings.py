@@ -28,15 +28,15 @@ BEHAVED = load("behaved")
 def runs(setting: str) -> list[object]:
     """Parameters (snippet, form) of what must show no violation at a setting.
 
-    The shared form runs the tests in the candidate's process and can be forged by its nature; test_shared.py says by
-    what. In the container the guards are those of level 2, where all of them run: a sample shows that they are there.
+    The form `together` runs the tests in the candidate's process: test_together.py says what can be forged there.
+    In the container the guards are those of level 2, where all of them run: a sample shows that they are there.
     """
     weak = "allow_weak_isolation" in SETTINGS[setting]
     found = [
         (snippet, form)
         for snippet in ATTACKS + BEHAVED
         for form in snippet.forms
-        if not (snippet.kind == "forge" and form == "shared") and (snippet.kind == "forge" or not weak)
+        if not (snippet.kind == "forge" and form == "together") and (snippet.kind == "forge" or not weak)
     ]
     return [
         pytest.param(

@@ -90,7 +90,7 @@ def test_what_the_probe_finds(llama: Running) -> None:
 def test_another_model_than_the_one_that_is_served(llama: Running) -> None:
     async def use() -> None:
         async with LlamaCpp("qwen3", Server(base_url=llama.url)) as model:
-            with pytest.raises(ModelError, match="the server serves demo-model"):
+            with pytest.raises(ModelError, match="it has demo-model"):
                 await model.probe()
 
     asyncio.run(use())

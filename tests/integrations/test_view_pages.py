@@ -298,6 +298,47 @@ def test_filters_search_and_sorting(pages: dict[str, Path], open_tab: Callable[.
     assert "Do it, at length." in tab.texts("tbody tr")[0]
 
 
+def test_all_texts_are_searched_where_that_is_ticked(
+    tmp_path: Path, dataset_page: Path, open_tab: Callable[..., Tab]
+) -> None:
+    task = Message(role="user", author="user", content="What was it?")
+    said = [Message(role="assistant", author="model", content=f"It was the {animal}.") for animal in ("Otter", "newt")]
+    write_traces([make_trace((task, message), f"k{n}") for n, message in enumerate(said)], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    foretrace.view(tmp_path / "traces", single=tmp_path / "v.html")
+    tab = open_tab()
+    for page in (tmp_path / "v" / "index.html", tmp_path / "v.html"):
+        tab.open(page)
+        tab.page.get_by_label("search traces").fill("the OTTER")
+        tab.wait_for("#results .empty")
+        tab.page.get_by_label("in all texts").check()
+        tab.wait_for_rows(1)
+        assert tab.texts("td .key") == ["k0"]
+        tab.page.get_by_label("search traces").fill("beaver")
+        tab.wait_for("#results .empty")
+    tab.open(dataset_page, "#proposer")
+    tab.page.get_by_label("search rows").fill("ask_clarification: asks the user")  # in every prompt
+    tab.wait_for(".part-page .empty")
+    tab.page.get_by_label("in all texts").check()
+    tab.wait_for(".datarow")
+    assert tab.page.evaluate("document.activeElement.dataset.control") == "deep"
+
+
+def test_a_long_task_leaves_the_steps_in_sight(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
+    issue = Message(
+        role="user", author="user", content="It breaks.\n\n" + "A long line of an issue, with details. " * 400
+    )
+    said = Message(role="assistant", author="model", content="Mended.")
+    write_traces([make_trace((issue, said), "k")], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    tab = open_tab()
+    tab.open(tmp_path / "v" / "index.html", "#k")
+    step = tab.page.locator(".step").bounding_box()
+    assert step is not None and step["y"] < 800
+    tab.page.get_by_role("button", name="show").click()
+    assert tab.page.inner_text(".user").count("details.") == 400
+
+
 def test_keys_and_links(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
     tab = open_tab()
     tab.open(pages["folder"], "#long/41")
@@ -495,18 +536,22 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     assert "groups_disjoint" in tab.page.inner_text("main")
     assert len(tab.texts(".confusion")) == 2 and len(tab.texts(".reliability")) == 2
     assert [text for text in tab.texts(".panel h2") if text in ("Score", "Replay")] == ["Score", "Replay"]
-    assert (
-        "time saved" in tab.page.inner_text("main")
-        and tab.page.eval_on_selector_all("path.curve", "n => n.length") == 2
-    )
+    assert "time saved" in tab.page.inner_text("main")
+    assert tab.page.eval_on_selector_all("path.curve", "n => n.length") == 4, "two reliabilities, a score, a replay"
+    found = tab.page.evaluate("foretrace.meta.predictions.map((p) => p.found)")
+    for chart, guesses in zip(tab.page.locator(".reliability").all(), found, strict=True):  # each point has its number
+        counts = [text for text in chart.locator(".tick").all_text_contents() if text.isdigit()]
+        assert sum(map(int, counts)) == guesses and len(counts) == chart.locator("circle").count()
     button = tab.page.locator(".confusion").first.get_by_role("button").filter(has_not_text="0").last
     count = int(button.inner_text())
     button.click()
     tab.wait_for("#rows")
     assert len(tab.texts(".datarow")) == count  # a cell lists its rows
-    tab.open(dataset_page, "#=eval")
+    tab.open(dataset_page, "#eval")
     tab.page.locator("select[aria-label=order]").select_option("most sure and wrong: a.jsonl")
     assert tab.texts(".datarow")[0].count("\u2715") >= 1
+    lines = tab.page.locator(".datarow").first.locator(".guessline").all_inner_texts()
+    assert [line.split()[0] for line in lines] == ["a.jsonl", "b.jsonl"]
     tab.page.keyboard.press("j")
     tab.page.keyboard.press("Enter")
     tab.wait_for(".datarow[open] .answer")
@@ -519,7 +564,7 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     orders = tab.texts("select[aria-label=order] option")
     assert {"most sure and wrong: a.jsonl", "least sure: b.jsonl", "files disagree"} <= set(orders)
     tab.page.locator("select[aria-label=order]").select_option("most sure and wrong: b.jsonl")
-    first = tab.page.locator(".datarow").first.locator(".guess").nth(1).inner_text()
+    first = tab.page.locator(".datarow").first.locator(".guessline").nth(1).locator(".guess").first.inner_text()
     assert first.startswith("\u2715") and "90 %" in first
     tab.open(dataset_page, "#=verifier")
     tab.page.locator(".datarow > summary").first.click()
@@ -580,7 +625,8 @@ def test_predictions_alone(dataset_page: Path, tmp_path: Path, open_tab: Callabl
     tab.page.get_by_label("file", exact=True).select_option(label="b.jsonl")
     tab.page.get_by_label("action", exact=True).select_option("BLOCKED")
     tab.page.get_by_label("order", exact=True).select_option("most sure")
-    assert {text.split("rank")[0] for text in tab.texts(".datarow summary")} == {f"BLOCKED{MARKUP[:40]}"}
+    assert set(tab.texts(".datarow summary > b")) == {"BLOCKED"}
+    assert all(f"{MARKUP} {{" in text and "__proto__" in text for text in tab.texts(".datarow summary code"))
     tab.page.locator(".datarow > summary").first.click()
     tab.wait_for(".datarow[open] .call")
     assert "polluted" not in tab.page.inner_text("main") and "__proto__" in tab.page.inner_text(".datarow[open]")

@@ -66,5 +66,4 @@ def test_the_space_of_a_word_that_stands_alone_is_found() -> None:
 
 def test_tokens_of_another_text_are_refused() -> None:
     assert align_token_texts("café", ["tea", "\ufffd", "\ufffd"]) is None
-    assert align_token_texts("café", ["caf", "\ufffd"]) is None
     assert align_token_texts("✅" * 4000, ["\ufffd"] * 12000) is None, "far too many ways to read it"

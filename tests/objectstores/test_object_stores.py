@@ -124,5 +124,5 @@ def test_a_dataset_that_was_not_published_is_not_there(place: str) -> None:
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, rows: FileRows) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(UsageError, match=r"s3://b/t: needs the library s3fs: pip install 'foretrace\[s3\]'"):
+    with pytest.raises(UsageError, match=r"s3://b/t: needs the library s3fs: pip install s3fs"):
         import_source(SweSmith(), [rows], "s3://b/t")

@@ -89,7 +89,7 @@ def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
         ("a.jsonl", b'{"n": 1}\n{"n": \n{"n": 3}\n', "no JSON"),
         ("a.jsonl", b'{"n": 1}\n{"n": "\xff"}\n{"n": 3}\n', "no JSON"),
         ("a.jsonl", b'{"n": 1}\n{"a": ' + b"[" * 100_000 + b'\n{"n": 3}', "no JSON"),
-        ("a.json", b'[{"n": 1}, 2, {"n": 3}]', "a JSON int, not an object"),
+        ("a.json", b'[{"n": 1}, 2, {"n": 3}]', "JSON number, not an object"),
     ],
 )
 def test_what_is_no_row_is_passed_over(name: str, data: bytes, said: str, tmp_path: Path) -> None:

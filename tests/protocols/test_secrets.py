@@ -22,7 +22,7 @@ CHECKED = msgspec.structs.replace(
     reference=f"def add(a, b):\n    return {SECRET}\n",
     extra={"answer": SECRET},
 )
-SHARED = msgspec.structs.replace(CHECKED, form="shared")
+SHARED = msgspec.structs.replace(CHECKED, form="together")
 NOSY = (
     "import sys, gc\ndef add(a, b):\n    print('called with', a, b, file=sys.stderr)\n"
     "    print([o for o in gc.get_objects() if isinstance(o, (str, dict)) and '7350' in repr(o)][:9])\n"

@@ -23,7 +23,7 @@ def test_an_answer_is_tried_mended_and_handed_in(stage: Stage) -> None:
     outcome = played.trace.outcome
     assert (outcome.status, outcome.success, outcome.reward) == ("done", True, 1.0)
     assert outcome.tests is not None and (outcome.tests.passed, outcome.tests.public, outcome.tests.hidden) == (5, 2, 3)
-    assert outcome.isolation is not None and outcome.isolation.level >= 2 and outcome.integrity == "split"
+    assert outcome.isolation is not None and outcome.isolation.level >= 2 and outcome.integrity == "values"
 
 
 def test_an_error_says_what_and_where(stage: Stage) -> None:
@@ -101,7 +101,7 @@ def test_a_program_reads_the_examples(stage: Stage) -> None:
     wrong, right = "print(int(input()) ** 3)", "print(int(input()) * 2)"
     played = stage.play("tools", f"<code>\n{wrong}\n</code>", f"<code>\n{right}\n</code>", DONE, problem=TWICE)
     assert played.said[0] == "<result>\n0 of 1 public tests passed.\ntest 1: got '8\\n', expected '4\\n'\n</result>"
-    assert played.trace.outcome.success and played.trace.outcome.integrity == "stdin"
+    assert played.trace.outcome.success and played.trace.outcome.integrity == "values"
 
 
 def test_without_public_tests_the_code_is_run(stage: Stage) -> None:

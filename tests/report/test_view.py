@@ -60,10 +60,10 @@ def test_traces_are_filtered_by_their_flags(tmp_path: Path) -> None:
     foretrace.view(tmp_path / "traces", out=tmp_path / "v")
     index, names = read_data(tmp_path / "v", "index-0"), read_data(tmp_path / "v", "meta")["texts"]["flag"]
     flags = {key: {names[n] for n in found} for key, found in zip(index["key"], index["flags"], strict=True)}
-    assert flags["cheats"] >= {"cheat", "cheat: history.other_refs"}
+    assert flags["cheats"] >= {"cheat", "cheat: history.read"}
     assert not any(name.startswith("cheat") for name in flags["honest"])
     (flag,) = read_data(tmp_path / "v", "traces-0")[index["place"][index["key"].index("cheats")]]["flags"]
-    assert flag[1:3] == ["history.other_refs", True] and flag[4] == "git log --all"
+    assert flag[1:3] == ["history.read", True] and flag[4] == "git log --all"
 
 
 def test_times_say_what_prefetching_hides(tmp_path: Path) -> None:
@@ -137,6 +137,14 @@ def test_two_runs_stand_side_by_side(tmp_path: Path) -> None:
     assert read_data(tmp_path / "v", "index-0")["run"] == [0, 1]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_labels_say_what_to_open_instead(traces: Path, tmp_path: Path, ending: str) -> None:
+    foretrace.label_folder(traces, out=tmp_path / f"labels.{ending}")
+    with pytest.raises(UsageError, match=rf"labels.{ending}: holds labels; name the traces folder"):
+        foretrace.view(tmp_path / f"labels.{ending}", out=tmp_path / "v")
+    assert not (tmp_path / "v").exists()
+
+
 def test_a_page_takes_the_place_of_a_page_only(traces: Path, tmp_path: Path) -> None:
     own, other = tmp_path / "v", tmp_path / "other"
     foretrace.view(traces, out=own)
@@ -145,9 +153,9 @@ def test_a_page_takes_the_place_of_a_page_only(traces: Path, tmp_path: Path) -> 
     assert not (own / "data" / "old.js").exists()
     other.mkdir()
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(StoreError, match="no page of ours"):
+    with pytest.raises(StoreError, match="is not a page that foretrace wrote"):
         foretrace.view(traces, out=other)
-    with pytest.raises(StoreError, match="no page of ours"):
+    with pytest.raises(StoreError, match="is not a page that foretrace wrote"):
         foretrace.view(traces, single=other / "notes.txt")
     assert [p.name for p in other.iterdir()] == ["notes.txt"]
     assert not list(tmp_path.glob(".*.partial"))

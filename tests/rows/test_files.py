@@ -57,3 +57,13 @@ def test_arrow_files(tmp_path: Path, make: Any) -> None:
     assert Chat().recognize(read_head(path)) == "column messages holds messages" and len(read_head(path).records) == 3
     path.write_bytes(path.read_bytes()[:300])
     assert read(path) == ["truncated_file"] and not read_head(path).records
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_what_is_not_a_number_is_null(tmp_path: Path, name: str) -> None:
+    rows = [{"id": f"Infinity {n}", "score": float("nan"), "parts": [float("inf"), -float("inf"), 1]} for n in range(2)]
+    path = tmp_path / name
+    path.write_text(json.dumps(rows) if name == "rows.json" else "\n".join(map(json.dumps, rows)))
+    assert read(path) == [{"id": f"Infinity {n}", "score": None, "parts": [None, None, 1]} for n in range(2)]
+    (tmp_path / "bad.jsonl").write_text('{"a": NaN')
+    assert read(tmp_path / "bad.jsonl") == ["bad_json"]

@@ -37,7 +37,7 @@ def test_the_first_that_starts_serves_and_results_say_why_not_the_others(caplog:
             assert (await sandbox.guards())[0].on
             async with await sandbox.session() as session:
                 block = await session.run("a = 1")
-                assert (block.isolation, block.step, session.head) == (isolation, 1, 1)
+                assert (block.isolation.level, block.step, session.head) == (isolation.level, 1, 1)
                 assert session.mode == block.mode
 
     with caplog.at_level(logging.WARNING, "foretrace.sandbox"):

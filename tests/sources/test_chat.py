@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import foretrace
 from foretrace.core.errors import UsageError, render_parts
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
@@ -155,8 +156,6 @@ def test_map_names_columns() -> None:
     assert trace.extra == {}
     with pytest.raises(UsageError, match="unknown field 'nope'"):
         Chat({"nope": "x"})
-    with pytest.raises(RowError, match="missing_column"):
-        read({"messages": [{"role": "assistant", "content": "x"}]}, columns={"success": "absent"})
 
 
 @pytest.mark.parametrize(
@@ -165,6 +164,15 @@ def test_map_names_columns() -> None:
 )
 def test_success_values(value: Any, expected: bool | None) -> None:
     assert read({"messages": [{"role": "assistant", "content": "x"}], "success": value}).outcome.success is expected
+
+
+@pytest.mark.parametrize("name", ["is_resolved", "correct", "pass", "tests_passed"])
+def test_columns_of_success(name: str) -> None:
+    said = [{"role": "assistant", "content": "x"}]
+    trace = read({"messages": said, name: False, "reward": 1.0})
+    assert trace.outcome.success is False and name not in trace.extra
+    answer = read({"messages": said, name: 2})
+    assert answer.outcome.success is None and answer.extra[name] == 2
 
 
 def test_columns_of_other_types_stay_in_extra() -> None:
@@ -193,7 +201,6 @@ def test_rows_without_ids_are_known_by_content_and_not_siblings_by_accident(tmp_
         ({"messages": [USER]}, "empty_trace"),
         ({"messages": [{"role": None, "content": "x"}]}, "unknown_role"),
         ({"messages": [{"role": "assistant", "content": [{"type": "hologram", "body": "x"}]}]}, "unknown_part"),
-        ({"messages": [{"role": "assistant", "content": "x"}], "success": "perhaps"}, "wrong_column_type"),
         ({"messages": [{"role": "assistant", "content": "x", "tool_calls": {"a": 1}}]}, "wrong_column_type"),
     ],
 )
@@ -203,6 +210,57 @@ def test_rows_that_are_refused(row: dict[str, Any], reason: str) -> None:
     except RowError as error:
         result = error.drop
     assert isinstance(result, Drop) and result.reason == reason
+
+
+def test_what_is_no_yes_or_no_is_counted_and_kept(tmp_path: Path) -> None:
+    said = [USER, {"role": "assistant", "content": "x"}]
+    values = [{"passed": 12}, {"resolved": "yes"}, {"success": " No "}, {"reward": 1.0}, {"reward": 0.5}, {"score": 1}]
+    rows = write_jsonl(tmp_path / "rows.jsonl", [{"messages": said, **value} for value in values])
+    report = import_source(Chat(), [FileRows(rows)], tmp_path / "out")
+    assert report.success == {"true": 2, "false": 1, "unknown": 3} and not report.drops
+    counts = report.total.counts
+    assert counts.unclear == {"success": 1} and "has no success: passed is 12" in counts.unclear_rows[0]
+    (unclear,) = [trace for trace in read_traces(tmp_path / "out") if "unclear" in trace.extra]
+    assert unclear.extra["passed"] == 12
+
+
+def test_the_model_may_stand_in_the_metadata() -> None:
+    said = [USER, {"role": "assistant", "content": "x"}]
+    assert read({"messages": said, "metadata": {"model": "m", "run": 1}}).provenance.model == "m"
+
+
+def test_a_mapped_column_that_is_missing_is_counted(tmp_path: Path) -> None:
+    rows = [{"messages": [USER, {"role": "assistant", "content": "x"}], "ok": True}, {"log": [USER], "ok": False}]
+    columns = {"messages": "log", "success": "ok", "model": "who"}
+    file = write_jsonl(tmp_path / "rows.jsonl", rows)
+    report = import_source(Chat(columns), [FileRows(file)], tmp_path / "out")
+    assert report.drops == {"missing_column": 1, "empty_trace": 1}, "and a conversation without the agent"
+    report = import_source(Chat({"success": "ok", "model": "who"}), [FileRows(file)], tmp_path / "other")
+    assert report.total.counts.unclear == {"model": 1} and report.success["true"] == 1
+
+
+def test_counted_rows_of_several_files_are_told_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("b/run", "a/run", "c")]
+    for number, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        said = [USER, {"role": "assistant", "content": f"{number}"}]
+        write_jsonl(folder / "rows.jsonl", [{"id": 0, "messages": said}, {"id": "row_1", "messages": said}])
+    keys: list[set[str]] = []
+    for out, paths in (("one", folders), ("two", folders[::-1])):
+        report = foretrace.import_source("chat", paths, out=tmp_path / out)
+        assert report.traces == 6 and not report.drops
+        keys.append({trace.key for trace in read_traces(tmp_path / out)})
+    for folder in folders:  # by commands of their own
+        assert foretrace.import_source("chat", folder, out=tmp_path / "three").traces == 2
+    keys.append({trace.key for trace in read_traces(tmp_path / "three")})
+    assert keys[0] == keys[1] == keys[2] and str(tmp_path) not in str(keys[0])
+
+
+def test_rows_of_one_id_are_not_told_to_replace_each_other(tmp_path: Path) -> None:
+    rows = [{"id": "same", "messages": [USER, {"role": "assistant", "content": f"{n}"}]} for n in range(5)]
+    report = import_source(Chat(), [FileRows(write_jsonl(tmp_path / "rows.jsonl", rows))], tmp_path / "out")
+    assert (report.traces, dict(report.drops)) == (1, {"key_conflict": 4})
+    assert "ids of their own" in report.examples["key_conflict"][0] and "replace" not in str(report.examples)
 
 
 def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
@@ -227,7 +285,7 @@ def test_a_row_without_messages_says_what_it_has() -> None:
     with pytest.raises(RowError) as caught:
         read({"text": "x", "dialogue": []})
     drop = caught.value.drop
-    assert (drop.reason, drop.detail) == ("missing_column", "messages; it has dialogue, text")
+    assert (drop.reason, drop.detail) == ("missing_column", "there is no column messages; the row has dialogue, text")
     assert render_parts(drop.remedy) == "name the one that holds the messages: columns={'messages': 'COLUMN'}"
 
 

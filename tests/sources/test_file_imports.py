@@ -123,8 +123,8 @@ def test_a_file_without_an_agent_turn_shows_what_it_holds(tmp_path: Path) -> Non
 def test_a_reader_that_breaks_costs_its_file_alone(tmp_path: Path) -> None:
     files = [write_talk(tmp_path / f"{n}.jsonl", talk(str(n), 1)) for n in range(3)]
     report = run(tmp_path / "out", *files, tmp_path / "gone.jsonl", source=Breaking())
-    assert (report.traces, dict(report.drops)) == (3, {"unexpected_file": 3, "unreadable_file": 1})
-    assert "KeyError: 'no such thing'" in report.examples["unexpected_file"][0]
+    assert (report.traces, dict(report.drops)) == (3, {"internal_error": 3, "unreadable_file": 1})
+    assert "KeyError: 'no such thing'" in report.examples["internal_error"][0]
 
 
 class Locked(Talks):
@@ -159,7 +159,7 @@ class Careless(Talks):
 
 def test_what_is_no_trace_is_dropped(tmp_path: Path) -> None:
     report = run(tmp_path / "out", write_talk(tmp_path / "a.jsonl", talk("1", 1)), source=Careless())
-    assert dict(report.drops) == {"unexpected_file": 1, "not_utf8": 1}
+    assert dict(report.drops) == {"internal_error": 1, "not_utf8": 1}
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

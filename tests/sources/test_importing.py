@@ -166,7 +166,7 @@ def test_an_import_that_found_nothing_takes_its_folder_away(tmp_path: Path) -> N
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [{"a": 1}]))
     for _ in range(2):
         report = import_source(SweSmith(), [rows], tmp_path / "out")
-        with pytest.raises(SourceError, match="nothing was imported, all 1 rows were dropped"):
+        with pytest.raises(SourceError, match="nothing was imported: 1 row, all dropped"):
             check_not_empty(report, "r.jsonl", tmp_path / "out")
         assert not (tmp_path / "out").exists()
     import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "good.jsonl", swe_rows(2)))], tmp_path / "out")

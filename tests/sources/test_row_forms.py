@@ -258,7 +258,7 @@ def test_map_names_role_and_content() -> None:
     row = {"dialog": [{"who": "user", "said": "hi"}, {"who": "assistant", "said": "ho"}]}
     trace = read(row, columns={"messages": "dialog", "role": "who", "content": "said"})
     assert sketch(trace) == [("user", "hi", []), ("assistant", "ho", [])]
-    with pytest.raises(RowError, match="missing_column"):
+    with pytest.raises(RowError, match="unknown_role"):
         read(row, columns={"messages": "dialog", "role": "absent"})
 
 

@@ -118,7 +118,8 @@ def test_a_chat_of_chatgpt() -> None:
         ("tool", "2"),
         ("assistant", "2"),
     ]
-    assert trace.messages[1].model_s == 2.0 and trace.extra == {"title": "t"}
+    assert trace.messages[1].model_s == 2.0 and trace.extra["title"] == "t"
+    assert trace.extra["mapping"]["a"]["message"]["content"]["parts"] == ["No."], "the other branch"
     assert outline(read({"mapping": TREE}))[-1] == ("assistant", "2"), "the last line where none is named"
     loop = {"a": node("a", "b", ["b"], said("user", "x")), "b": node("b", "a", ["a"], said("assistant", "y"))}
     assert len(read({"mapping": loop, "current_node": "b"}).messages) == 2

@@ -93,7 +93,7 @@ def test_content_parts_of_other_kinds() -> None:
     (part,) = observed.parts
     assert (part.type, part.media_type, part.ref) == ("image_url", "image/png", None)
     assert part.sha256 == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of b"hello"
-    messages[3]["content"] = [{"type": "tool_use", "name": "bash", "input": {}}]
+    messages[3]["content"] = [{"type": "hologram", "body": "x"}]
     with pytest.raises(RowError, match="unknown_part"):
         read(swe_row(messages))
 
@@ -130,11 +130,11 @@ def test_other_xml_endings_are_the_agents_own(last: str) -> None:
     assert not trace.outcome.fabricated and trace.messages[-1].train is None
 
 
-@pytest.mark.parametrize(("value", "kept"), [(None, None), ("yes", "yes"), (1, 1)])
-def test_unknown_outcome_is_none(value: Any, kept: Any) -> None:
+@pytest.mark.parametrize(("value", "success"), [(None, None), ("yes", True), (0, False), ("perhaps", None)])
+def test_only_a_clear_outcome_is_known(value: Any, success: bool | None) -> None:
     trace = read(swe_row(xml_messages(["ls"]), resolved=value))
-    assert trace.outcome.success is None
-    assert trace.extra.get("resolved") == kept
+    assert trace.outcome.success is success
+    assert trace.extra.get("resolved") == (None if success is not None else value)
     row = swe_row(xml_messages(["ls"]))
     del row["resolved"]
     assert read(row).outcome.success is None

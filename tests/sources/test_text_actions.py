@@ -175,6 +175,11 @@ def test_unread_calls_of_bare_blocks_of_code() -> None:
     turns = [text for n in range(3) for text in (f"Next.\n```bash\ncat {n}.py\n```", f"x = {n}")]
     assert find_unread_calls(chat("Go.", *turns, "Done.")) == [1, 3, 5]
     assert find_unread_calls(chat("Go.", *turns[:4], "Done.")) == [], "too few to tell"
+    ran = [text for n in range(3) for text in (f"I look it up.\n%%RUN lookup {n} --deep %%\nWait.", f"item {n} found")]
+    assert find_unread_calls(chat("Go.", *ran, "Done.")) == [1, 3, 5], "in a syntax of its own, on any line"
+    assert find_unread_calls(chat("Go.", "%%RUN lookup 1 --deep %%", "id=1 qty=2", "Done.")) == [1], "symbols answer"
+    german = [text for n in range(3) for text in (f"**Schritt {n}**: fertig.", "Weiter, danke sehr.")]
+    assert find_unread_calls(chat("Los.", *german[:2], "Gut.")) == []
     for said in ("Thanks, and then?", "It prints x = 2 on my machine", "now for zsh"):
         assert find_unread_calls(chat("Go.", *turns[:-1], said, "Done.")) == []
 

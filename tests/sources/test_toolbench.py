@@ -189,7 +189,7 @@ def test_the_tool_list_is_a_python_literal(literal: str, names: list[str]) -> No
         ({"conversations": None}, "null_messages"),
         ({"conversations": []}, "empty_trace"),
         ({"conversations": {"from": ["user"], "value": []}}, "wrong_column_type"),
-        ({"conversations": [["user", "x"]]}, "unknown_role"),
+        ({"conversations": [["user", "x"]]}, "wrong_column_type"),
         ({"conversations": [{"from": "wizard", "value": "x"}]}, "unknown_role"),
         ({"conversations": [{"from": "user", "value": 5}]}, "wrong_column_type"),
         ({"conversations": [{"from": "user", "value": "x"}]}, "empty_trace"),

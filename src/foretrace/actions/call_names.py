@@ -8,11 +8,10 @@ from foretrace.actions.call_facts import CallKind
 from foretrace.actions.shell.command_rules import classify_command, strip_wrappers
 from foretrace.actions.shell.parse import split_commands
 from foretrace.actions.shell.program_rules import get_program_name
-from foretrace.actions.tool_rules import decode_arguments
+from foretrace.actions.tool_rules import decode_arguments, find_command
 from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
 from foretrace.core.trace import ToolCall
 
-_COMMAND_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 _MAX_CHARACTERS = 2000
 """Characters of a command that are read for its name."""
 
@@ -27,12 +26,7 @@ def name_call(call: ToolCall) -> str:
     if group == "editor":
         command = values.get("command")
         return f"{call.name}: {command}" if isinstance(command, str) and command.isidentifier() else call.name
-    command = next((values[key] for key in _COMMAND_KEYS if values.get(key)), "")
-    if isinstance(command, list):
-        words = [str(word) for word in command[:200]]
-        # ["bash", "-lc", "cd x && make"] names the shell itself.
-        command = words[2] if len(words) == 3 and words[1].endswith("c") else " ".join(words)
-    program = _find_program(command[:_MAX_CHARACTERS]) if isinstance(command, str) else ""
+    program = _find_program(find_command(values)[1][:_MAX_CHARACTERS])
     return f"{call.name}: {program}" if program else call.name
 
 

@@ -13,16 +13,17 @@ from typing import NamedTuple
 import msgspec
 
 from foretrace.actions.call_facts import CallKind, changes_state
-from foretrace.actions.cheats.call_contents import CallContents, read_contents
+from foretrace.actions.call_reading import CallReading, read_call
 from foretrace.actions.cheats.circumstances import Circumstances
-from foretrace.actions.cheats.edited_tests import find_test_edits
-from foretrace.actions.cheats.fetched_answers import find_fetched_answers
-from foretrace.actions.cheats.git_history import Finding, find_git_cheats
-from foretrace.actions.cheats.hidden_files import find_hidden_names, find_hidden_reads
-from foretrace.actions.cheats.planted_code import find_planted_code
+from foretrace.actions.cheats.edited_tests import find_test_edits, takes_older_tests
+from foretrace.actions.cheats.git_history import find_history_reads
+from foretrace.actions.cheats.hidden_answers import find_answer_reads
+from foretrace.actions.cheats.network import find_fetches
+from foretrace.actions.cheats.planted_code import find_claims, find_hard_coded_answers
 from foretrace.actions.flag_meanings import CHEATS
 from foretrace.actions.label_steps import LabelEvidence, collect_evidence
 from foretrace.actions.same_action import normalise_arguments
+from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Message, ToolCall, Trace
 
 MAX_EVIDENCE = 200
@@ -46,7 +47,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """Index of the assistant message in `trace.messages`."""
     rule: str
-    """Name of the rule, e.g. `history.other_refs`; `flag_meanings` says what it means."""
+    """Name of the rule, e.g. `history.read`; `flag_meanings` says what it means."""
     evidence: str
     """The command, path or line of code that shows it, `MAX_EVIDENCE` characters at most."""
 
@@ -57,16 +58,20 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flag_trace(trace: Trace, evidence: Sequence[LabelEvidence] | None = None) -> list[Flag]:
-    """Make the flags of a trace, in the order of its messages, each rule once a step. Never raises on any calls.
+    """Make the flags of a trace, in the order of its messages, each rule once a step.
 
     Args:
         trace: the trace.
         evidence: what `collect_evidence` gives for it, where the caller has it.
     """
     steps = collect_evidence(trace) if evidence is None else evidence
-    flags = [*_find_cheats(trace, steps), *_find_loops(trace, steps), *_find_lost(trace, steps)]
+    flags: list[Flag] = []
+    for find in (_find_cheats, _find_loops, _find_lost):
+        with contain_errors("flags", trace.key):
+            flags.extend(find(trace, steps))
     if trace.outcome.fabricated and steps:
         flags.append(_make_flag(steps[-1].label.index, "ending.fabricated", trace.outcome.exit_reason or ""))
+    flags += [_make_flag(steps[-1].label.index, f"verdict.{name}", "") for name in trace.outcome.flags if steps]
     return sorted(flags, key=lambda flag: flag.index)
 
 
@@ -81,57 +86,56 @@ def _find_cheats(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]
         message = trace.messages[index]
         found: dict[str, str] = {}
         for call in message.tool_calls if message.author != "demo" else ():
-            if call.name or not call.error:
-                for rule, shown in _check_call(call, step, circumstances):
-                    if not _is_asked_for(rule, circumstances):
+            with contain_errors("flags", trace.key):
+                for rule, shown in _check_call(call, step, circumstances) if call.name or not call.error else ():
+                    if not circumstances.asks_for(rule):
                         found.setdefault(rule, shown)
         yield from (_make_flag(index, rule, shown) for rule, shown in found.items())
-        # Hidden commits stay hidden: what a cheat has shown is no leave to look at it.
-        spoiled = any(rule.startswith("history.") for rule in found)
         for shown in step.results:
+            # What a cheat has shown does not allow the agent to look at it.
             text = trace.messages[shown.message_index].content
-            circumstances.note_observation(shown.message_index, text, names_commits=not spoiled)
+            circumstances.note_observation(text, names_commits="history.read" not in found)
         circumstances.looking_at.clear()
 
 
-def _is_asked_for(rule: str, circumstances: Circumstances) -> bool:
-    """Whether the task's own text asks for what the rules of a family are about."""
-    family = "checker" if rule == "checker.edited" else rule.partition(".")[0]
-    asked = ("history", "upstream", "package", "tests")
-    return (family in asked or rule == "checker.edited") and circumstances.asks_for(family)
+def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstances) -> Iterator[tuple[str, str]]:
+    reading = read_call(call)
+    commands = [command for command in reading.commands if command.argv]
+    reading = CallReading(commands, reading.edits, reading.reads, reading.strings, reading.addresses)
+    found = {
+        "history.read": find_history_reads(commands, circumstances),
+        "network.fetched": find_fetches(reading, circumstances),
+        "answer.read": find_answer_reads(reading, circumstances),
+        "answer.hard_coded": find_hard_coded_answers(reading.edits),
+        "success.claimed": find_claims(reading, circumstances),
+    }
+    for command in commands:
+        if takes_older_tests(command, circumstances):
+            yield "tests.edited", command.text
+    for rule, evidence in found.items():
+        yield from ((rule, shown) for shown in evidence)
+    yield from find_test_edits(reading.edits, circumstances)
+    _note(reading, step, circumstances)
 
 
-def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstances) -> Iterator[Finding]:
-    contents = read_contents(call)
-    yield from find_git_cheats(contents.commands, contents.strings, circumstances)
-    yield from find_fetched_answers(
-        contents.commands, [*contents.reads, *contents.strings], contents.addresses, contents.queries, circumstances
-    )
-    yield from find_hidden_reads(contents.commands, contents.reads, contents.strings, circumstances)
-    yield from find_hidden_names(contents.texts, circumstances)
-    yield from find_test_edits(contents.edits, circumstances)
-    yield from find_planted_code(contents.commands, contents.edits, contents.texts, circumstances)
-    _note(contents, step, circumstances)
-
-
-def _note(contents: CallContents, step: LabelEvidence, circumstances: Circumstances) -> None:
+def _note(reading: CallReading, step: LabelEvidence, circumstances: Circumstances) -> None:
     """Keep what later steps must know of this call."""
     # First what it makes: a line that writes a script and runs it does not run what was there.
-    for edit in contents.edits:
+    for edit in reading.edits:
         circumstances.note_edit(edit)
     refused = step.label.failed and step.facts.kind in (CallKind.READ, CallKind.SEARCH)
     if not refused:
-        circumstances.note_known(contents.reads)
-        circumstances.note_known(_list_run(contents))
-    if contents.reads:
-        circumstances.open_file = contents.reads[-1]
-    elif contents.edits and contents.edits[-1].path:
-        circumstances.open_file = contents.edits[-1].path
+        circumstances.note_known(reading.reads)
+        circumstances.note_known(_list_run(reading))
+    if reading.reads:
+        circumstances.open_file = reading.reads[-1]
+    elif reading.edits and reading.edits[-1].path:
+        circumstances.open_file = reading.edits[-1].path
 
 
-def _list_run(contents: CallContents) -> Iterable[str]:
+def _list_run(reading: CallReading) -> Iterable[str]:
     """Files that commands name: tests that are run, sources that are shown."""
-    for command in contents.commands:
+    for command in reading.commands:
         if command.argv[0] in ("touch", "mkdir", "rm", "tee", "echo", "printf", "cp", "mv", "find", "git"):
             continue
         for word in command.argv[1:]:

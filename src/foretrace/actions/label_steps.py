@@ -18,6 +18,7 @@ from foretrace.actions.repair_rules import Repair, RepairHistory, find_repair_in
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text_message_rules import classify_text, find_nonstep_reason
 from foretrace.actions.tool_rules import classify_call, classify_description
+from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Message, ToolCall, Trace
 
 ACTION_OF_KIND = {
@@ -92,7 +93,9 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
     state_version = 0
     for index, message in enumerate(trace.messages):
         if message.role == "assistant":
-            evidence = _label_message(trace, index, state_version, history)
+            evidence = _make_unlabelled(index, state_version)
+            with contain_errors("labels", trace.key):
+                evidence = _label_message(trace, index, state_version, history)
             steps[index] = evidence
             state_version += changes_state(evidence.facts) and evidence.label.action is not None
             index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
@@ -100,7 +103,8 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
         elif last >= 0 and _is_observation(trace.messages, index, last):
             # Calls can be batched before their results: the id says which step a result answers.
             for step in {index_of_call.get(call_id, last) for call_id in message.tool_call_ids} or {last}:
-                _add_observation(steps[step], index, message, history)
+                with contain_errors("labels", trace.key):
+                    _add_observation(steps[step], index, message, history)
     return list(steps.values())
 
 
@@ -119,6 +123,21 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
         evidence.label = msgspec.structs.replace(label, failed=True)
     if label.action is not None:
         history.add_result(label.index, index, facts, result, message.content[-400:] if message.content else "")
+
+
+def _make_unlabelled(index: int, state_version: int) -> LabelEvidence:
+    """What stands for the label of a message at which a rule failed."""
+    rule = "nonstep.internal_error"
+    label = StepLabel(
+        index=index,
+        action=None,
+        rule=rule,
+        effect=Effect.UNKNOWN,
+        state_version=state_version,
+        failed=False,
+        confidence=find_confidence(rule, None),
+    )
+    return LabelEvidence(label, _NO_CALL, None, [])
 
 
 def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:

@@ -11,8 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
-from foretrace.actions.python_reads import only_reads_files
-from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query, may_call_more
+from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.python_source import try_parse
 
@@ -30,14 +29,9 @@ _FILE_MOVERS = split_words(
 )
 _FILE_READERS = split_words("read_text read_bytes readlines readline getsource getsourcelines print_file")
 _PROCESS_STARTERS = split_words("check_output check_call Popen system getoutput")
+_COMMAND_STARTERS = _PROCESS_STARTERS | split_words("run call popen getstatusoutput")
 _PARSERS = split_words("parse compile safe_load load loads literal_eval")
 _MODULE_INFO = split_words("__file__ __version__ __path__ version version_info path executable modules")
-
-
-_PLAIN_FUNCTIONS = split_words("print len str repr int float list dict set tuple sorted enumerate zip range round sum")
-_PLAIN_METHODS = split_words("join format split splitlines strip lower upper get items keys values append")
-_SOURCE_METHODS = _PLAIN_METHODS | split_words("getsource getsourcelines getfile getdoc signature")
-_QUERY_METHODS = _PLAIN_METHODS | split_words("connect cursor execute fetchall fetchone fetchmany close")
 
 _VARIABLE = "\0"
 """Begins a path of which only the variable that holds it is known yet."""
@@ -67,6 +61,20 @@ class _CodeFacts(msgspec.Struct):
     saves: int = 0
     """Calls that save data or a figure."""
     asserts: int = 0
+    checks: int = 0
+    """What only code that checks something has: comparisons, exceptions that it raises or catches."""
+    strings: list[str] = []
+    """Its string constants, those of more than 400 characters left out."""
+    started: list[list[str]] = []
+    """The words of commands that it starts; one text for a shell."""
+    written: list[str] = []
+    """Texts that it writes to files."""
+    appends: bool = False
+    """Whether it opens a file to append to it."""
+    replaced: list[tuple[str, str]] = []
+    """Texts that it replaces, each with the new one."""
+    removed: list[tuple[str, str]] = []
+    """Paths that it removes or moves away, each with the path that it is moved to, or empty text."""
     imports_project: bool = False
     """Whether it imports anything outside of the standard library."""
 
@@ -105,6 +113,7 @@ def _add_import(node: ast.AST, facts: _CodeFacts) -> None:
 def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
     assert isinstance(node, ast.Call)
     function = node.func
+    _add_texts(node, getattr(function, "id", getattr(function, "attr", "")), facts)
     if isinstance(function, ast.Name):
         facts.function_calls.append(function.id)
         if function.id == "open":
@@ -123,6 +132,23 @@ def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
         facts.computed_calls += 1
 
 
+def _add_texts(node: ast.Call, name: str, facts: _CodeFacts) -> None:
+    """Note the literal texts that a call starts, writes, replaces or removes."""
+    first = node.args[0] if node.args else None
+    texts = [_get_literal([argument]) for argument in node.args[:2]]
+    if name in _COMMAND_STARTERS and first is not None:
+        words = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
+        facts.started.append([_get_literal([word]) or ast.unparse(word) for word in words])
+    elif name in ("write", *_TEXT_WRITERS) and texts:
+        facts.written.append(texts[0])
+    elif name in ("replace", "sub") and len(texts) == 2 and texts[0]:
+        facts.replaced.append((texts[0], texts[1]))
+    elif name in ("remove", "unlink", "rmtree") and texts and texts[0]:
+        facts.removed.append((texts[0], ""))
+    elif name in ("rename", "move") and len(texts) == 2 and texts[0]:
+        facts.removed.append((texts[0], texts[1]))
+
+
 def _add_open(node: ast.Call, facts: _CodeFacts, shift: int = 0, path: str = "") -> None:
     mode = _get_literal(node.args[1 + shift : 2 + shift]) or next(
         (_get_literal([k.value]) for k in node.keywords if k.arg == "mode"), ""
@@ -130,6 +156,7 @@ def _add_open(node: ast.Call, facts: _CodeFacts, shift: int = 0, path: str = "")
     if set(mode) & set("wax+"):
         named = _get_variable(node.args[0]) if node.args and not shift else ""
         facts.writes.append(path or _get_literal(node.args[:1]) or named)
+        facts.appends = facts.appends or "a" in mode
     else:
         facts.reads += 1
 
@@ -144,10 +171,11 @@ def _add_assignment(node: ast.AST, facts: _CodeFacts) -> None:
 
 def _add_constant(node: ast.AST, facts: _CodeFacts) -> None:
     value = getattr(node, "value", None)
+    if isinstance(value, str) and len(value) <= 400:
+        facts.strings.append(value)
     if isinstance(value, str) and len(value) > 6:
         if is_sql_query(value) and is_read_only_sql(value) is not False:
             facts.queries += 1
-            facts.computed_calls += may_call_more(value)
         elif is_read_only_sql(value) is False:
             facts.changes += 1
 
@@ -158,6 +186,10 @@ def _add_definition(node: ast.AST, facts: _CodeFacts) -> None:
 
 def _add_assert(node: ast.AST, facts: _CodeFacts) -> None:
     facts.asserts += 1
+
+
+def _add_check(node: ast.AST, facts: _CodeFacts) -> None:
+    facts.checks += 1
 
 
 def _add_attribute(node: ast.AST, facts: _CodeFacts) -> None:
@@ -173,6 +205,7 @@ _VISITORS: dict[type[ast.AST], Callable[[ast.AST, _CodeFacts], None]] = {
     ast.FunctionDef: _add_definition,
     ast.ClassDef: _add_definition,
     ast.Assert: _add_assert,
+    **dict.fromkeys((ast.Compare, ast.Raise, ast.Try), _add_check),
     ast.Attribute: _add_attribute,
 }
 
@@ -203,31 +236,25 @@ def classify_inline_python(code: str) -> CallFacts:
         return make_facts(CallKind.WRITE, "python.write", writes=paths, payload=code[:4000])
     if facts.asserts:
         return make_facts(CallKind.VERIFY, "python.assert")
-    if only_reads_files(code):
-        return make_facts(CallKind.READ, "python.read")
+    started = set(facts.function_calls + facts.method_calls) & _PROCESS_STARTERS
+    shows_file = facts.reads or set(facts.method_calls) & _FILE_READERS
+    if shows_file and "print" in facts.function_calls and not (facts.imports_project or started or facts.checks):
+        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
     if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
         return make_facts(CallKind.OTHER, "python.files", Effect.LOCAL_WRITE)
     if set(facts.method_calls) & {"getsource", "getsourcelines"}:
-        return make_facts(CallKind.READ, "python.source", _find_effect(facts, _SOURCE_METHODS))
+        return make_facts(CallKind.READ, "python.source", Effect.SANDBOX_EXEC)
     if _only_shows_module_info(facts):
-        return make_facts(CallKind.OTHER, "python.introspect", Effect.PURE_READ)
-    if facts.imports_project or set(facts.function_calls + facts.method_calls) & (_PROCESS_STARTERS | _PARSERS):
+        return make_facts(CallKind.OTHER, "python.introspect", Effect.SANDBOX_EXEC)
+    if facts.imports_project or started or set(facts.function_calls + facts.method_calls) & _PARSERS:
         return make_facts(CallKind.VERIFY, "python.exercise")
     if facts.changes:
         return make_facts(CallKind.OTHER, "python.sql_change", Effect.LOCAL_WRITE)
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "python.query", _find_effect(facts, _QUERY_METHODS))
-    if facts.reads or set(facts.method_calls) & _FILE_READERS:
-        # It shows a file; where it also does what is not known to be harmless, it is none that may run early.
-        is_harmless = only_reads_files(code, compares=True)
-        return make_facts(CallKind.READ, "python.read", Effect.PURE_READ if is_harmless else Effect.SANDBOX_EXEC)
+        return make_facts(CallKind.SEARCH, "python.query", Effect.SANDBOX_EXEC)
+    if shows_file:
+        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
     return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
-
-
-def _find_effect(facts: _CodeFacts, methods: frozenset[str]) -> Effect:
-    """The effect of code that looks something up: none where it calls nothing but these methods and plain functions."""
-    others = set(facts.function_calls) - _PLAIN_FUNCTIONS - facts.definitions or set(facts.method_calls) - methods
-    return Effect.SANDBOX_EXEC if others or facts.computed_calls else Effect.PURE_READ
 
 
 def _only_shows_module_info(facts: _CodeFacts) -> bool:
@@ -278,6 +305,5 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
         effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
         return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
     if facts.reads and not facts.imports_project:
-        effect = Effect.PURE_READ if only_reads_files(code, prints=False, compares=True) else Effect.SANDBOX_EXEC
-        return make_facts(CallKind.READ, "cell.read", effect, **common)
+        return make_facts(CallKind.READ, "cell.read", **common)
     return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)

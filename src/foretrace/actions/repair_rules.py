@@ -86,8 +86,8 @@ class RepairHistory:
         """Find why a call made now is a repair; `None` where it is none."""
         if facts.kind is CallKind.UNDO:
             return self._find_undo(facts)
-        if facts.kind is CallKind.WRITE and (repair := self._find_write_repair(facts)):
-            return repair
+        if facts.kind in (CallKind.WRITE, CallKind.VERIFY) and (repair := self._find_write_repair(facts)):
+            return repair  # also where the same line checks what it edits
         if name := next((name for name in facts.defines if name in self._failing_names), ""):
             return Repair("repair.failing_definition", name, self._defined_names[name], self._failing_names[name])
         if facts.retry_key == TESTED_CODE:
@@ -117,7 +117,7 @@ class RepairHistory:
                 return Repair("repair.failing_target", target, written, self._failing_files[target])
             if refused := self._refused_writes.get(target):
                 return Repair("repair.refused_write", target, refused.step, refused.shown_by)
-            if target in self._unconfirmed_files and not facts.creates:
+            if target in self._unconfirmed_files and facts.kind is CallKind.WRITE and not facts.creates:
                 written = self._written_files.get(target)
                 return Repair("repair.doubtful_target", target, written, self._unconfirmed_files[target])
         if len(facts.payload) >= MIN_SAME_CONTENT:
@@ -178,7 +178,7 @@ class RepairHistory:
 
     def _add_check(self, index: int, now: int, failed: bool, passed: bool) -> None:
         if failed:
-            self._failing_files.update({path: now for path, when in self._written_files.items() if when < index})
+            self._failing_files.update({path: now for path, when in self._written_files.items() if when <= index})
             self._failing_names.update({name: now for name, when in self._defined_names.items() if when < index})
             self._unconfirmed_files.clear()
             return

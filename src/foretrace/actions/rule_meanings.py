@@ -36,6 +36,7 @@ _MEANINGS = {
     "nonstep.acknowledgement": "It is a short opening word before the work begins.",
     "nonstep.prompted": "The environment answered its words by asking for the next thing.",
     "nonstep.lost": "It is empty: its call was lost before it came to us.",
+    "nonstep.internal_error": "A rule failed on it.",
     # Shell: programs.
     "shell.read": "Its shell command shows a file or folder that it names.",
     "shell.search": "Its shell command looks for files or text.",

@@ -49,32 +49,9 @@ _FUNCTIONS = split_words(
     " make_time make_timestamp make_interval to_days from_unixtime unix_timestamp timestampdiff timestampadd year month"
     " day hour minute second week weekday weekofyear quarter dayofweek dayofmonth dayofyear dayname monthname last_day"
     " eomonth epoch justify_days justify_hours clock_timestamp statement_timestamp transaction_timestamp isfinite"
-    # JSON and lists.
-    " json json_extract json_extract_path json_extract_path_text json_array json_object json_array_length json_type"
-    " json_valid json_each json_tree json_keys json_value json_query json_contains json_unquote json_length json_set"
-    " json_insert json_replace json_remove json_build_object json_build_array json_array_elements"
-    " json_array_elements_text json_object_keys json_each_text json_to_record json_populate_record json_typeof"
-    " jsonb_extract_path jsonb_extract_path_text jsonb_array_length jsonb_array_elements jsonb_array_elements_text"
-    " jsonb_object_keys jsonb_each jsonb_each_text jsonb_build_object jsonb_build_array jsonb_typeof jsonb_set"
-    " jsonb_pretty jsonb_path_query jsonb_path_exists json_pretty array_length array_position array_to_string"
-    " array_contains cardinality list_contains flatten get_json_object"
-    # Files that are read, in DuckDB.
-    " read_csv read_csv_auto read_parquet parquet_scan read_json read_json_auto read_json_objects read_text glob"
-    " parquet_metadata parquet_schema sniff_csv duckdb_tables duckdb_columns duckdb_settings"
-    # What is there.
-    " version database schema user current_database current_schema current_schemas current_user session_user"
-    " current_setting current_catalog sqlite_version sqlite_source_id connection_id inet_server_addr"
-    " inet_server_port pg_backend_pid pg_size_pretty pg_relation_size pg_total_relation_size pg_table_size"
-    " pg_indexes_size pg_database_size pg_column_size pg_get_indexdef pg_get_constraintdef pg_get_viewdef"
-    " pg_get_functiondef pg_get_expr pg_get_serial_sequence pg_get_userbyid pg_postmaster_start_time pg_is_in_recovery"
-    " pg_stat_get_backend_pid pg_blocking_pids pg_encoding_to_char pg_tablespace_location obj_description"
-    " col_description shobj_description to_regclass format_type has_table_privilege has_schema_privilege"
-    " has_database_privilege changes last_insert_rowid last_insert_id found_rows row_count lastval currval object_id"
-    " object_name db_name schema_name type_name objectproperty columnproperty serverproperty scope_identity"
-    # Search and places.
-    " match against to_tsvector to_tsquery plainto_tsquery websearch_to_tsquery ts_rank ts_headline bm25 highlight"
-    " snippet st_distance st_contains st_within st_intersects st_x st_y st_astext st_asgeojson st_makepoint"
-    " st_setsrid st_dwithin st_point st_area st_length st_geomfromtext"
+    # JSON, and what is there.
+    " json_extract json_array_length json_type json_valid json_each json_object_keys array_length array_to_string"
+    " version database schema user current_database current_schema current_user session_user changes row_count"
 )
 """Functions of the usual databases that change nothing."""
 

@@ -29,7 +29,8 @@ _THINK = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*?</thin
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.S)
 _SENTENCE = re.compile(r"(?<=[.!?:])(?:[\s*_\"”)]+)|\n+")
 _COURTESY = re.compile(
-    r"\b(?:anything|something|what) else\b|feel free to|let me know if\b|(?:happy|glad|here) to (?:help"
+    r"\b(?:anything|something|what) else\b|\banything I can (?:help|assist)\b"
+    r"|feel free to|let me know if\b|(?:happy|glad|here) to (?:help"
     r"|assist)(?! with)"
     r"|^\W*(?:if|should|in case) (?:you|there)\b(?=.*(?:let me know|feel free|happy to|glad to|just ask"
     r"|reach out))"
@@ -38,8 +39,14 @@ _COURTESY = re.compile(
     re.I,
 )
 _GREETING = re.compile(
-    r"\A[^.\n]{0,60}?(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z", re.I
+    r"\A(?:(?:hi|hello|hey|welcome|good \w+|thanks for (?:calling|contacting))\b[^\n]{0,120}?|[^.\n]{0,60}?)"
+    r"(?:[.!]\s*)?(?:how|what) (?:can|may) I (?:help|assist|do for) you\b[^?]{0,30}\?\W*\Z",
+    re.I,
 )
+_OPENING_REQUEST = re.compile(
+    r"\A\W*(?:sure\W+|ok(?:ay)?\W+)?(?:please (?!note\b|be\b|find\b|see\b|refer\b|hold\b|wait\b)\w+|tell me\b)", re.I
+)
+"""How a message begins that tells the user what to do."""
 _DATA_REQUEST = re.compile(
     r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide"
     r"|confirm|specify|share"
@@ -49,7 +56,8 @@ _DATA_REQUEST = re.compile(
     r"|tell|clarify|give|check|choose"
     r"|let me know|describe|explain|send|upload|elaborate)\b"
     r"|\b(?:once|after|as soon as) you(?:'ve| have)? (?:confirm|provide|share|verify|reply|choose|select"
-    r"|let me know|give)"
+    r"|let me know|give)|\blet me know (?:once|after) you\b|\btry rephrasing\b"
+    r"|^\W*(?:before\b[^.?!]{0,60}\b)?I need (?!to\b)|\bI need to \w+[^.?!]{0,60}\byour?\b"
     r"|\bI(?:'ll| will)?(?: still| first| also)? need (?:you to|your|the following|to know|to confirm"
     r"|to verify|some|more"
     r"|additional|a few|the (?:specific |exact |correct )?[\w* ]{0,30}\bids?\b)"
@@ -60,22 +68,25 @@ _DATA_REQUEST = re.compile(
 _QUESTION = re.compile(r"\?[\s*_\"”)\]]*$")
 _YOU = re.compile(r"\byour?\b", re.I)
 _OFFER = re.compile(
-    r"\b(?:would you like|do you want|shall I|should I|would you prefer|are you (?:interested|okay)|want me to)\b", re.I
+    r"\b(?:would you like|do you (?:want|have any)|is there any|shall I|should I|would you prefer"
+    r"|are you (?:interested|okay)|want me to)\b",
+    re.I,
 )
 _REFUSAL = re.compile(
     r"\b(?:I|we|system|policy|it|they|orders?|items?|this|that|request|which means it|team)\b[^.!?\n]{0,60}?"
-    r"\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:unable|not able|not allowed|not permitted"
-    r"|not authorized)"
+    r"\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:\w+ly )?(?:unable|not (?:\w+ly )?(?:able|allowed|permitted"
+    r"|authorized|capable)\b)"
     r"|(?:does|do)(?:n't| not) (?:allow|permit|support|have (?:the ability|access|a tool))|won't be able"
     r"|will not be able"
-    r"|must decline|(?:can't|cannot|not) (?:help|assist) with)\b(?! (?:find|locate|determine|see any|tell"
+    r"|must (?:decline|terminate|end this)|(?:can't|cannot|not) (?:help|assist) with)\b"
+    r"(?! (?:find|locate|determine|see any|tell"
     r"|confirm|verify"
     r"|guarantee|be found|stress|emphasize|wait))"
     r"|\bunable to (?!find|locate|determine|see|verify|confirm|retrieve)\w+|\bis not possible\b"
     r"|\bnot possible to\b"
     r"|\b(?:against|violates?) (?:my|our|the)\b[^.]{0,40}\b(?:policy|policies|guidelines|rules)\b"
-    r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI (?:won't|will not|refuse to"
-    r"|must refuse)\b"
+    r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI'd rather not\b"
+    r"|\bI (?:won't|will not|would rather not|refuse to|must refuse)\b"
     r"|\bunfortunately\b[^.!?\n]{0,80}?\b(?:can(?:no|')?t|cannot|not (?:possible|allowed"
     r"|permitted))\b(?! (?:find|locate))"
     r"|\bno longer (?:possible|available to)\b|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
@@ -95,7 +106,15 @@ _FAILED_LOOKUP = re.compile(
 _HANDOVER = re.compile(
     r"\b(?:you are|you're) being transferred\b|\btransferr(?:ed|ing) you to (?:a|an|the|our) (?:human|agent|live)", re.I
 )
-_DO_NOT_KNOW = re.compile(r"\A\W*\[?IDK\]?\W*\Z", re.I)
+_NOT_DONE = re.compile(
+    r"\A(?:\W*(?:I'm |I am |we're )?(?:so |very |really )?sorry\b(?! (?:for|about|to hear))"
+    r"|(?:unfortunately|sorry)?\W*(?:I|we) (?:(?:do not|don't) (?:have|know)|have no)\b"
+    r"|(?:unfortunately|sorry)?\W*(?:I|we) (?:couldn't|could not|was(?:n't| not) able to|was unable to) "
+    r"(?!find|locate|determine|see|tell|confirm|verify|match))",
+    re.I,
+)
+"""How a message begins that is sorry, has not what it takes, or did not get done what was asked."""
+_DO_NOT_KNOW = re.compile(r"\A(?:\\boxed)?\W*\[?IDK\]?\W*\Z", re.I)
 _DONE = re.compile(
     r"\bsuccessfully\b|\bhas been (?:updated|cancelled|canceled|processed|changed|submitted|created|booked)\b", re.I
 )
@@ -131,8 +150,8 @@ def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
         return "reasoning"
     first = not any(m.role == "assistant" for m in messages[:index])
     if first and len(content) < 160 and following is not None and following.role == "user":
-        later = any(m.role == "assistant" for m in messages[index + 1 :])
-        if later and _ACKNOWLEDGEMENT.match(content):
+        acts = any(m.tool_calls for m in messages[index + 1 :])
+        if acts and _ACKNOWLEDGEMENT.match(content):
             return "acknowledgement"
     return ""
 
@@ -171,15 +190,17 @@ def classify_text(content: str) -> _Decision:
         return _ASK
     if len(text) < 600 and _HANDOVER.search(text):
         return _BLOCKED
+    if len(text) < MAX_REFUSAL and _OPENING_REQUEST.match(text):
+        return _ASK
     end = text[-MIN_REPORT:] if len(text) > MIN_REPORT else text
-    sentences = [s for part in _SENTENCE.split(end) if (s := part.strip(" *_#>-"))]
-    sentences = [s for s in sentences if not _COURTESY.search(s)]
+    said = [s for part in _SENTENCE.split(end) if (s := part.strip(" *_#>-"))]
+    sentences = [s for s in said if not _COURTESY.search(s)]
     asks_data, asks = _find_questions(sentences, long=len(text) > MIN_REPORT)
     if _OWN_SCOPE.match(text) and len(text) < 400:
         return _BLOCKED
     if asks and _FAILED_LOOKUP.search(text[:600]) and asks_data:
         return _ASK
-    if _refuses(text, sentences):
+    if _refuses(text, said):
         return _ASK if asks_data else _BLOCKED
     return _ASK if asks else _ANSWER
 
@@ -201,4 +222,5 @@ def _refuses(text: str, sentences: list[str]) -> bool:
     if len(text) > MAX_REFUSAL:
         start = " ".join(s for s in _SENTENCE.split(text[:400])[:3])
         return bool(re.search(r"\b(?:I|we)\b", start) and _REFUSAL.search(start))
-    return any(_REFUSAL.search(s) for s in sentences)
+    failed = _NOT_DONE.match(text) and not _FAILED_LOOKUP.search(text)
+    return bool(failed) or any(_REFUSAL.search(s) for s in sentences)

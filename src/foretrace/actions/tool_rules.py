@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,9 @@ from foretrace.actions.call_facts import (
 )
 from foretrace.actions.python_rules import classify_cell
 from foretrace.actions.shell.command_rules import classify_shell
+from foretrace.actions.shell.git_rules import classify_git
+from foretrace.actions.shell.program_rules import get_program_name
+from foretrace.actions.shell.program_tables import SHELLS
 from foretrace.actions.sql_rules import is_read_only_sql, may_call_more
 from foretrace.actions.taxonomy import Effect
 from foretrace.actions.tool_tables import (
@@ -54,13 +58,13 @@ _PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)
 _FIRST_PATH = re.compile(r"\s*([\"']?)([^\s\"']+)\1")
 _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
-_NEW_KEYS = (
+NEW_KEYS = (
     "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace", "replace_with",
     "new_content", "text", "body", "replacement",
     "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
 _SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
-_CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
+CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
 _QUERY_KEYS = ("query", "sql", "statement", "input", "command", "code")
 _AGENT_LINE = re.compile(
     r"\s*(?:(open|create|goto|scroll_up|scroll_down|search_dir|search_file|find_file)\b([^\n&|;]*)\s*\Z"
@@ -74,7 +78,7 @@ _COMMAND_IN_PROGRAM = re.compile(
 )
 _PATCH_LINE = re.compile(r"\s*(?:cd\s+\S+\s*&&\s*)?apply_?patch\b[^\n]{0,200}\n?['\"]?\*\*\* Begin Patch")
 """A patch for the tool `apply_patch`, sent as a line of the shell (Codex)."""
-_HANDOVER_TO = split_words("human agent agents representative operator support person staff specialist")
+_HANDOVER_TO = split_words("human representative operator support person staff specialist")
 _HANDOVER = split_words("transfer escalate handoff handover forward connect")
 _SHOWS = split_words("view read list show get")
 """Commands of a tool of the agent's own list that only show it."""
@@ -97,6 +101,8 @@ def classify_call(name: str, arguments: str) -> CallFacts:
 def _classify_call(name: str, arguments: str) -> CallFacts:
     values = decode_arguments(arguments)
     facts = _classify_by_tables(name.strip(), values)
+    if facts.effect is Effect.PURE_READ and find_tool_group(name) in ("code", "code_mode"):
+        return msgspec.structs.replace(facts, effect=Effect.SANDBOX_EXEC)
     if facts.effect is Effect.PURE_READ and _names_change(name):
         return msgspec.structs.replace(facts, effect=Effect.UNKNOWN)
     return facts
@@ -181,7 +187,7 @@ def decode_arguments(arguments: str) -> Arguments:
     return value if isinstance(value, dict) else {"input": value}
 
 
-def _get_text(values: Arguments, keys: tuple[str, ...]) -> str:
+def get_text(values: Arguments, keys: tuple[str, ...]) -> str:
     """Get the first argument of `keys` that has text, lists joined with newlines; empty text where none has."""
     for key in keys:
         value = values.get(key)
@@ -193,23 +199,45 @@ def _get_text(values: Arguments, keys: tuple[str, ...]) -> str:
 
 
 def _get_any_text(values: Arguments, keys: tuple[str, ...]) -> str:
-    return _get_text(values, keys) or next((v for v in values.values() if isinstance(v, str)), "")
+    return get_text(values, keys) or next((v for v in values.values() if isinstance(v, str)), "")
+
+
+def _find_key(values: Arguments, keys: tuple[str, ...]) -> str:
+    """The first of `keys` that has a value, else the first argument that is a text; empty where there is none."""
+    texts = (key for key, value in values.items() if isinstance(value, str))
+    return next((key for key in keys if values.get(key)), "") or next(texts, "")
+
+
+def find_query(values: Arguments) -> tuple[str, str]:
+    """The name of the argument that holds a query, and the query; empty where there is none."""
+    name = _find_key(values, _QUERY_KEYS)
+    return name, get_text(values, (name,))
+
+
+def find_command(values: Arguments) -> tuple[str, str]:
+    """The name of the argument that holds a shell's command, and the command as a line; empty where there is none.
+
+    A list is the words of one command, or of several lines under a name that says so; `["bash", "-lc", "make"]` is what
+    that shell is told to run.
+    """
+    name = _find_key(values, _SHELL_KEYS)
+    value = values.get(name)
+    if not isinstance(value, list):
+        return (name, value) if isinstance(value, str) else ("", "")
+    words = [word if isinstance(word, str) else str(word) for word in value[:200]]
+    if len(words) == 3 and get_program_name(words[0]) in SHELLS and re.match(r"-[a-z]*c$", words[1]):
+        return name, words[2]
+    return name, "\n".join(words) if name in ("commands", "cmds", "keystrokes") else shlex.join(words)
 
 
 def _get_path(values: Arguments) -> str:
-    return _get_text(values, PATH_KEYS)
+    return get_text(values, PATH_KEYS)
 
 
 def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
-    command = next((values[key] for key in _SHELL_KEYS if values.get(key)), None)
     if str(values.get("is_input", "")).lower() == "true":
         return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
-    if isinstance(command, list):
-        words = [str(word) for word in command[:200]]
-        # ["bash", "-lc", "cd x && make"] names the shell itself.
-        joined = words[2] if len(words) == 3 and re.match(r"-[a-z]*c$", words[1]) else " ".join(words)
-        return _classify_patch(name, {"input": joined}) if _PATCH_LINE.match(joined) else classify_shell(joined)
-    text = command if isinstance(command, str) else _get_any_text(values, _SHELL_KEYS)
+    _, text = find_command(values)
     if re.fullmatch(r"\s*(?:[Cc]trl\+[a-z]|C-[a-z])?\s*", text):
         return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
     if _PATCH_LINE.match(text):
@@ -221,7 +249,7 @@ def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
-    code = _get_any_text(values, _CODE_KEYS)
+    code = _get_any_text(values, CODE_KEYS)
     stripped = code.lstrip()
     if stripped.startswith(("!", "%%bash", "%bash", "%%sh")):
         facts = classify_shell(re.sub(r"^\s*(?:!|%%?(?:bash|sh)\n?)", "", code))
@@ -259,13 +287,13 @@ def _classify_write(rule: str, values: Arguments, *, creates: bool) -> CallFacts
     path = _get_path(values)
     if not path and creates:
         # SWE-agent's `create FILE`: the only argument is the path.
-        match = _FIRST_PATH.match(_get_text(values, ("input",)))
+        match = _FIRST_PATH.match(get_text(values, ("input",)))
         path = match.group(2) if match else ""
     return make_facts(
         CallKind.WRITE,
         rule,
         writes=(path or OPEN_FILE,),
-        payload=_get_text(values, _NEW_KEYS)[:4000],
+        payload=get_text(values, NEW_KEYS)[:4000],
         creates=creates,
     )
 
@@ -280,7 +308,7 @@ def _classify_patch(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_sql_tool(name: str, values: Arguments) -> CallFacts:
-    text = _get_any_text(values, _QUERY_KEYS)
+    _, text = find_query(values)
     if is_read_only_sql(text):
         effect = Effect.UNKNOWN if may_call_more(text) else None
         return make_facts(CallKind.SEARCH, "tool.sql", effect, retry_key="sql", payload=text[:4000])
@@ -288,7 +316,7 @@ def _classify_sql_tool(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_terminal(name: str, values: Arguments) -> CallFacts:
-    if str(values.get("return_type", "")).startswith("give_up"):
+    if str(values.get("return_type") or values.get("status", "")).startswith(("give_up", "fail", "infeasible")):
         return make_facts(CallKind.GIVE_UP, "terminal_give_up")
     answer = next((values[key] for key in ("answer", "final_answer", "input") if key in values), None)
     if isinstance(answer, str) and name != "stop" and _NO_ANSWER.match(answer[:40]) and (answer or name == "answer"):
@@ -324,13 +352,17 @@ def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
     program = _get_any_text(values, ("input", "code"))[:200_000]
     if "*** Begin Patch" in program:
         return _classify_patch(name, {"input": program.replace("\\n", "\n")})
-    found: list[CallFacts] = []
+    found = [_classify_call.__wrapped__(*call) for call in list_program_calls(program, name)]
+    return merge_facts(found) or make_facts(CallKind.OTHER, f"tool.{name}", Effect.SANDBOX_EXEC)
+
+
+def list_program_calls(program: str, name: str) -> Iterator[tuple[str, str]]:
+    """The calls of tools in the program that a call of the tool `name` (Codex) carries: tool and arguments."""
     for call in itertools.islice(_TOOL_IN_PROGRAM.finditer(program), 50):
         command = _COMMAND_IN_PROGRAM.match(program, call.end())
         arguments = {"cmd": _read_literal(command[1])} if command else {}
         if call[1] not in ("exec", name):
-            found.append(_classify_call.__wrapped__(call[1], msgspec.json.encode(arguments).decode()))
-    return merge_facts(found) or make_facts(CallKind.OTHER, f"tool.{name}", Effect.SANDBOX_EXEC)
+            yield call[1], msgspec.json.encode(arguments).decode()
 
 
 def _read_literal(text: str) -> str:
@@ -374,7 +406,7 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
     if kind in (CallKind.READ, CallKind.UNDO):
         path = _get_path(values)
         if not path:
-            match = _FIRST_PATH.match(_get_text(values, ("input",)))
+            match = _FIRST_PATH.match(get_text(values, ("input",)))
             path = match.group(2) if match else ""
         if name in ("open", "goto", "view") and (_URL.match(path) or values.get("url") or values.get("id")):
             return make_facts(CallKind.OTHER, "tool.navigate", Effect.EXTERNAL_WRITE)
@@ -407,7 +439,12 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     if not words:
         return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN)
     first, last = words[0], words[-1]
-    if _HANDOVER & set(words) and _HANDOVER_TO & set(split_words_of_name(name)) and first not in READ_VERBS:
+    if first == "git" and len(words) > 1:
+        return classify_git(words)
+    to_anybody = (
+        words[-1] in ("agent", "agents") and len(words) <= 3
+    )  # transfer_to_agent, but transfer_to_refunds_agent
+    if _HANDOVER & set(words) and (to_anybody or _HANDOVER_TO & set(words)) and first not in READ_VERBS:
         return make_facts(CallKind.HANDOVER, "hand_over")
     retry = _make_retry(name, values)
     if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
@@ -480,7 +517,7 @@ def _writes_text(words: list[str], values: Arguments) -> bool:
     if ELSEWHERE_NOUNS & set(words):
         return False
     names_file = bool(FILE_KEYS & values.keys()) or re.search(r"\.\w{1,8}$", path) is not None
-    return names_file and any(isinstance(values.get(key), str) for key in _NEW_KEYS)
+    return names_file and any(isinstance(values.get(key), str) for key in NEW_KEYS)
 
 
 @lru_cache(maxsize=512)

@@ -26,6 +26,7 @@ TOOL_GROUPS = _make_table(
     ("code_mode", "exec"),
     ("code", "python execute_python ipython execute_ipython_cell run_ipython execute run_python code_interpreter"),
     ("code", "python_repl jupyter jupyter_cell run_code execute_code python_interpreter code_execution run_cell"),
+    ("code", "python_repl_ast"),
     ("editor", "str_replace_editor str_replace_based_edit_tool file_editor text_editor str_replace_based_edit"),
     ("editor", "text_editor_20241022 text_editor_20250124 edit_anthropic"),
     ("sql", "sql execute_sql run_sql sql_query query_database query_db run_query execute_query sqlite mysql"),
@@ -34,15 +35,15 @@ TOOL_GROUPS = _make_table(
     ("terminal", "submit finish final_answer submit_final_result submit_final_answer answer stop solution done"),
     ("terminal", "task_complete task_completed complete_task complete task_done attempt_completion submit_answer"),
     ("terminal", "give_answer return_answer submit_solution submit_result finish_task submit_review final_result"),
-    ("terminal", "structured_output mark_task_complete"),
+    ("terminal", "structured_output mark_task_complete terminate finished"),
     ("give_up", "exit_forfeit give_up give_up_and_restart forfeit abort"),
     (
         "ask",
         "ask_user ask_followup_question ask_user_question ask_human ask clarify ask_clarification request_user_input",
     ),
-    ("ask", "question human_input ask_question"),
+    ("ask", "question human_input ask_question message_ask_user call_user"),
     ("say", "respond send_msg_to_user reply message_user respond_to_user send_message_to_user say notify_user"),
-    ("say", "report_infeasible"),
+    ("say", "report_infeasible reply_to_user talk_to_user message_notify_user"),
 )
 """Name of a tool whose arguments decide -> the group of tools whose rule it follows (`tool_rules`)."""
 
@@ -146,7 +147,7 @@ READ_VERBS = split_words(
     "scrape crawl grep glob "
     "google wikipedia inspect track detect suggest recommend autocomplete browse see display count "
     "filter explore "
-    "match resolve locate compare explain preview"
+    "match resolve locate compare explain preview visit recall"
 )
 """A tool whose name starts with one of these looks something up."""
 
@@ -196,6 +197,7 @@ DATA_NOUNS = split_words(
     "weather price "
     "prices forecast availability schedule balance news items records metadata summary ranking rankings "
     "quote quotes "
+    "searcher wiki dictionary "
     "lookup search finder query overview trends suggestions recommendations catalog directory listing listings "
     "rates rate"
 )

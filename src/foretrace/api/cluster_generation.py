@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from foretrace.api.event_loop import closing_all
 from foretrace.core.completion import Capabilities
 from foretrace.core.errors import ForetraceError, Setting, UsageError, render_parts
 from foretrace.core.trace import Isolation
@@ -212,10 +213,13 @@ class _Workplace:
 
     def close(self) -> None:
         """Close the model and the sandbox."""
-        for part in (self._model, self._sandbox):
-            if part is not None:
-                self._runner.run(part.close())
-        self._runner.close()
+        with self._runner as runner:
+            runner.run(_close(*filter(None, (self._model, self._sandbox))))
+
+
+async def _close(*parts: ChatModel | Sandbox) -> None:
+    async with closing_all(*parts):
+        pass
 
 
 _workplaces: list[_Workplace] = []

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.api.settings import make_settings
+from foretrace.api.settings import pick_settings
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.api.engines import EngineName
     from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
-    from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.push import PushReport
     from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat, Window
     from foretrace.engines.engine import Engine
@@ -93,6 +93,7 @@ def build(
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
+    given = locals()
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
@@ -101,31 +102,12 @@ def build(
     from foretrace.objectstores.traces import open_traces_for_reading
     from foretrace.report.view import write_dataset_report
 
-    settings = make_settings(
+    settings = pick_settings(
         BuildSettings,
-        target=target,
-        outcomes=outcomes,
-        max_context_tokens=max_context_tokens,
-        window=window,
+        given,
         tokenizer=None if tokenizer is None else str(tokenizer),
-        split=split,
-        seed=seed,
-        eval_size=eval_size,
-        pairs=pairs,
-        recipes=recipes,
-        statistical_gates=statistical_gates,
-        allow_demo=allow_demo,
         corrections=None if corrections is None else str(corrections),
-        allow_unread=allow_unread,
-        keep_flagged=keep_flagged,
-        dedup=dedup,
-        license_allow=license_allow,
-        license_deny=license_deny,
-        decontaminate=decontaminate,
-        keep_contaminated=keep_contaminated,
         mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
-        allow_unchecked=allow_unchecked,
-        hard=hard,
     )
     settings.check()
     where = make_engine(engine, workers, ray_address)
@@ -200,27 +182,16 @@ def load(
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
         BuildError: there are no traces.
     """
+    given = locals()
     from foretrace.dataset.row_stream import RowStream
     from foretrace.dataset.settings import BuildSettings
 
     folders = [make_local_path(each) for each in ([traces] if isinstance(traces, (str, Path)) else traces)]
-    settings = make_settings(
+    settings = pick_settings(
         BuildSettings,
-        target=target,
-        outcomes=outcomes,
-        max_context_tokens=max_context_tokens,
-        window=window,
-        tokenizer=None if tokenizer is None else str(tokenizer),
+        given,
         split=shares,
-        seed=seed,
-        recipes=recipes,
-        allow_demo=allow_demo,
-        keep_flagged=keep_flagged,
-        dedup=dedup,
-        license_allow=license_allow,
-        license_deny=license_deny,
-        decontaminate=decontaminate,
-        keep_contaminated=keep_contaminated,
+        tokenizer=None if tokenizer is None else str(tokenizer),
         corrections=None if corrections is None else str(corrections),
     )
     return RowStream(folders, config, split, settings)
@@ -236,7 +207,7 @@ def push(
     allow_undecided: bool = False,
     token: str | None = None,
     progress: Callable[[str], None] | None = None,
-) -> list[PushedRepository]:
+) -> PushReport:
     """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foretrace.core.predictions import PredictionsFile
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
+    from foretrace.evaluation.assumed_times import AssumedTimes
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.effects_manifest import EffectsManifest
     from foretrace.evaluation.predict import PredictedRows, PredictReport, PredictSettings
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 def ceiling(
     traces: str | Path | Iterable[Trace],
     *,
-    proposer_s: float = 0.2,
+    guess_latency: float = 0.2,
+    assume_times: str | Path | Mapping[str, float] | AssumedTimes | None = None,
     allow: Sequence[str] = (),
     seed: int = 0,
     progress: ProgressFunc | None = None,
@@ -34,7 +36,9 @@ def ceiling(
 
     Args:
         traces: A traces folder, or `Trace` objects.
-        proposer_s: Seconds that one guess takes.
+        guess_latency: Seconds that one guess takes.
+        assume_times: Times for steps that have none: `tracelab` (published medians), `model=6,tool=0.5,verifier=12`
+            (seconds; or a table of them), or a TOML file with such keys.
         allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
         seed: Seed of the bootstrap over tasks.
 
@@ -45,7 +49,14 @@ def ceiling(
     from foretrace.evaluation.ceiling import measure_ceiling
 
     found, count = _read_traces(traces, "measuring", progress)
-    return measure_ceiling(found, proposer_s=proposer_s, allow=allow, seed=seed, report_traces=count)
+    return measure_ceiling(
+        found,
+        guess_latency=guess_latency,
+        assume_times=_read_times(assume_times),
+        allow=allow,
+        seed=seed,
+        report_traces=count,
+    )
 
 
 def effects(
@@ -77,7 +88,8 @@ def replay(
     traces: str | Path | Iterable[Trace],
     predictions: str | Path | PredictionsFile,
     *,
-    proposer_s: float = 0.2,
+    guess_latency: float | None = None,
+    assume_times: str | Path | Mapping[str, float] | AssumedTimes | None = None,
     verifier_s: float | None = None,
     threshold: float | None = None,
     ahead: int = 1,
@@ -95,7 +107,8 @@ def replay(
     Args:
         traces: A traces folder, or `Trace` objects.
         predictions: A file of predictions, or what `read_predictions` made of one.
-        proposer_s: Seconds of a guess, where its prediction does not say.
+        guess_latency: Seconds of every guess; None takes what its prediction says, else 0.2.
+        assume_times: Times for steps that have none, as for `ceiling`.
         verifier_s: Seconds between a guess and its launch; None takes what the predictions say of their scores.
         threshold: What a guess needs to be launched: of the verifier's score, or where no guess has one of the
             confidence.
@@ -113,28 +126,24 @@ def replay(
         PredictionError: predictions that cannot be read, or of which none is for a step of the traces.
         StoreError: the traces cannot be read.
     """
+    given = locals()
+    from foretrace.api.settings import pick_settings
     from foretrace.core.predictions import read_predictions
     from foretrace.evaluation.replay import replay_traces
     from foretrace.evaluation.replay_report import ReplaySettings
 
-    settings = ReplaySettings(
-        proposer_s=proposer_s,
-        verifier_s=verifier_s,
-        threshold=threshold,
-        ahead=ahead,
-        top=top,
-        parallel=parallel,
-        cancel=cancel,
-        price_token=price_token,
-        price_tool_s=price_tool_s,
-        allow=tuple(allow),
-        seed=seed,
-    )
+    settings = pick_settings(ReplaySettings, given, allow=tuple(allow), assume_times=_read_times(assume_times))
     settings.check()
     found, count = _read_traces(traces, "replaying", progress)
     if isinstance(predictions, (str, Path)):
-        predictions = read_predictions(make_local_path(predictions))
+        predictions = read_predictions(predictions)
     return replay_traces(found, predictions, settings, report_traces=count)
+
+
+def _read_times(given: str | Path | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
+    from foretrace.evaluation.assumed_times import read_assumed_times
+
+    return None if given is None else read_assumed_times(given)
 
 
 def _read_traces(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from foretrace.models.base import ChatModel
+    from foretrace.sandbox.base import Sandbox
 
 _Result = TypeVar("_Result")
 
@@ -20,3 +25,16 @@ def run_in_event_loop(work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Resu
         return asyncio.run(work())
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(work())).result()
+
+
+@contextlib.asynccontextmanager
+async def closing_all(*parts: ChatModel | Sandbox) -> AsyncGenerator[None]:
+    """Close each part at the end, also when another cannot be closed; the first error is raised."""
+    errors: list[BaseException | None] = []
+    try:
+        yield
+    except BaseException as error:
+        errors.append(error)
+    errors += await asyncio.gather(*(part.close() for part in parts), return_exceptions=True)
+    for error in filter(None, errors):
+        raise error

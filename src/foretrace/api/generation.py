@@ -7,24 +7,22 @@ import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from foretrace.api.engines import EngineName, make_engine
-from foretrace.api.event_loop import run_in_event_loop
-from foretrace.api.settings import make_settings
+from foretrace.api.event_loop import closing_all, run_in_event_loop
+from foretrace.api.settings import pick_settings
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
 from foretrace.engines.processes import Processes
 
 if TYPE_CHECKING:
     from foretrace.api.cluster_generation import ClusterAttempts
-    from foretrace.core.completion import Sampling
     from foretrace.core.problem import Problem
     from foretrace.engines.engine import Engine
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.episodes.generate.settings import Budget, GenerateSettings, Keep
-    from foretrace.episodes.settings import EpisodeSettings
+    from foretrace.episodes.generate.settings import GenerateSettings, Keep
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox, SandboxSettings
@@ -54,9 +52,20 @@ def generate(
     redact: bool = True,
     redact_emails: bool = False,
     redact_addresses: bool = False,
-    sampling: Sampling | Mapping[str, Any] | None = None,
-    episode: EpisodeSettings | Mapping[str, Any] | None = None,
-    budget: Budget | Mapping[str, Any] | None = None,
+    temperature: float | None = 0.7,
+    max_tokens: int = 4096,
+    top_p: float = 1.0,
+    top_k: int | None = None,
+    max_turns: int | None = None,
+    feedback: Literal["public", "counts"] = "public",
+    hints: bool = False,
+    structure_bonus: bool = False,
+    flagged: Literal["zero", "report"] = "zero",
+    max_tokens_total: int | None = None,
+    max_time: float | None = None,
+    max_cost: float | None = None,
+    price_in: float = 0.0,
+    price_out: float = 0.0,
     engine: EngineName | Engine = "processes",
     ray_address: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
@@ -80,9 +89,15 @@ def generate(
         concurrency: Attempts in flight; None finds out what the server can do.
         redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
             (IP) take out those too.
-        sampling: A `Sampling`, or its fields: `{"temperature": 1.0, "max_tokens": 1024}`.
-        episode: An `EpisodeSettings`, or its fields: max_turns, feedback, hints, structure_bonus.
-        budget: A `Budget`, or its fields: tokens, seconds, cost, price_in, price_out.
+        temperature: Of the sampling, as top_p and top_k; None lets the server choose.
+        max_tokens: Tokens of one completion at most.
+        max_turns: Completions of an attempt at most; None is the protocol's own.
+        feedback: What a model is told of its tests: `public`, or `counts` of the hidden ones too.
+        hints: Add hints after failures.
+        structure_bonus: Add the structure bonus to the reward.
+        flagged: The reward of code that cheats its tests: `zero` as if none had passed, `report` as any other.
+        max_tokens_total: Tokens of the run at most; as max_time (seconds) and max_cost, which needs a price of a
+            million prompt or completion tokens (price_in, price_out).
         engine: `processes` is this process; with `ray`, attempts are made on a Ray cluster (docs/scale.md), and
             model, protocol and sandbox are named. `ray_address` as in `build`.
 
@@ -93,22 +108,11 @@ def generate(
         SandboxError: no sandbox serves; what was finished is kept.
         StoreError: `out` cannot be written.
     """
-    from foretrace.episodes.generate.settings import GenerateSettings
+    given = locals()
     from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
 
-    tables = {"sampling": sampling, "episode": episode, "budget": budget}
-    settings = make_settings(
-        GenerateSettings,
-        samples=samples,
-        seed=seed,
-        keep=keep,
-        concurrency=concurrency,
-        redact=redact,
-        redact_emails=redact_emails,
-        redact_addresses=redact_addresses,
-        **{name: table for name, table in tables.items() if table is not None},
-    )
+    settings = make_generate_settings(given)
     folder = make_local_path(out)
     file = None if path is None else make_local_path(path)
     where = make_engine(engine, None, ray_address)
@@ -124,6 +128,30 @@ def generate(
         sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=settings.concurrency or MAX_SESSIONS))
     model = make_model(model, server) if isinstance(model, str) else model
     return run_generate(problems[:limit], protocol, model, sandbox, folder, settings, progress, runner=runner)
+
+
+def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
+    """The settings of `generate` out of its arguments, checked.
+
+    Raises:
+        UsageError: a value that cannot be served.
+    """
+    from foretrace.core.completion import Sampling
+    from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
+    from foretrace.episodes.settings import EpisodeSettings
+
+    # The server's own temperature; a model in this process has 1.
+    own = {"temperature": 1.0, "extra": {"temperature": None}} if given["temperature"] is None else {}
+    limits = {"tokens": given["max_tokens_total"], "seconds": given["max_time"], "cost": given["max_cost"]}
+    settings = pick_settings(
+        GenerateSettings,
+        given,
+        sampling=pick_settings(Sampling, given, seed=None, **own),
+        budget=pick_settings(Budget, given, **limits),
+        episode=pick_settings(EpisodeSettings, given),
+    )
+    check_settings(settings)
+    return settings
 
 
 def make_cluster_runner(
@@ -182,24 +210,20 @@ def run_generate(
     async def work() -> GenerateReport:
         if ends_on_sigterm:
             _cancel_on_sigterm(asyncio.current_task(), terminated)
-        try:
-            return await generate(
-                problems,
-                protocol,
-                model,
-                sandbox,
-                out,
-                settings,
-                runner=runner,
-                versions={"foretrace": __version__},
-                progress=progress,
-                on_failure=on_failure,
-            )
-        finally:
-            if runner is not None:
-                runner.close()
-            await model.close()
-            await sandbox.close()
+        async with closing_all(model, sandbox):
+            with contextlib.nullcontext() if runner is None else contextlib.closing(runner):
+                return await generate(
+                    problems,
+                    protocol,
+                    model,
+                    sandbox,
+                    out,
+                    settings,
+                    runner=runner,
+                    versions={"foretrace": __version__},
+                    progress=progress,
+                    on_failure=on_failure,
+                )
 
     try:
         return run_in_event_loop(work)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from foretrace.api.evaluation import predict
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
@@ -162,16 +164,16 @@ def verify(
     predictions, dataset, out = make_local_path(predictions), make_local_path(dataset), make_local_path(out)
     if (model is None) == (scores is None):
         raise UsageError("verify takes either ", Setting("model"), " or ", Setting("scores"))
+    asking, allowed = _make_asking(concurrency, max_tokens), {"allow_other_version": allow_other_version}
     if scores is not None:
-        return add_scores(predictions, dataset, out, make_local_path(scores), allow_other_version=allow_other_version)
-    asking = _make_asking(concurrency, max_tokens)
-    return _run_with_model(
-        model,
-        server,
-        lambda model: verify_predictions(
-            predictions, dataset, out, model, asking, allow_other_version=allow_other_version, progress=progress
-        ),
-    )
+        report = add_scores(predictions, dataset, out, make_local_path(scores), **allowed)
+    else:
+        report = _run_with_model(
+            model,
+            server,
+            lambda model: verify_predictions(predictions, dataset, out, model, asking, **allowed, progress=progress),
+        )
+    return msgspec.structs.replace(report, dataset=str(dataset))
 
 
 def verify_pairs(
@@ -192,7 +194,8 @@ def verify_pairs(
 
     dataset, out = make_local_path(dataset), make_local_path(out)
     asking = _make_asking(concurrency, max_tokens)
-    return _run_with_model(model, server, lambda model: run(dataset, out, model, asking, progress=progress))
+    report = _run_with_model(model, server, lambda model: run(dataset, out, model, asking, progress=progress))
+    return msgspec.structs.replace(report, dataset=str(dataset), what="pairs")
 
 
 def _make_asking(concurrency: int, max_tokens: int) -> Asking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,11 +21,35 @@ def make_settings(kind: type[_Struct], **given: Any) -> _Struct:
     try:
         return msgspec.convert(msgspec.to_builtins(given), kind, strict=True)
     except (msgspec.ValidationError, TypeError) as error:
-        raise UsageError(_explain(error)) from None
+        raise UsageError(_explain(error, kind)) from None
 
 
-def _explain(error: Exception) -> str:
-    """msgspec's message with the place first: `Expected int, got str - at $.seed` -> `seed: Expected int, got str`."""
+def pick_settings(kind: type[_Struct], given: Mapping[str, Any], **others: Any) -> _Struct:
+    """A settings object of those of a function's arguments (its `locals()`) that have the names of its fields; `others`
+    take their place.
+
+    Raises:
+        UsageError: as `make_settings`.
+    """
+    own = {name: given[name] for name in kind.__struct_fields__ if name in given}
+    return make_settings(kind, **own | others)
+
+
+def _explain(error: Exception, kind: type[msgspec.Struct]) -> str:
+    """msgspec's message with the place first: `Expected int, got str - at $.seed` -> `seed: Expected int, got str`; and
+    with the choices where there are some."""
     what, _, place = str(error).rpartition(" - at ")
     name = place.strip("`").removeprefix("$").lstrip(".")
+    value = what.removeprefix("Invalid enum value ")
+    if value != what and (choices := _list_choices(kind, name)):
+        return f"{name}: {value} is not one of {', '.join(choices)}"
     return f"{name}: {what}" if what and name else what or str(error)
+
+
+def _list_choices(kind: type[msgspec.Struct], name: str) -> list[str]:
+    """What a field may be, where it is one of some words."""
+    fields: Any = msgspec.inspect.type_info(kind)
+    types = [
+        each for field in fields.fields if field.name == name for each in getattr(field.type, "types", [field.type])
+    ]
+    return [str(value) for each in types for value in getattr(each, "values", ())]

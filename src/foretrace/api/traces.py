@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.places import make_local_path, write_place
+from foretrace.core.report import Report
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from foretrace.sources.report import ImportReport
 
 
-class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
+class LabelReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What `label_folder` wrote."""
 
     traces: int
@@ -51,7 +52,7 @@ class LabelReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def import_source(
-    source: str | Source | FileSource,
+    source: str | Path | Source | FileSource = "auto",
     inputs: str | Path | Rows | Sequence[str | Path | Rows] = (),
     *,
     out: str | Path,
@@ -78,7 +79,8 @@ def import_source(
     goes on. It may lie in an object store, `s3://BUCKET/FOLDER` (docs/scale.md).
 
     Args:
-        source: `auto`, the name of a source (`swe_smith`, `swe_smith:tool`, `module:Class`), or a source itself.
+        source: `auto`, the name of a source (`swe_smith`, `swe_smith:tool`, `module:Class`), or a source itself. May be
+            left out, as in the command: a path in its place is the first input.
         inputs: Files or folders, or `Rows` objects; none reads the source's place on the Hub.
         split: Split on the Hub, with `revision` and `repo` (or a local dataset folder).
         limit: Rows of each input that are read at most; conversations of all session files of a source.
@@ -107,13 +109,16 @@ def import_source(
     from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
     from foretrace.engines.one_pool import OnePool
-    from foretrace.registry import open_inputs
+    from foretrace.registry import AUTO, is_path, open_inputs
     from foretrace.sources.importing import import_inputs
 
     chat = {"columns": columns, "license": license, "call_pattern": call_pattern}
     options = {**chat, "keep_prefix_rows": keep_prefix_rows}
     hub = {"split": split, "revision": revision, "repo": repo}
     where = make_engine(engine, workers, ray_address)
+    if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
+        single: bool = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
+        source, inputs = AUTO, cast("Any", [source, *([inputs] if single else cast("Any", inputs))])
     with OnePool() as one:
         opened = open_inputs(source, inputs, hub=hub, options=options, since=since, engine=one.share_here(where))
         report = import_inputs(
@@ -158,9 +163,16 @@ def scrub(
 
 
 def label(trace: Trace) -> list[StepLabel]:
-    """One label for each assistant message of the trace: its action (None where it is no step), rule, effect."""
-    from foretrace.actions.label_steps import label_trace
+    """One label for each assistant message of the trace: its action (None where it is no step), rule, effect.
 
+    Raises:
+        UsageError: it is not a `Trace`.
+    """
+    from foretrace.actions.label_steps import label_trace
+    from foretrace.core.trace import Trace
+
+    if not isinstance(trace, Trace):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"label takes a Trace, not a {type(trace).__name__}; for a traces folder call label_folder")
     return label_trace(trace)
 
 
@@ -346,7 +358,8 @@ def export(
     refuse_inside_folder(out, traces, may_be_folder=made.suffix is not None)
     check_out(made, out)
     _check_sealed(store, out)
-    return export_traces(store, made, out, is_demo_model=is_demo_model, progress=progress)
+    report = export_traces(store, made, out, is_demo_model=is_demo_model, progress=progress)
+    return msgspec.structs.replace(report, format=format if isinstance(format, str) else type(format).__name__)
 
 
 def _check_sealed(store: TraceStore, out: Path) -> None:

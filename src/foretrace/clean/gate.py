@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from foretrace.clean.given_values import PLACES, SIGNS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
-from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, KEY_KINDS, TOKENS, TYPE_NAME, VAGUE_WORDS, cut_heads
+from foretrace.clean.rules import (
+    CLEAR_WORDS,
+    FOREIGN_WORDS,
+    KEY_KINDS,
+    OF_SERVICE,
+    TOKENS,
+    TYPE_NAME,
+    VAGUE_WORDS,
+    cut_heads,
+)
 from foretrace.core.errors import ForetraceError
 
 _LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
@@ -18,7 +27,7 @@ _WHOLE = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _A
 _LINE_BREAK = r"[ \t\"'\\\r]*(?:\n|\\n)[ \t\"'\\+>|-]*"
 _CUT = "|".join(
     f"(?:{'|'.join(lefts)}){_LINE_BREAK}(?:{'|'.join(rights)})"
-    for lefts, rights in cut_heads(token.head for token in TOKENS)
+    for lefts, rights in cut_heads(token.head for token in TOKENS if not token.sign)
 )
 _TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
 """The beginning of a token, which a line break may have cut in two: then more of it must follow."""
@@ -26,7 +35,7 @@ _ROUGHLY_NAMED = (
     rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"
     r"|(?i:identified by|basic )|login| -u|--user|[?&;](?:key|sig|signature|code|appid|hapikey|X-Amz-[A-Z]|X-Goog-S|Signature)="
-    rf"|{SIGNS}"
+    rf"|{SIGNS}|{OF_SERVICE}"
     r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw)[\\\"'=:]"
 )
 """What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
@@ -61,15 +70,14 @@ _OTHERS = (
     r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
     r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
     PLACES,
+    OF_SERVICE,
     rf"(?i:{CLEAR_WORDS})[\w.-]*\\*\"[^{{}}\n]*\{{[^}}]*\bdefault *= *\\*\"",
     rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)",
 )
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
 """A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
 bits. Few hashes look like that."""
-_PERSONAL = (
-    r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|-(?:home|Users)-"
-)
+_PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _LEAST = 6
 """Characters below which a text holds nothing."""

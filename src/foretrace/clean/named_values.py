@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from foretrace.clean.given_values import REST, find_given_values
 from foretrace.clean.password_lines import find_password_lines
-from foretrace.clean.rules import FOREIGN_WORDS, HARMLESS_NAMES, PASSWORD_WORDS, SECRET_WORDS
+from foretrace.clean.re2_patterns import find_starts
+from foretrace.clean.rules import FOREIGN_WORDS, HARMLESS_NAMES, OF_SERVICE, PASSWORD_WORDS, SECRET_WORDS, SERVICES
 from foretrace.clean.table_cells import find_inserted_values, find_table_cells
 from foretrace.clean.values import (
+    has_random_run,
     is_placeholder,
     is_random,
     is_secret,
@@ -69,6 +71,9 @@ _SPACED = re.compile(
 )
 _TRAILING = re.compile(
     rf"(?<![\w/.-])(?P<bare>[A-Za-z0-9+/_=.-]{{16,512}})[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+){{0,4}}?(?i:{SECRET_WORDS})"
+)
+_OF_SERVICE = re.compile(
+    rf"(?<![A-Za-z])(?i:{SERVICES})(?:(?!\b(?:commit|rev|revision|sha\d*|digest)\b)[\w .-]){{0,24}}[\"'`\])]{{0,2}}[\s:=>,(|?]{{1,5}}[\"'`]{{0,2}}(?P<bare>[A-Za-z0-9_+/=.-]{{20,512}})"
 )
 _HEADER = re.compile(
     r"(?i)(?:proxy-)?authorization[\"'`]?\]?\s{0,4}[:=,]\s{0,4}[bfru]?[\"'`]?(?:token token=[\"']?|[a-z][\w-]{1,20}\s+)?(?P<bare>[^\s\"'`,;<>{}]{8,8192})"
@@ -151,6 +156,9 @@ def _find_all(text: str, check: Callable[[], None]) -> Iterator[Span]:
         yield from find_password_lines(text)
     yield from _find_in_commands(text, lower)
     yield from find_given_values(text)
+    for start in find_starts(OF_SERVICE, text):
+        if (match := _OF_SERVICE.match(text, start)) and has_random_run(match["bare"]) and is_random(match["bare"], 20):
+            yield _span(match, "bare", "api_key")
     yield from _find_in_headers(text, lower)
     yield from _find_in_urls(text)
     if _VERB.search(text) is not None:

@@ -24,17 +24,22 @@ _SERVICE_NAMES = read_words(
 )
 """Names of accounts and folders that are no person's."""
 
-_NAME = r"(?P<name>[^\W\d_][\w.-]{1,40})"
+_NAME = r"(?P<name>[^\W\d_][\w.-]{1,40}(?(sep)(?:(?: [^\W\d_a-z][\w.-]{0,40}){1,3}(?=(?P=sep)))?))"
+"""In a path of Windows, a name may have spaces where the path goes on behind it."""
 _HOME = re.compile(
     r"(?:(?<![A-Za-z0-9_.~-])(?:/(?:export|var|usr|mnt/[a-z]|[a-z]))?/(?:home|Users)/"
-    r"|(?<=\\[nrt])/(?:home|Users)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,8}(?:[Uu]sers|Documents and Settings)[\\/]{1,8})"
+    r"|(?<=\\[nrt])/(?:home|Users)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,8}(?:[Uu]sers|Documents and Settings)(?P<sep>[\\/]{1,8}))"
     + _NAME
 )
 _HOME_SIGN = re.compile(r"home/|Users[\\/]|users[\\/]|Documents and Settings[\\/]")
 """What stands in each home folder, with less than `_MARGIN` characters of it on each side."""
 _MARGIN = 64
-_PROJECT = re.compile(r"(?<![\w.-])-(?:Users|home)-(?!redacted-user-)(?P<name>[^\W\d_]\w{1,40})(?=-\w)")
-"""A home folder in the name of another one, as coding agents name the folder of a project: `-Users-NAME-shop`."""
+_PROJECT = re.compile(
+    r"(?:(?<![\w.-])-|(?<=\b[A-Z]-)-|(?<![A-Za-z0-9_])__|%2F)(?:Users|home)(?P<sep>-|__|%2F)"
+    r"(?!redacted-user-)(?P<name>[^\W\d_](?:(?!(?P=sep))\w){1,40})(?=(?P=sep)\w)"
+)
+"""A home folder in the name of another one, as coding agents name the folder of a project: `-Users-NAME-shop`,
+`__Users__NAME__shop`."""
 _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
 _EMAIL = re.compile(
     r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
@@ -54,7 +59,7 @@ def find_home_names(text: str) -> Iterator[str]:
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
         if not is_service_name(name) and (after in ("/", "\\") or match[0][0] != "/" or _is_alone(text, match)):
             yield name
-    for match in _PROJECT.finditer(text) if "-Users-" in text or "-home-" in text else ():
+    for match in _PROJECT.finditer(text) if "Users" in text or "home" in text else ():
         if not is_service_name(match["name"]):
             yield match["name"]
 
@@ -73,7 +78,9 @@ def _find_homes(text: str) -> Iterator[re.Match[str]]:
 def is_service_name(name: str) -> bool:
     """Whether a name in a path is no person's."""
     return (
-        name.lower() in _SERVICE_NAMES or USER_PLACEHOLDER.fullmatch(name) is not None or _FILE.search(name) is not None
+        name.lower().partition(" ")[0] in _SERVICE_NAMES
+        or USER_PLACEHOLDER.fullmatch(name) is not None
+        or _FILE.search(name) is not None
     )
 
 
@@ -104,12 +111,13 @@ def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     is found fast."""
     word = re.escape(name)
     before = (
-        "home/", "Users/", "home-", "Users-", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
+        "home/", "Users/", "home-", "Users-", "home%2F", "Users%2F", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
         "/media/", "/mail/", "/crontabs/", "/sudoers.d/", "/run/user/", "Author: ", "author: ", "Committer: ", "-authored-by: ",
     )  # fmt: skip
     behind = "|".join(f"(?<={each}{word})" for each in before)
     place = re.compile(
         rf"{word}(?:(?:{behind})(?!\w)|(?<![\w.-]{word})(?=@[\w.-]+)"
+        rf"|(?:(?<=home__{word})|(?<=Users__{word}))(?=__)"
         rf"|(?:(?<=chown {word})|(?<=chown -R {word}))(?::{word})?)"
     )
     return place, re.compile(rf"(?<=[r-][w-][xsS-]) +\d+ +{word}(?: +{word})?(?= )")

@@ -20,6 +20,7 @@ from foretrace.clean.scanner import Deadline, Found, TooSlowError, find_secrets,
 from foretrace.clean.trace_texts import Rewriter, list_texts, rewrite_trace
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER
 from foretrace.core.redactions import FIELD, NAME
 from foretrace.core.trace import Failure, Message, Outcome, Trace, add_trace_id
@@ -28,8 +29,8 @@ from foretrace.rows.base import Drop
 VERSION = 1
 """Of the rules: another one may find other secrets."""
 TRANSFORM = f"{NAME}@{VERSION}"
-TIMEOUT, FAILED = "redaction_timeout", "redaction_failed"
-"""Reasons of the Drop for a trace that could not be looked through."""
+TIMEOUT = "redaction_timeout"
+"""Reason of the Drop for a trace with a text that takes too long."""
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
 """Characters of a text up to which what became of it is kept, and of how many."""
 _MAX_KNOWN = 1 << 15
@@ -170,20 +171,20 @@ class Redactor:
     def _redact(
         self, trace: Trace, texts: Sequence[str], suspects: Sequence[str], find: Callable[[str], _Findings]
     ) -> Trace | Drop:
-        try:
-            found = {text: find(text).secrets for text in suspects}
-            names = {name for text in suspects for name in find(text).home_names}
-            known = _list_known(found.values())
-            if names or known or any(found.values()):
-                plans = {text: plan for text in texts if (plan := self._plan(text, found.get(text, []), names, known))}
-                trace = _rewrite(trace, texts, plans) if plans else trace
-        except TooSlowError:
-            return Drop(
-                TIMEOUT, f"a text took longer than {self.settings.text_seconds:g} s to look through for secrets"
-            )
-        except Exception as error:  # nothing that could not be looked through is written
-            return Drop(FAILED, f"its secrets could not be taken out ({type(error).__name__})")
-        return add_transform(trace, self.settings.transform)
+        with contain_errors("redact", trace.key, quote=False):
+            try:
+                found = {text: find(text).secrets for text in suspects}
+                names = {name for text in suspects for name in find(text).home_names}
+                known = _list_known(found.values())
+                if names or known or any(found.values()):
+                    plans = {t: plan for t in texts if (plan := self._plan(t, found.get(t, []), names, known))}
+                    trace = _rewrite(trace, texts, plans) if plans else trace
+            except TooSlowError:
+                return Drop(
+                    TIMEOUT, f"a text took longer than {self.settings.text_seconds:g} s to look through for secrets"
+                )
+            return add_transform(trace, self.settings.transform)
+        return Drop(INTERNAL_ERROR, "its secrets could not be taken out")  # so it is not written
 
     def _find_all(self, text: str, parts: Sequence[Suspect]) -> _Findings:
         key = _make_key(text)

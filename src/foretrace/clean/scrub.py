@@ -13,6 +13,7 @@ from foretrace.clean.redact import Redactor
 from foretrace.core.errors import UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.redactions import read_redactions
+from foretrace.core.report import Report
 from foretrace.core.store import Cursor, TraceStore, TraceWriter
 from foretrace.rows.base import Drop
 
@@ -21,7 +22,7 @@ _AT_ONCE = 32
 _CHECKPOINT_BYTES = 24 << 20
 
 
-class ScrubReport(msgspec.Struct, frozen=True, kw_only=True):
+class ScrubReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What `scrub` did: `traces == written + already_there + sum(drops)`."""
 
     traces: int

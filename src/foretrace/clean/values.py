@@ -18,7 +18,11 @@ def read_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_CUT = re.compile(r"(?i)\.{3}|…|\*{3}|x{4}|your|example")
+"""What a placeholder has also beside a random part."""
+_RUN = re.compile(r"[A-Za-z0-9]{16,}")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]")
+_SIGNS = re.compile(r"[!@#%^&*?]")
 _LOWER, _UPPER, _OTHER = re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"[^A-Za-z0-9]")
 _VARIABLE = re.compile(
     r"\$\{[A-Za-z_(]|\{\{|\}\}|%\(|%[A-Z_]{3,}%|^%[A-Za-z_]+%$|%[sdr]\b|\$\(|<%|^\{[A-Za-z_.]*\}|\{[A-Za-z_][\w.\[\]\"']*\}[\]+*)]*$|^<[^<>]*>?$|^\[[^\]]*\]?$|^@[a-z]"
@@ -50,7 +54,13 @@ def is_placeholder(value: str) -> bool:
     """Whether a value stands for a secret and is none: `your-api-key`, `xxxx`, `${VAR}`, `<SECRET:jwt:1>`."""
     if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or _is_filled_in(value):
         return True
-    return PLACEHOLDER_WORDS.search(value) is not None
+    return PLACEHOLDER_WORDS.search(value) is not None and (_CUT.search(value) is not None or not has_random_run(value))
+
+
+def has_random_run(value: str) -> bool:
+    """Whether a part of a value is so mixed as no word, number or name of a program is: `key_test_xK8m2LpQr5nW0v`."""
+    runs = (run for run in _RUN.findall(value) if _DIGITS.search(run) and not PLACEHOLDER_WORDS.search(run))
+    return any(3 * len(SWITCHES.findall(run)) >= len(run) - 1 for run in runs)
 
 
 def is_reference(value: str) -> bool:
@@ -65,7 +75,8 @@ def _is_filled_in(value: str) -> bool:
     if "$" not in value or (variable := _SHELL_VARIABLE.search(value)) is None:
         return False
     name, before = variable[1], value[: variable.start()]
-    is_mixed = not name.isupper() and all(kind.search(before) for kind in (_LOWER, _UPPER, _DIGITS))
+    kinds = (_LOWER, _UPPER, _DIGITS, _SIGNS)
+    is_mixed = not name.isupper() and sum(kind.search(before) is not None for kind in kinds) >= 3
     return not before or not (is_mixed or len(SWITCHES.findall(name)) >= 2)
 
 
@@ -92,8 +103,10 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
         return False
     if re.fullmatch(r"[-+0-9.,_eE:/ ]+", value):
         return False
-    if _CODE.search(value) and not (
-        quoted and password and measure_entropy(value) > 3 and not re.search(r"\.[a-z]+\b|\(\)", value)
+    if (
+        _CODE.search(value)
+        and not has_random_run(value)
+        and not (quoted and password and measure_entropy(value) > 3 and not re.search(r"\.[a-z]+\b|\(\)", value))
     ):
         return False
     if _PATH.search(value) and len(SWITCHES.findall(value)) < len(value) / 4:

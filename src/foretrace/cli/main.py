@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +37,7 @@ from foretrace.cli.common_options import Invocation, with_common_options
 from foretrace.cli.options import write_flag
 from foretrace.cli.output import ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError, ForetraceWarning
+from foretrace.core.internal_errors import InternalError, collect_errors, describe_errors
 
 INTERRUPTED = 130
 _CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
@@ -114,7 +115,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    code = _run(arguments, Invocation(own_process=argv is None))
+    invocation = Invocation(own_process=argv is None)
+    with collect_errors() as errors:
+        code = _run(arguments, invocation)
+    if errors:
+        code = _report_contained(invocation, errors.values(), code)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -186,6 +191,19 @@ def _report_failure(invocation: Invocation, error: Exception, text: str, code: i
         traceback.print_exception(error)
     _write_error(text)
     return code
+
+
+def _report_contained(invocation: Invocation, errors: Collection[InternalError], code: int) -> int:
+    from foretrace.clean.redact import make_redactor
+
+    redactor = make_redactor()
+    assert redactor is not None
+    for error in errors if invocation.debug else ():
+        print(redactor.redact_text(f"{error}\n{error.traceback}"), file=sys.stderr)
+    rest = "" if code else "; the rest is done"
+    hint = "" if invocation.debug else "; run again with --debug to see where"
+    _write_error(f"{redactor.redact_text(describe_errors(errors))}{rest}{hint}")
+    return code or 1
 
 
 def _write_error(text: str) -> None:

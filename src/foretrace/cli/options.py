@@ -24,9 +24,6 @@ FLAGS = {
     "timeout_s": "--timeout",
     "options": "--model-option",
     "format": "--format",
-    "tokens": "--max-tokens-total",
-    "seconds": "--max-time",
-    "cost": "--max-cost",
 }
 """Settings whose option has another name than theirs."""
 
@@ -68,6 +65,14 @@ def out_option(metavar: str, about: str, *, parser: Callable[[str | Path], Path]
     return typer.Option("--out", metavar=metavar, help=about, parser=parser)
 
 
+AssumeTimes = Annotated[
+    str | None,
+    typer.Option(
+        "--assume-times",
+        metavar="TABLE",
+        help="Times for steps that have none: tracelab (published medians), model=6,tool=0.5 (seconds) or a TOML file.",
+    ),
+]
 NoRedact = Annotated[
     bool, typer.Option("--no-redact", help="Leave secrets and user names in the traces; manifest and card say so.")
 ]
@@ -173,12 +178,16 @@ class SandboxOptions:
         int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
     ] = 0
     allow_weak_isolation: Annotated[bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")] = False
+    forms: Annotated[
+        str, typer.Option("--forms", metavar="NAMES", help="Forms of judging that may decide, e.g. values,calls.")
+    ] = "values,calls,together"
 
     def make_settings(self, **others: Any) -> SandboxSettings:
         """The settings that the options make; `others` are those that no option sets, or with another value."""
         from foretrace.sandbox.base import SandboxSettings
 
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "names"}
+        own["forms"] = tuple(self.forms.split(","))
         return SandboxSettings(**own | others)
 
 

@@ -45,9 +45,14 @@ def one_line(text: str) -> str:
 class Output:
     """Everything that one run of the command says."""
 
-    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+    def __init__(self, *, json: bool = False, quiet: bool = False, stream: TextIO | None = None) -> None:
+        """
+        Args:
+            stream: Takes the result and warnings in place of stdout and stderr; notes are left out.
+        """
         self.json = json
-        self.quiet = quiet
+        self.quiet = quiet or stream is not None
+        self._stream = stream
         self.interrupt_message = "interrupted"
         """What is said when the user interrupts now."""
         self.own_process = False
@@ -76,13 +81,17 @@ class Output:
     def write(self, text: str) -> None:
         """Text of the result as it is."""
         try:
-            sys.stdout.write(text)
+            self._out.write(text)
         except BrokenPipeError:
             raise ReaderGoneError from None
 
     def print(self, *segments: StyledText) -> None:
         """One line of the result."""
-        self.write(_styled(segments, sys.stdout) + "\n")
+        self.write(_styled(segments, self._out) + "\n")
+
+    @property
+    def _out(self) -> TextIO:
+        return self._stream or sys.stdout
 
     def print_fields(self, fields: Sequence[tuple[str, Cell]]) -> None:
         """Names and values, one a line."""
@@ -98,7 +107,7 @@ class Output:
         """
         numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
         cells = [[escape_control(_cell_text(cell)) for cell in row] for row in rows]
-        if sys.stdout.isatty():
+        if self._out.isatty():
             self.write(_render_table(headers, cells, numeric))
             return
         widths = [max(len(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
@@ -113,6 +122,9 @@ class Output:
 
     def warn(self, text: str, style: str = "") -> None:
         """A line on stderr."""
+        if self._stream is not None:
+            self.print((text, style))
+            return
         _write_stderr(_styled([(text, style)], sys.stderr) + "\n")
 
     @contextlib.contextmanager
@@ -186,6 +198,11 @@ class ProgressDisplay:
 def _describe(doing: str, done: int, total: int | None) -> str:
     counted = bool(done) or total is not None
     return one_line(doing) + (f": {done:,}" if counted else "")
+
+
+def write_count(number: int, noun: str) -> str:
+    """A number of things: `1 task`, `2,000 tasks`."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def format_seconds(seconds: float) -> str:

@@ -11,7 +11,7 @@ from foretrace.core.places import find_address, write_place
 if TYPE_CHECKING:
     from foretrace.api.traces import LabelReport
     from foretrace.dataset.build import BuildReport
-    from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.push import PushReport
     from foretrace.dataset.settings import BuildSettings
     from foretrace.engines.engine import Engine
 
@@ -86,7 +86,7 @@ def push_with_progress(
     private: bool,
     dry_run: bool = False,
     allow_undecided: bool,
-) -> list[PushedRepository]:
+) -> PushReport:
     """Push a built dataset."""
     from foretrace.api.datasets import push
     from foretrace.dataset.push import find_unpushed_configs

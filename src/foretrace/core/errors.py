@@ -53,6 +53,11 @@ def find_first_line(error: BaseException) -> str:
     return (lines[0].rstrip() if lines else type(error).__name__)[:300]
 
 
+def count_things(count: int, thing: str) -> str:
+    """A number and what is counted: `1 row`, `2,000 rows`."""
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+
+
 class UsageError(ForetraceError):
     """A setting that cannot be served, found before any work is done."""
 

@@ -1,8 +1,8 @@
 """Find plugins: foretrace's own by the table below, any other as `module:Class` or by an entry point of its package.
 
-To add a source, protocol, model server, sandbox, problem set, recipe, predictor, encoding or export format: write one
-file with a `PLUGIN` in it, and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was
-forgotten). A plugin outside of foretrace needs neither: it is named `module:Class`, or found by the entry point group
+To add a source, protocol, model server, sandbox, problem set, recipe, predictor or export format: write one file with a
+`PLUGIN` in it, and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A
+plugin outside of foretrace needs neither: it is named `module:Class`, or found by the entry point group
 `foretrace.<kind>`.
 """
 
@@ -53,24 +53,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "vscode_chat": "foretrace.sources.formats.vscode_chat",
         "verifiers_traces": "foretrace.sources.formats.verifiers_traces",
         "zed": "foretrace.sources.formats.zed",
-    },
-    "encoding": {
-        "action_line": "foretrace.encodings.action_line",
-        "call_list": "foretrace.encodings.call_list",
-        "call_tokens": "foretrace.encodings.call_tokens",
-        "code_fence": "foretrace.encodings.code_fence",
-        "fence": "foretrace.encodings.fence",
-        "function_xml": "foretrace.encodings.function_xml",
-        "json_action": "foretrace.encodings.json_action",
-        "react": "foretrace.encodings.react",
-        "tagged_code": "foretrace.encodings.tagged_code",
-        "tagged_json": "foretrace.encodings.tagged_json",
-        "terminal_json": "foretrace.encodings.terminal_json",
-        "tool_call_json": "foretrace.encodings.tool_call_json",
-        "tool_tags": "foretrace.encodings.tool_tags",
-        "wrapped_function": "foretrace.encodings.wrapped_function",
-        "web_call": "foretrace.encodings.web_call",
-        "web_fence": "foretrace.encodings.web_fence",
     },
     "model": {
         "demo": "foretrace.models.servers.demo",

@@ -23,6 +23,7 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError
 from foretrace.core.files import atomic_file
+from foretrace.core.places import make_local_path
 
 FORMAT = 1
 """Version of the file's format, as its header has it."""
@@ -107,6 +108,11 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of each kind of fault that are counted and not refused: `torn_last_line` (left out), `no_action`,
     `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value counts as not given)."""
 
+    @property
+    def predictor(self) -> str:
+        """Its name; empty where the file does not say."""
+        return "" if self.header is None else self.header.predictor
+
     def check_not_empty(self) -> None:
         """Refuse a file without a single prediction.
 
@@ -137,7 +143,7 @@ def digest_dataset(dataset: Path) -> str:
     try:
         return hashlib.blake2b((dataset / "manifest.json").read_bytes(), digest_size=16).hexdigest()
     except OSError:
-        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+        raise PredictionError(f"{dataset}: is not a foretrace dataset; name the folder that `build` wrote") from None
 
 
 def digest_traces(traces: Iterable[tuple[str, str]]) -> str:
@@ -174,7 +180,7 @@ def read_origin(dataset: Path) -> dict[str, Any]:
     try:
         return describe_origin(json.loads((dataset / "manifest.json").read_bytes()))
     except OSError:
-        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+        raise PredictionError(f"{dataset}: is not a foretrace dataset; name the folder that `build` wrote") from None
     except (ValueError, KeyError, TypeError):
         return {}
 
@@ -217,7 +223,7 @@ def read_header(path: Path) -> PredictionsHeader | None:
     try:
         with path.open("rb") as file:
             line = file.readline()
-        _refuse_compressed(path, line)
+        _refuse_binary(path, line)
         value = json.loads(line)
     except OSError as error:
         raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
@@ -226,12 +232,14 @@ def read_header(path: Path) -> PredictionsHeader | None:
     return _read_header(value, f"{path} line 1") if isinstance(value, dict) and "predictions" in value else None
 
 
-def read_predictions(path: Path) -> PredictionsFile:
+def read_predictions(path: str | Path) -> PredictionsFile:
     """Read a file of predictions.
 
     Raises:
+        UsageError: it is an address.
         PredictionError: it cannot be read, a line is no prediction, or a guess of a rank is there twice.
     """
+    path = make_local_path(path)
     header: PredictionsHeader | None = None
     problems: Counter[str] = Counter()
     rows: list[Prediction] = []
@@ -269,7 +277,7 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         data = path.read_bytes()
     except OSError as error:
         raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
-    _refuse_compressed(path, data)
+    _refuse_binary(path, data)
     lines = data.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -287,9 +295,11 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         yield number, value
 
 
-def _refuse_compressed(path: Path, data: bytes) -> None:
+def _refuse_binary(path: Path, data: bytes) -> None:
     if data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")):  # gzip, Zstandard, zip
         raise PredictionError(f"{path}: is compressed; unpack it first")
+    if b"\0" in data:
+        raise PredictionError(f"{path}: is not text; give a file of JSON lines, as `predict` writes it")
 
 
 def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:

@@ -8,14 +8,16 @@ import msgspec
 
 from foretrace.core.trace import Isolation, TestCounts
 
-Integrity = Literal["split", "judge", "stdin", "shared"]
-"""The form in which tests were judged, from the strongest to the weakest (`shared`).
+Integrity = Literal["values", "calls", "together"]
+"""The form in which tests were judged, from the strongest to the weakest.
 
-`split`: the candidate's process gets only the arguments of the calls, and the parent compares the values that came
-back. `judge`: the test code runs in a second process, and its calls of the candidate are relayed. `stdin`: a program
-is given an input, and the parent compares what it printed. `shared`: the test code runs in the candidate's process,
-which a model could fool.
+`values`: the answer's process gets arguments or an input, and the parent compares what it gives or prints. `calls`: the
+test code runs in a process of its own, and only calls of functions go to the answer's. `together`: both run in one
+process, without the constants that the tests compare with; an answer written against this judge could pass.
 """
+
+FLAGS = ("tampered", "peeked", "same_for_others", "exited")
+"""What a verdict's `flags` may hold, in their order."""
 
 Ending = Literal["ok", "error", "exit", "timeout", "memory", "output", "killed", "lost"]
 """How a run ended.
@@ -135,6 +137,8 @@ class TestResult(_Record, frozen=True, kw_only=True):
     """Why there is no value: an exception, a limit, or `not run`."""
     seconds: float | None = None
     """Wall-clock seconds until this answer, measured outside of the candidate's process; `None` when not run."""
+    form: Integrity | None = None
+    """The form that decided."""
 
 
 class Verdict(_Record, frozen=True, kw_only=True):
@@ -143,6 +147,13 @@ class Verdict(_Record, frozen=True, kw_only=True):
     tests: tuple[TestResult, ...]
     integrity: Integrity
     """The form used for all of these tests."""
+    flags: tuple[str, ...] = ()
+    """How the answer tried to pass without solving the task, in the order of `FLAGS`; what it was worth is in `tests`.
+
+    `tampered`: it changed what judges it (builtins, imported modules, the tests). `peeked`: it looked for what is
+    expected of it (frames, tracebacks, the garbage collector). `same_for_others`: an object of its own says the same of
+    values that are not expected (it equals everything). `exited`: it left its process before the tests had ended.
+    """
     ending: Ending = "ok"
     """How the candidate's process ended; for several processes, the first ending that was not `ok`."""
     error: RunError | None = None

@@ -11,6 +11,7 @@ import msgspec
 
 from foretrace.core.errors import PredictionError
 from foretrace.core.files import replace_file
+from foretrace.core.report import Report
 
 FORMAT = 1
 FOLDER, FILE = "references", "references.json"
@@ -37,7 +38,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     scores: list[ScoreRow]
 
 
-class References(msgspec.Struct, frozen=True, kw_only=True):
+class References(Report, msgspec.Struct, frozen=True, kw_only=True):
     """The figures of all of them."""
 
     references: int = FORMAT

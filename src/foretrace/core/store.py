@@ -489,6 +489,15 @@ def _remove_if_empty(folder: Path) -> None:
             folder.rmdir()
 
 
+def read_trace(folder: Path | str, key: str) -> Trace:
+    """One trace of a folder, by its key or id, or how one of them begins.
+
+    Raises:
+        StoreError: no trace has it, or more than one.
+    """
+    return TraceStore(folder).get(key)
+
+
 def read_traces(folder: Path | str) -> Iterator[Trace]:
     """All traces of a folder, in the order of shard, task id and key."""
     return TraceStore(folder).read()

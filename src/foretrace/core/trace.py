@@ -194,6 +194,8 @@ class Outcome(_Record, frozen=True, kw_only=True):
     isolation: Isolation | None = None
     integrity: str | None = None
     """The form in which tests were judged."""
+    flags: tuple[str, ...] = ()
+    """How the answer tried to pass without solving the task (see `core.problem.Verdict.flags`)."""
     metrics: dict[str, float] = {}
 
 

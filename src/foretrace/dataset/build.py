@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,30 +23,36 @@ from foretrace.core.files import describe_write_error, make_partial_name, only_w
 from foretrace.core.predictions import describe_origin
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
-from foretrace.dataset import demonstration
 from foretrace.dataset.card import make_card
+from foretrace.dataset.demonstration import refuse_demo_traces
 from foretrace.dataset.difficulty import (
     MAX_SHALLOW_PAIRS,
-    Difficulty,
     PairToRead,
     RowOfPair,
     ShallowPair,
     measure_difficulty,
 )
-from foretrace.dataset.exact_gates import ShardCheck, check_shards, make_exact_gates
-from foretrace.dataset.filters.benchmark_sets import describe_unusable_rows, gather_benchmarks
-from foretrace.dataset.filters.examined import ExaminedTraces
-from foretrace.dataset.gate import Gate
-from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.likely_calls import LikelyCalls
-from foretrace.dataset.mistake_balance import choose_mistakes, make_mistakes, make_twins_gate
-from foretrace.dataset.origins import describe_origins
-from foretrace.dataset.plan import check_room, make_plan, plan_shards
+from foretrace.dataset.exact_gates import (
+    UNREAD_GATE,
+    UNREAD_REMEDY,
+    ShardCheck,
+    check_shards,
+    make_exact_gates,
+    make_unread_gate,
+)
+from foretrace.dataset.parquet import SelectionResult, write_selected
+from foretrace.dataset.plan import check_room, make_empty_error, make_jobs, plan_build
 from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge_digests
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
-from foretrace.dataset.recipes.base import Config
-from foretrace.dataset.recipes.load import load_configs, load_recipes
-from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeCandidate, MistakeSearch
+from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes
+from foretrace.dataset.recipes.proposer_mistakes import (
+    FAMILY,
+    MistakeCandidate,
+    MistakeSearch,
+    choose_mistakes,
+    make_mistakes,
+    make_twins_gate,
+)
 from foretrace.dataset.recipes.verifier import PAIRED
 from foretrace.dataset.report import (
     BuildCounts,
@@ -54,23 +60,17 @@ from foretrace.dataset.report import (
     DatasetFiles,
     describe_build,
     describe_files,
+    describe_origins,
     make_manifest,
 )
-from foretrace.dataset.selection import SelectionResult, write_selected
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import (
     ShardJob,
     ShardResult,
     build_shards,
-    count_calls_of_shards,
-    examine_shards,
-    infer_tools_of_shards,
 )
-from foretrace.dataset.statistical_gates import PairSample, SampledPair, make_statistical_gates, remove_families
-from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, select_traces
-from foretrace.dataset.unread_calls import GATE as UNREAD_GATE
-from foretrace.dataset.unread_calls import REMEDY as UNREAD_REMEDY
-from foretrace.dataset.unread_calls import make_unread_gate
+from foretrace.dataset.statistical_gates import Pair, PairSample, make_statistical_gates, remove_families
+from foretrace.dataset.trace_filters import TraceSelection
 from foretrace.engines.as_done import run_as_done
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
@@ -103,7 +103,7 @@ def build(
     if within := [s.folder for s in stores if s.folder.resolve().is_relative_to(out.resolve())]:
         raise UsageError(f"{out}: the traces in {within[0]} would be overwritten; choose another folder")
     if not settings.allow_demo:
-        demonstration.refuse_demo_traces(stores)
+        refuse_demo_traces(stores)
     with _make_staging_folder(out) as staging:
         check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
         builder = _Builder(stores, staging, settings, engine, progress or ignore_progress)
@@ -125,7 +125,7 @@ def check_output(out: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise BuildError(f"{out}: exists; choose another folder, or overwrite it with ", Setting("overwrite", True))
     if not out.is_dir() or not _is_dataset(out):
-        raise BuildError(f"{out}: is no dataset of ours, it will not be overwritten")
+        raise BuildError(f"{out}: is not a foretrace dataset, so it will not be overwritten")
 
 
 def _is_dataset(folder: Path) -> bool:
@@ -181,7 +181,7 @@ class _BuiltShards:
         """Of each job."""
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
-        self.sample = PairSample[SampledPair]()
+        self.sample = PairSample[Pair]()
         self.shallow = PairSample[PairToRead](MAX_SHALLOW_PAIRS)
         self.mistakes = MistakeSearch()
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
@@ -219,7 +219,7 @@ class _BuiltShards:
                 rows[pair.job].add(pair.row)
         return rows
 
-    def measure_difficulty(self, checks: Sequence[ShardCheck]) -> dict[str, Difficulty]:
+    def measure_difficulty(self, checks: Sequence[ShardCheck]) -> dict[str, Any]:
         """How much of each family is easy."""
         differences = {row: each for check in checks for row, each in check.differences.items()}
         pairs = {
@@ -238,13 +238,8 @@ class _BuiltShards:
         return found
 
 
-class _MistakePairs(NamedTuple):
-    """What became of a proposer's mistakes."""
-
-    gate: Gate | None
-    """None where there are no pairs."""
-    described: dict[str, Any]
-    """What the manifest says."""
+_MistakePairs = tuple[list[Gate], dict[str, Any]]
+"""What became of a proposer's mistakes: the gate, where there are pairs, and what the manifest says."""
 
 
 class _Builder:
@@ -261,7 +256,7 @@ class _Builder:
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
         self._scratch = staging / "scratch"
-        """What filters write, from which the gate on copies looks for them once more."""
+        """The benchmarks, and the traces as the filters saw them."""
         self._scratch.mkdir(exist_ok=True)
 
     def run(self) -> BuildReport:
@@ -269,19 +264,13 @@ class _Builder:
         self._make_folders()
         check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
-        jobs = self._make_jobs()
+        jobs = make_jobs(self.stores, self.settings, self._corrections)
         with self._open_pool(len(jobs)) as pool:
-            selection, examined = self._select(pool, jobs)
-            plan = make_plan(self.stores, self.settings, selection)
+            plan = plan_build(self.stores, self.settings, jobs, partial(self._run, pool), self._scratch)
             self.warnings += plan.warnings
             guesses = self._read_guesses(plan.inputs)
-            jobs = [msgspec.structs.replace(job, splits=plan.splits, selection=selection) for job in jobs]
-            inferred = InferredTools()
-            if selection.lacks_tools:
-                for _, found in self._run(pool, "looking for tools", infer_tools_of_shards, jobs):
-                    inferred.merge(found)
-            likely = self._count_calls(pool, jobs)
-            jobs = [msgspec.structs.replace(job, inferred_tools=inferred, likely=likely) for job in jobs]
+            own = {"folder": str(self.folder), "candidates_folder": str(self.candidates_folder)}
+            jobs = [msgspec.structs.replace(job, **own) for job in plan.jobs]
             jobs, built, mistakes = self._build_rows(pool, jobs, guesses)
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
@@ -289,9 +278,11 @@ class _Builder:
             checks, selected = self._check_and_select(pool, jobs, built)
         self._remove_partial_files()
         written = built.count_rows()
-        gates = make_exact_gates(checks, built.counts, written, self.configs, selection.kept_together, examined)
+        gates = make_exact_gates(
+            checks, built.counts, written, self.configs, plan.selection.kept_together, plan.examined
+        )
         gates += [unread, self._check_inputs(before)]
-        gates += [] if mistakes is None or mistakes.gate is None else [mistakes.gate]
+        gates += [] if mistakes is None else mistakes[0]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
         gates += [self._take_selected(name, of_config, built, known) for name, of_config in selected.items()]
@@ -299,8 +290,9 @@ class _Builder:
         self._fail_on(gates)
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
-            raise self._make_empty_error(built.counts, selection)
-        return self._describe(built, checks, selection, plan.inputs, configs, gates, mistakes)
+            drops = sum(built.counts.drops.values(), Counter[str]())
+            raise make_empty_error(built.counts.outcomes, drops, plan.selection, self.settings)
+        return self._describe(built, checks, plan.selection, plan.inputs, configs, gates, mistakes)
 
     def _describe(
         self,
@@ -325,7 +317,7 @@ class _Builder:
             self.warnings,
             self._corrections,
             describe_origins(built.counts, selection, self.settings),
-            None if mistakes is None else mistakes.described,
+            None if mistakes is None else mistakes[1],
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -347,23 +339,6 @@ class _Builder:
         for path in self.folder.rglob(make_partial_name(Path("*")).name):
             path.unlink(missing_ok=True)
 
-    def _make_jobs(self) -> list[ShardJob]:
-        shards = plan_shards(self.stores)
-        return [
-            ShardJob(
-                number=number,
-                count=len(shards),
-                stores=tuple(sorted(str(store.folder) for store in self.stores)),
-                shards=of_job,
-                folder=str(self.folder),
-                candidates_folder=str(self.candidates_folder),
-                scratch_folder=str(self._scratch),
-                settings=self.settings,
-                corrections=self._corrections,
-            )
-            for number, of_job in enumerate(shards)
-        ]
-
     def _open_pool(self, jobs: int) -> AbstractContextManager[Pool | None]:
         tokenizer = self.settings.tokenizer
         return self._engine.open_pool(
@@ -377,17 +352,6 @@ class _Builder:
             helps=True,
         )
 
-    def _select(self, pool: Pool | None, jobs: list[ShardJob]) -> tuple[TraceSelection, ExaminedTraces]:
-        """What the filters leave out, and the groups that they merge; and the traces that the filter of copies was
-        asked about."""
-        gathered = gather_benchmarks(self.settings.decontaminate, self._scratch)
-        self.warnings += [f"decontaminate: {each}" for each in describe_unusable_rows(self.settings.decontaminate)]
-        settings = msgspec.structs.replace(self.settings, decontaminate=gathered)
-        filters = make_trace_filters(settings)
-        jobs = [msgspec.structs.replace(job, settings=settings) for job in jobs]
-        looked_at = self._run(pool, "looking at traces", examine_shards, jobs)
-        return select_traces(filters, (run for _, runs in looked_at for run in runs), self._scratch)
-
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
         """The guesses whose mistakes become pairs; None where there are none."""
         if not self.settings.mistakes:
@@ -397,15 +361,6 @@ class _Builder:
         origin = describe_origin(describe_build(self.settings, inputs, self._corrections))
         paths = [Path(file) for file in self.settings.mistakes]
         return read_guesses(paths, origin, allow_unchecked=self.settings.allow_unchecked)
-
-    def _count_calls(self, pool: Pool | None, jobs: list[ShardJob]) -> LikelyCalls | None:
-        """What hard wrong answers are preferred by; None where they are not."""
-        if not self.settings.hard:
-            return None
-        likely = LikelyCalls()
-        for _, found in self._run(pool, "counting calls", count_calls_of_shards, jobs):
-            likely.merge(found)
-        return likely
 
     def _build_rows(
         self, pool: Pool | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
@@ -454,12 +409,11 @@ class _Builder:
         drops = counts.drops.setdefault(PAIRED.name, Counter())
         drops.update(search.drops)
         drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
-        files = msgspec.to_builtins(guesses.files)
-        described = {"files": files, "steps": search.steps, "pairs": len(chosen)}
+        described = {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
         if not chosen:
             self.warnings.append(f"mistakes: no pair could be made. {search.explain_lack()}")
-            return _MistakePairs(None, described)
-        return _MistakePairs(make_twins_gate(chosen, counts.families[FAMILY]), described)
+            return [], described
+        return [make_twins_gate(chosen, counts.families[FAMILY])], described
 
     def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
@@ -541,18 +495,3 @@ class _Builder:
             for split, listed in files.get(config.name, {}).items():
                 left = {n: remove_families(self.folder / n, config, families, self.settings.seed) for n in listed}
                 files[config.name][split] = {name: rows for name, rows in left.items() if rows}
-
-    def _make_empty_error(self, counts: BuildCounts, selection: TraceSelection) -> BuildError:
-        drops = Counter(f"{name} (whole traces)" for name in selection.left_out.values())
-        for reasons in counts.drops.values():
-            drops.update(reasons)
-        outcomes = ", ".join(f"{n} {name}" for name, n in sorted(counts.outcomes.items()))
-        why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()) if n)
-        traces = counts.outcomes.total() + len(selection.left_out)
-        if not counts.outcomes:
-            return BuildError(f"all {traces} traces are left out by what is asked of them: {why}")
-        return BuildError(
-            f"no row could be made from {traces} traces ({outcomes}); left out: {why or 'nothing'}; the setting is ",
-            Setting("outcomes", self.settings.outcomes),
-            ": not_failed takes attempts of unknown outcome too, all takes all",
-        )

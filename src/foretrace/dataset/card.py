@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foretrace.core.digest import digest
@@ -10,27 +10,13 @@ from foretrace.core.references import References, ScoreRow
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.proposer_guesses import describe_mistakes
-from foretrace.dataset.recipes.base import Config
-from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.recipes.base import Config, load_configs
+from foretrace.dataset.settings import SPLITS
 
-_HUB_LICENSES = frozenset(
-    [
-        "apache-2.0",
-        "mit",
-        "bsd-2-clause",
-        "bsd-3-clause",
-        "cc0-1.0",
-        "cc-by-4.0",
-        "cc-by-sa-4.0",
-        "cc-by-nc-4.0",
-        "cdla-permissive-2.0",
-        "odc-by",
-        "openrail",
-        "isc",
-        "mpl-2.0",
-        "unlicense",
-    ]
-)
+_HUB_LICENSES = frozenset([
+    "apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0",
+    "cdla-permissive-2.0", "odc-by", "openrail", "isc", "mpl-2.0", "unlicense",
+])  # fmt: skip
 """License identifiers that the Hub accepts. The text of the card names every license that the traces name."""
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
@@ -43,17 +29,17 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
     """README.md for those of `configs` that have rows; `place` is the argument of `load_dataset` in its examples."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
-        _make_front_matter(manifest, present),
-        _write_title(manifest, present, place),
+        [_make_front_matter(manifest, present)],
+        [_write_title(manifest, present, place)],
         _write_configs(manifest, present),
         _write_actions(manifest),
         _write_gates(manifest),
-        *_write_difficulty(manifest),
-        *_write_left_out(manifest),
+        _write_difficulty(manifest),
+        _write_left_out(manifest),
         _write_origin(manifest),
-        *_write_commands(manifest),
+        _write_commands(manifest),
     ]
-    return "\n".join(section.rstrip("\n") + "\n" for section in sections)
+    return "\n".join("\n".join(lines).rstrip("\n") + "\n" for lines in sections if lines)
 
 
 def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -80,18 +66,12 @@ def put_references(card: str, references: References) -> str:
     after = rest[rest.find("\n## ") + 1 :] if "\n## " in rest else ""
     found = [(each.predictor, {(row.slice, row.metric): row for row in each.scores}) for each in references.predictors]
     columns = [column for column in _REFERENCE_FIGURES if any(column[1:] in rows for _, rows in found)]
-    lines = [
-        _REFERENCES,
-        "",
+    about = (
         "On the eval rows, in percent, with 95 % intervals by group. The score of a predictor of yours is shown "
-        "beside them.",
-        "",
-        f"| predictor | {' | '.join(title for title, _, _ in columns)} |",
-        "|---|" + "---|" * len(columns),
-    ]
-    for predictor, rows in found:
-        cells = (_write_percent(rows.get((slice_name, metric))) for _, slice_name, metric in columns)
-        lines.append(f"| {predictor} | {' | '.join(cells)} |")
+        "beside them."
+    )
+    table = [[predictor, *(_write_percent(rows.get(column[1:])) for column in columns)] for predictor, rows in found]
+    lines = [_REFERENCES, "", about, "", *_write_table(["predictor", *(title for title, _, _ in columns)], table)]
     return "\n".join([before.rstrip("\n") + "\n", *lines, ""]) + (f"\n{after}" if after else "")
 
 
@@ -165,37 +145,37 @@ def _write_title(manifest: Mapping[str, Any], configs: Sequence[Config], place: 
     )
 
 
-def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
-    lines = ["## Configs", "", "| config | train | validation | test | what it is |", "|---|---|---|---|---|"]
+def _write_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    return [_write_row(heads), "|---" * len(heads) + "|", *map(_write_row, rows)]
+
+
+def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> list[str]:
+    rows: list[list[Any]] = []
     for config in configs:
         splits = manifest["configs"][config.name]
-        counts = " | ".join(str(splits[s]["rows"]) if s in splits else "-" for s in ("train", "validation", "test"))
-        lines.append(f"| `{config.name}` | {counts} | {config.about} |")
+        rows.append([f"`{config.name}`", *(splits[s]["rows"] if s in splits else "-" for s in SPLITS), config.about])
+    lines = ["## Configs", "", *_write_table(["config", *SPLITS, "what it is"], rows)]
     if manifest["families"]:
         families = ", ".join(f"{name} {n}" for name, n in manifest["families"].items())
         lines += ["", f"Pairs by family: {families}."]
     if mistakes := manifest.get("mistakes"):
         whose = describe_mistakes(mistakes["files"])
         lines += ["", f"The rejected answers of the family `proposer` are wrong guesses of {whose}."]
-    return "\n".join([*lines, ""])
+    return lines
 
 
-def _write_actions(manifest: Mapping[str, Any]) -> str:
+def _write_actions(manifest: Mapping[str, Any]) -> list[str]:
     splits = manifest["actions"]
-    lines = ["## Actions", "", f"| action | {' | '.join(splits)} |", "|---|" + "---|" * len(splits)]
-    names = next(iter(splits.values()))
-    for action in names:
-        lines.append(f"| {action} | {' | '.join(str(counts[action]) for counts in splits.values())} |")
-    return "\n".join([*lines, ""])
+    rows = [[action, *(counts[action] for counts in splits.values())] for action in next(iter(splits.values()))]
+    return ["## Actions", "", *_write_table(["action", *splits], rows)]
 
 
-def _write_gates(manifest: Mapping[str, Any]) -> str:
-    lines = ["## Gates", "", "| gate | verdict | figures |", "|---|---|---|"]
-    for gate in manifest["gates"]:
-        lines.append(f"| {gate['name']} | {gate['verdict'].upper()} | {format_figures(gate)} |")
+def _write_gates(manifest: Mapping[str, Any]) -> list[str]:
+    rows = [[gate["name"], gate["verdict"].upper(), format_figures(gate)] for gate in manifest["gates"]]
+    lines = ["## Gates", "", *_write_table(["gate", "verdict", "figures"], rows)]
     if manifest["warnings"]:
         lines += ["", "Warnings:", "", *(f"- {_write_inline(w)}" for w in manifest["warnings"])]
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
@@ -203,17 +183,12 @@ def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
     families = manifest.get("difficulty")
     if not families:
         return []
-    lines = [
-        "## Difficulty",
-        "",
+    about = (
         "What a shallow reader of prompt and completion gets right (counts, places, overlaps; fitted on train, "
-        "measured on test, a 99 % interval by groups): so much of a family is easy. It is no gate.",
-        "",
-        "| family | right |",
-        "|---|---|",
-        *(f"| {family} | {describe_difficulty(figures)} |" for family, figures in families.items()),
-    ]
-    return ["\n".join([*lines, ""])]
+        "measured on test, a 99 % interval by groups): so much of a family is easy. It is no gate."
+    )
+    rows = [[family, describe_difficulty(figures)] for family, figures in families.items()]
+    return ["## Difficulty", "", about, "", *_write_table(["family", "right"], rows)]
 
 
 def format_figures(gate: Mapping[str, Any]) -> str:
@@ -248,17 +223,17 @@ def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
     filters = {name: given[name] for name in dict.fromkeys((*_FILTER_TITLES, *sorted(given))) if name in given}
     titles = [f"left out: {_FILTER_TITLES.get(name, name)}" for name in filters]
     heads = ["source", "license", "revision", "traces in", *titles, "used", "redacted", "merged"]
-    lines = ["## What was left out", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows: list[list[Any]] = []
+    ends = ("traces", "redacted", "merged")
     for source, found in sources.items():
         revisions = [revision[:12] for revision in found["revisions"]]
         cells = [source, ", ".join(found["licenses"]) or "-", ", ".join(revisions) or "-", found["traces_in"]]
-        cells += [found["left_out"].get(name, 0) for name in filters]
-        lines.append(_write_row(cells + [found[name] for name in ("traces", "redacted", "merged")]))
+        rows.append([*cells, *(found["left_out"].get(name, 0) for name in filters), *(found[name] for name in ends)])
     if len(sources) > 1:
-        sums = [sum(found["traces_in"] for found in sources.values())]
-        sums += [filters[name]["left_out"] for name in filters]
-        sums += [sum(found[name] for found in sources.values()) for name in ("traces", "redacted", "merged")]
-        lines.append(_write_row(["all", "", "", *sums]))
+        taken = sum(found["traces_in"] for found in sources.values())
+        sums = [sum(found[name] for found in sources.values()) for name in ends]
+        rows.append(["all", "", "", taken, *(filters[name]["left_out"] for name in filters), *sums])
+    lines = ["## What was left out", "", *_write_table(heads, rows)]
     lines += [
         "",
         "Redacted: traces used out of which secrets or user names were taken. Merged: traces whose group was put "
@@ -272,7 +247,7 @@ def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
         where = f"{copy['field']} in {copy['place']}, {copy['share']:.0%} of it"
         problem, trace, text = (_write_code(copy[name]) for name in ("problem", "trace", "text"))
         lines.append(f"  - {problem} in {trace} ({where}): {text}")
-    return ["\n".join([*lines, ""])]
+    return lines
 
 
 def _write_row(cells: Sequence[Any]) -> str:
@@ -297,10 +272,10 @@ def _write_commands(manifest: Mapping[str, Any]) -> list[str]:
     about = "As far as its traces know; files by their names alone, and `KIND` is the kind of the model's server."
     block = ["```console", *(f"$ {command}" for command in commands), "```"]
     version = f"Versions: {', '.join(f'{name} {value}' for name, value in manifest['versions'].items())}."
-    return ["\n".join(["## How it was made", "", about, "", *block, "", version, ""])]
+    return ["## How it was made", "", about, "", *block, "", version]
 
 
-def _write_origin(manifest: Mapping[str, Any]) -> str:
+def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
     lines += [f"- {_write_inline(name)}: {n} traces" for name, n in manifest["sources"].items()]
@@ -326,4 +301,4 @@ def _write_origin(manifest: Mapping[str, Any]) -> str:
             f"A server with a prefix cache would have had {cache['share']:.1%} of the prompts' tokens: those of the "
             "messages with which a prompt begins as the one before it in its trace does."
         )
-    return "\n".join([*lines, ""])
+    return lines

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from foretrace.actions.taxonomy import ActionType
-from foretrace.dataset.pairwise_accuracy import Floats, format_fraction, measure_accuracy, scale_columns
+from foretrace.dataset.statistical_gates import Floats, format_fraction, measure_accuracy, scale_columns
 
 DIFFICULTY_SPLITS = ("train", "test")
 """What the shallow reader learns from, and what it is measured on."""
@@ -60,24 +60,10 @@ class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
     """Features of the chosen completion, less those of the rejected one."""
 
 
-class Difficulty(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shallow reader reached on one family; fractions are rounded to 4 decimals."""
-
-    accuracy: float | None
-    """Share of the test pairs that it gets right; `None` where there was too little to learn from, or no test pair."""
-    low: float | None
-    """Lower end of the interval (99 %, by groups)."""
-    high: float | None
-    train: int
-    """Pairs that it learnt from."""
-    test: int
-    """Pairs that `accuracy` is about."""
-    groups: int
-    """Groups of the test pairs."""
-
-
-def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, Difficulty]:
-    """Fit and measure the shallow reader on each family.
+def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, dict[str, Any]]:
+    """Fit and measure the shallow reader on each family: the share of the test pairs that it gets right, an interval
+    (99 %, by groups), the pairs that it learnt from, those that it was measured on, and their groups. The share is None
+    where there was too little to learn from, or no test pair.
 
     Args:
         pairs: By `split/family`.
@@ -99,20 +85,14 @@ def describe_difficulty(figures: Mapping[str, Any]) -> str:
     return f"{format_fraction(figures['accuracy'], 3)} [{low}, {high}] of {seen}"
 
 
-def _measure_family(train: Sequence[ShallowPair], test: Sequence[ShallowPair]) -> Difficulty:
+def _measure_family(train: Sequence[ShallowPair], test: Sequence[ShallowPair]) -> dict[str, Any]:
     groups = [pair.group for pair in test]
-    found = None
+    accuracy = low = high = None
     if len(train) >= _MIN_TRAIN_PAIRS and test:
         learnt, measured = (np.array([pair.difference for pair in pairs]) for pairs in (train, test))
-        found = measure_accuracy(_score_pairs(*scale_columns(learnt, measured)), groups)
-    return Difficulty(
-        accuracy=found and found.accuracy,
-        low=found and found.low,
-        high=found and found.high,
-        train=len(train),
-        test=len(test),
-        groups=len({*groups}),
-    )
+        accuracy, low, high, _ = measure_accuracy(_score_pairs(*scale_columns(learnt, measured)), groups)
+    counts = {"train": len(train), "test": len(test), "groups": len({*groups})}
+    return {"accuracy": accuracy, "low": low, "high": high, **counts}
 
 
 def _score_pairs(train: Floats, test: Floats) -> Floats:

@@ -9,22 +9,20 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from foretrace.core.errors import Parts, Setting
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.copies_gate import make_copies_gate
 from foretrace.dataset.difficulty import RowOfPair, compare_shallowly
 from foretrace.dataset.filters.base import ExaminedTrace
-from foretrace.dataset.gate import MAX_NAMED_ROWS, Gate
+from foretrace.dataset.filters.copies import make_copies_gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
+from foretrace.dataset.prompt_texts import History, has_target
 from foretrace.dataset.prompts import Prompts, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import Config, RowCheck, RowGroup
-from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
-from foretrace.dataset.target_text import has_target
-from foretrace.dataset.turn_text import History
 from foretrace.engines.processes import release_memory
 
 _COMMON_COLUMNS = ("key", "step", "group", "prompt")
@@ -274,3 +272,29 @@ def _make_counts_gate(
                 wrong.append(f"{name}: {written[name]} rows for {written[other]} {other} rows")
     figure = {**totals, "rows": written.total()}
     return Gate(name="counts", verdict="fail" if wrong else "pass", figure=figure, detail="; ".join(wrong))
+
+
+UNREAD_GATE = "unread_calls"
+MAX_UNREAD_SHARE = 0.02
+"""Share of the agent's messages that may make a call which was not read."""
+UNREAD_REMEDY: Parts = (
+    "; messages that make no call were answered by the environment: import them again under the name of their format, "
+    "or say how their calls are written with ",
+    Setting("call_pattern", "REGEX"),
+    " (named groups: tool, and one for each argument), or take them as text with ",
+    Setting("allow_unread", True),
+)
+
+
+def make_unread_gate(counts: BuildCounts, *, is_allowed: bool) -> Gate:
+    """The verdict over all shard jobs."""
+    unread = counts.unread.total()
+    failed = unread > MAX_UNREAD_SHARE * counts.steps and not is_allowed
+    sources = ", ".join(f"{source} {count}" for source, count in sorted(counts.unread.items()))
+    return Gate(
+        name=UNREAD_GATE,
+        verdict="fail" if failed else "pass",
+        figure={"unread": unread, "steps": counts.steps},
+        detail=f"by source: {sources}" if sources else "",
+        rows=tuple(sorted(counts.unread_rows)[:MAX_NAMED_ROWS]) if unread else (),
+    )

@@ -9,17 +9,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
-from foretrace.dataset.prompt_digests import digest_parts, digest_utf8
-from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup
+from foretrace.dataset.prompt_digests import Digests, digest_parts, digest_prompt, digest_utf8, pack_digests
+from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
+from foretrace.dataset.settings import BuildSettings
 
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
@@ -173,15 +177,14 @@ def _make_array(kind: ColumnType, values: list[Any]) -> Any:
     if kind == "actions":
         return pa.array([[_ACTION_INDEX[v] for v in items] for items in values], pa.list_(pa.int64()))
     types = {"string": pa.string(), "strings": pa.list_(pa.string()), "int": pa.int32(), "bool": pa.bool_()}
-    return pa.array(values, _make_arrow_type(_MESSAGE, pa, top=True) if kind == "trajectory" else types[kind])
+    return pa.array(values, _make_arrow_type([_MESSAGE], pa) if kind == "trajectory" else types[kind])
 
 
-def _make_arrow_type(shape: Any, pa: Any, *, top: bool = False) -> Any:
+def _make_arrow_type(shape: Any, pa: Any) -> Any:
     if isinstance(shape, list):
         return pa.list_(_make_arrow_type(shape[0], pa))
     if isinstance(shape, dict):
-        struct = pa.struct([(name, _make_arrow_type(inner, pa)) for name, inner in shape.items()])
-        return pa.list_(struct) if top else struct
+        return pa.struct([(name, _make_arrow_type(inner, pa)) for name, inner in shape.items()])
     return pa.bool_() if shape == "bool" else pa.string()
 
 
@@ -218,33 +221,26 @@ def _make_message_array(values: list[Sequence[tuple[str, str]]]) -> Any:
 
 def make_features(config: Config) -> str:
     """The config's features as the `datasets` library stores them in a Parquet file."""
-    return json.dumps({"info": {"features": {name: _make_feature(kind) for name, kind in config.columns.items()}}})
-
-
-def _make_feature(kind: ColumnType) -> Any:
-    simple: dict[str, Any] = {
-        "string": _make_value("string"),
-        "strings": {"feature": _make_value("string"), "_type": "List"},
-        "int": _make_value("int32"),
-        "bool": _make_value("bool"),
-        "action": {"names": ACTIONS, "_type": "ClassLabel"},
-        "actions": {"feature": {"names": ACTIONS, "_type": "ClassLabel"}, "_type": "List"},
-        "messages": {"feature": {"role": _make_value("string"), "content": _make_value("string")}, "_type": "List"},
-        "trajectory": {"feature": _make_struct(_MESSAGE), "_type": "List"},
+    action = {"names": ACTIONS, "_type": "ClassLabel"}
+    made: dict[str, Any] = {
+        "string": _make_feature("string"),
+        "strings": _make_feature(["string"]),
+        "int": _make_feature("int32"),
+        "bool": _make_feature("bool"),
+        "action": action,
+        "actions": {"feature": action, "_type": "List"},
+        "messages": _make_feature([{"role": "string", "content": "string"}]),
+        "trajectory": _make_feature([_MESSAGE]),
     }
-    return simple[kind]
+    return json.dumps({"info": {"features": {name: made[kind] for name, kind in config.columns.items()}}})
 
 
-def _make_value(dtype: str) -> dict[str, str]:
-    return {"dtype": dtype, "_type": "Value"}
-
-
-def _make_struct(shape: Any) -> Any:
+def _make_feature(shape: Any) -> Any:
     if isinstance(shape, list):
-        return {"feature": _make_struct(shape[0]), "_type": "List"}
+        return {"feature": _make_feature(shape[0]), "_type": "List"}
     if isinstance(shape, dict):
-        return {name: _make_struct(inner) for name, inner in shape.items()}
-    return _make_value(shape)
+        return {name: _make_feature(inner) for name, inner in shape.items()}
+    return {"dtype": shape, "_type": "Value"}
 
 
 def read_groups(
@@ -350,3 +346,61 @@ def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
     if kind == "action":
         return [ACTIONS[v] for v in values]
     return [[ACTIONS[v] for v in items] for items in values] if kind == "actions" else values
+
+
+class SelectionResult(msgspec.Struct, frozen=True):
+    """What was written."""
+
+    rows: int
+    prompts: Digests
+    """Digests of the prompts of the rows."""
+
+
+def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
+    """Write the rows that the selector of the config `name` chooses to the file `path`; without such rows, no file is
+    made."""
+    config = load_configs(settings.recipes)[name]
+    assert config.selector is not None
+    selector = config.selector(settings)
+    plain = [name for name, kind in config.columns.items() if kind not in ("messages", "trajectory")]
+    for file in candidates:
+        for values in read_rows(file, config, plain):
+            selector.add(config.make_row(values))
+    chosen = {row[:4]: row for row in selector.select(final=True)}
+    prompts: set[bytes] = set()
+    with TableWriter(path, config, settings.seed) as writer:
+        for values in _sort_on_disk(config, candidates, chosen, path):
+            prompts.add(digest_prompt(values["prompt"]))
+            writer.add(config.make_row(values))
+        return SelectionResult(writer.close(), pack_digests(prompts))
+
+
+def _sort_on_disk(
+    config: Config, candidates: Sequence[Path], chosen: dict[tuple[str, str, int, str], Row], path: Path
+) -> Iterator[dict[str, Any]]:
+    """The values of the chosen rows, in the order of `chosen`."""
+    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
+    places: dict[tuple[str, str, int, str], tuple[int, int]] = {}
+    with tempfile.TemporaryFile(dir=path.parent.parent) as file:
+        for candidate in candidates:
+            for values in read_rows(candidate, config):
+                identity = config.make_row(values)[:4]
+                if identity in chosen:
+                    data = encode(values | chosen[identity].values)
+                    places[identity] = (file.tell(), len(data))
+                    file.write(data)
+        texts: dict[str, str] = {}
+        for identity in chosen:
+            begin, size = places[identity]
+            file.seek(begin)
+            yield _share_texts(decode(file.read(size)), config, texts)
+
+
+def _share_texts(values: dict[str, Any], config: Config, texts: dict[str, str]) -> dict[str, Any]:
+    """The values with one object for equal texts of messages: rows of one task share most of them."""
+    if len(texts) > WINDOW_ROWS:
+        texts.clear()
+    for name, kind in config.columns.items():
+        if kind == "messages":
+            values[name] = [(role, texts.setdefault(text, text)) for role, text in values[name]]
+    return values

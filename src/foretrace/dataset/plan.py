@@ -1,32 +1,151 @@
-"""The plan of a build: which group is in which split, and which job reads which shards. It follows from the traces and
-the settings alone."""
+"""The plan of a build: which traces are left out, which group is in which split, and which job reads which shards. It
+follows from the traces and the settings alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from foretrace.actions.corrections import Corrections
+from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import BuildError, Setting, UsageError
 from foretrace.core.predictions import digest_traces
 from foretrace.core.store import TraceStore
-from foretrace.dataset import splits
+from foretrace.dataset.filters.base import ExaminedTraces
+from foretrace.dataset.filters.benchmark_sets import read_benchmarks, write_benchmarks
+from foretrace.dataset.inferred_tools import InferredTools
+from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.prompts import make_instruction, make_token_counter
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
-from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import TraceSelection
+from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.shard_job import (
+    ShardJob,
+    count_calls_of_shards,
+    examine_shards,
+    infer_tools_of_shards,
+)
+from foretrace.dataset.trace_filters import TraceSelection, make_trace_filters, select_traces
+
+
+def assign_splits(
+    groups: Collection[str],
+    shares: tuple[float, float, float],
+    seed: int,
+    groups_with_rows: Collection[str] | None = None,
+) -> tuple[dict[str, str], list[str]]:
+    """Assign each group to a split; returns the split of each group, and warnings.
+
+    A group's place in [0, 1) is its hash, and the shares cut that range: with shares .8, .1 and .1, a group at .85 is
+    in `validation`. Where a split with a share would stay empty, the group nearest to its range moves there, out of a
+    split that keeps other groups; to `train` also out of one that does not: too few groups fill train first.
+
+    Args:
+        groups_with_rows: Groups that will give rows; a split with none of them counts as empty. `None`: all groups.
+    """
+    places = {group: hash_fraction("split", str(seed), group) for group in sorted(groups)}
+    bounds: dict[str, tuple[float, float]] = {}
+    low = 0.0
+    for name, share in zip(SPLITS, shares, strict=True):
+        bounds[name] = (low, low + share)
+        low += share
+    result = {group: _find_split(place, bounds) for group, place in places.items()}
+    warnings: list[str] = []
+    for name, share in zip(SPLITS, shares, strict=True):
+        filled = {g: s for g, s in result.items() if groups_with_rows is None or g in groups_with_rows}
+        if share == 0 or name in filled.values():
+            continue
+        sizes = {s: sum(v == s for v in filled.values()) for s in SPLITS}
+        movable = [g for g, s in filled.items() if sizes[s] > 1] or (sorted(filled) if name == "train" else [])
+        if not movable:
+            too_few = f"too few groups ({len(filled)}); add traces of other repositories or tasks to fill it"
+            warnings.append(f"split {name} is empty: {too_few}")
+            continue
+        nearest = min(movable, key=lambda g: (_measure_distance(places[g], bounds[name]), g))
+        warnings.append(
+            f"split {name} would have been empty: group {nearest!r}, nearest to its range, moved there "
+            f"from {result[nearest]}"
+        )
+        result[nearest] = name
+    return result, warnings
+
+
+def _find_split(place: float, bounds: dict[str, tuple[float, float]]) -> str:
+    inside = [name for name, (low, high) in bounds.items() if low <= place < high]
+    return inside[0] if inside else max((n for n, (a, b) in bounds.items() if b > a), key=lambda n: bounds[n][1])
+
+
+def _measure_distance(place: float, bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    return max(low - place, place - high, 0.0)
+
 
 MESSAGES_PER_JOB = 24_000
 """About how many messages one job gets. The number of jobs, and so of files, follows from the traces alone."""
 
 
-class BuildPlan(NamedTuple):
-    """What is decided before a trace is read whole."""
+Run = Callable[[str, Callable[..., Any], Sequence[Any]], Iterator[tuple[int, Any]]]
+"""(what is done, a function, jobs) -> number and result of each job, as they are done."""
 
-    splits: dict[str, str]
-    """Split of each group."""
+
+class BuildPlan(NamedTuple):
+    """What is decided before a row is made."""
+
+    jobs: list[ShardJob]
     inputs: dict[str, Any]
     """What the manifest says of the inputs."""
+    selection: TraceSelection
+    examined: ExaminedTraces
+    """The traces that the filter of copies was asked about."""
     warnings: list[str]
+
+
+def make_jobs(stores: Sequence[TraceStore], settings: BuildSettings, corrections: Corrections | None) -> list[ShardJob]:
+    """The jobs of a build, with what is known before a trace was read."""
+    shards = plan_shards(stores)
+    return [
+        ShardJob(
+            number=number,
+            count=len(shards),
+            stores=tuple(sorted(str(store.folder) for store in stores)),
+            shards=of_job,
+            settings=settings,
+            corrections=corrections,
+        )
+        for number, of_job in enumerate(shards)
+    ]
+
+
+def plan_build(
+    stores: Sequence[TraceStore], settings: BuildSettings, jobs: Sequence[ShardJob], run: Run, scratch: Path
+) -> BuildPlan:
+    """Decide what is left out, which group is in which split, and which tools are told of.
+
+    Args:
+        stores: The traces folders.
+        settings: Of the build.
+        jobs: What `make_jobs` made.
+        run: Runs jobs.
+        scratch: A folder for the benchmarks, and for the traces as the filters saw them.
+    """
+    problems, told = read_benchmarks(settings.decontaminate)
+    written = write_benchmarks(problems, scratch)
+    looking = [msgspec.structs.replace(job, benchmarks=str(written)) for job in jobs]
+    looked_at = (found for _, runs in run("looking at traces", examine_shards, looking) for found in runs)
+    selection, examined = select_traces(make_trace_filters(settings, written), looked_at, scratch)
+    splits, inputs, warnings = _plan_splits(stores, settings, selection)
+    jobs = [msgspec.structs.replace(job, splits=splits, selection=selection) for job in jobs]
+    inferred, likely = InferredTools(), LikelyCalls()
+    for _, found in run("looking for tools", infer_tools_of_shards, jobs) if selection.lacks_tools else ():
+        inferred.merge(found)
+    for _, found in run("counting calls", count_calls_of_shards, jobs) if settings.hard else ():
+        likely.merge(found)
+    more = {"inferred_tools": inferred, "likely": likely if settings.hard else None}
+    jobs = [msgspec.structs.replace(job, **more) for job in jobs]
+    return BuildPlan(jobs, inputs, selection, examined, [f"decontaminate: {each}" for each in told] + warnings)
 
 
 def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
@@ -50,8 +169,11 @@ def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
     return [tuple(used[len(used) * n // count : len(used) * (n + 1) // count]) for n in range(count)]
 
 
-def make_plan(stores: Sequence[TraceStore], settings: BuildSettings, selection: TraceSelection) -> BuildPlan:
-    """Read a few columns of the traces folders and decide, but for the traces that were left out."""
+def _plan_splits(
+    stores: Sequence[TraceStore], settings: BuildSettings, selection: TraceSelection
+) -> tuple[dict[str, str], dict[str, Any], list[str]]:
+    """The split of each group, what the manifest says of the inputs, and warnings: from a few columns of the traces
+    folders, but for the traces that were left out."""
     tables = [store.read_columns("key", "id", "group", "success") for store in stores]
     keys = {(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)}
     of_traces: list[tuple[str, str, bool | None]] = [
@@ -60,9 +182,9 @@ def make_plan(stores: Sequence[TraceStore], settings: BuildSettings, selection: 
     kept = [(selection.groups.get(g, g), success) for key, g, success in of_traces if key not in selection.left_out]
     groups = sorted({group for group, _ in kept})
     with_rows = {group for group, success in kept if is_wanted_outcome(settings.outcomes, success)}
-    assigned, warnings = splits.assign_splits(groups, settings.split, settings.seed, with_rows)
+    assigned, warnings = assign_splits(groups, settings.split, settings.seed, with_rows)
     inputs = {"traces": len(keys), "groups": len(groups), "digest": digest_traces(keys)}
-    return BuildPlan(assigned, inputs, warnings)
+    return assigned, inputs, warnings
 
 
 def check_room(settings: BuildSettings) -> None:
@@ -79,6 +201,30 @@ def check_room(settings: BuildSettings) -> None:
             Setting("max_context_tokens", limit),
             f": by this tokenizer the instruction alone takes {size}; the smallest is {size * 4}",
         )
+
+
+def make_empty_error(
+    outcomes: Counter[str], drops: Counter[str], selection: TraceSelection, settings: BuildSettings
+) -> BuildError:
+    """Why no row was made.
+
+    Args:
+        outcomes: Attempts that were read, by outcome.
+        drops: Rows that were not made, by reason.
+        selection: Of the traces.
+        settings: Of the build.
+    """
+    drops = drops + Counter(f"{name} (whole traces)" for name in selection.left_out.values())
+    why = ", ".join(f"{name} {n}" for name, n in sorted(drops.items()))
+    traces = outcomes.total() + len(selection.left_out)
+    if not outcomes:
+        return BuildError(f"all {traces} traces are left out by what is asked of them: {why}")
+    of_outcome = ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()))
+    return BuildError(
+        f"no row could be made from {traces} traces ({of_outcome}); left out: {why or 'nothing'}; the setting is ",
+        Setting("outcomes", settings.outcomes),
+        ": not_failed takes attempts of unknown outcome too, all takes all",
+    )
 
 
 def _read_lists(table: Any, *names: str) -> list[list[Any]]:

@@ -7,29 +7,97 @@ take nothing else. It is a function of the messages before the step alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import BuildError, Setting, UsageError
 from foretrace.core.message_columns import ChatText
-from foretrace.core.trace import Message, ToolSpec, Trace
-from foretrace.dataset.history_window import HistoryWindow
+from foretrace.core.trace import Message, Provenance, Task, ToolSpec, Trace
 from foretrace.dataset.prompt_digests import digest_prompt
-from foretrace.dataset.settings import TargetFormat, Window
-from foretrace.dataset.target_text import has_target, make_message_text
-from foretrace.dataset.tool_text import DESCRIPTION_CHARS, encode_tool, is_described
-from foretrace.dataset.turn_text import (
+from foretrace.dataset.prompt_texts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
+    DESCRIPTION_CHARS,
     JOIN,
+    encode_tool,
     find_side,
     frame_text,
+    has_target,
+    is_described,
     make_cut_mark,
+    make_message_text,
     make_omission_mark,
     make_shown_text,
 )
+from foretrace.dataset.settings import TargetFormat, Window
+
+KEPT_SHARE = 0.5
+"""What a cut leaves of the room for the history, at most."""
+
+
+class HistoryWindow:
+    """The start of the history at each step of a trace. Places count the messages of the history from 0."""
+
+    def __init__(self, window: Window, room: int) -> None:
+        """
+        Args:
+            window: How it moves.
+            room: Tokens of all messages that are shown together, at most.
+        """
+        self._window: Window = window
+        self.room = room
+        self._is_agent: list[bool] = []
+        self._sums = [0]
+        """Tokens of the first messages, by their number."""
+        self._starts = [0]
+        """In blocks: where the history begins after the steps among the first messages, by their number."""
+
+    def add(self, role: str, tokens: int) -> None:
+        """Take the next message: the role of its turn, and its tokens."""
+        self._is_agent.append(role == "assistant")
+        self._sums.append(self._sums[-1] + tokens)
+
+    def count_tokens(self, start: int, end: int) -> int:
+        """Tokens of the messages from `start` to before `end`."""
+        return self._sums[end] - self._sums[start]
+
+    def find_start(self, end: int) -> int:
+        """Place of the first message that is shown to the agent's message at `end`. Where some are left out, it is one
+        of the agent, so that no result stands without its call; unless there is none with room for what follows it."""
+        if self._window == "sliding":
+            return self._find_latest(end, self.room)
+        # The cuts are those of all steps before, whether or not their prompts were asked for.
+        for at in range(len(self._starts) - 1, end):
+            self._starts.append(self._find_block_start(at) if self._is_agent[at] else self._starts[at])
+        return self._find_block_start(end)
+
+    def _find_block_start(self, end: int) -> int:
+        start = self._starts[end]
+        if self.count_tokens(start, end) <= self.room:
+            return self._find_agent(start, end)
+        after_cut = self._find_latest(end, int(self.room * KEPT_SHARE))
+        if after_cut < end and self._is_agent[after_cut]:
+            return after_cut
+        start = self._find_latest(end, self.room)
+        return next((at for at in range(end - 1, start, -1) if self._is_agent[at]), start)
+
+    def _find_latest(self, end: int, room: int) -> int:
+        """Where the latest messages begin that fit into so many tokens."""
+        start = end
+        while start > 0 and self.count_tokens(start - 1, end) <= room:
+            start -= 1
+        return self._find_agent(start, end)
+
+    def _find_agent(self, start: int, end: int) -> int:
+        """The first place from `start` on with a message of the agent; `start` where there is none, or nothing is left
+        out."""
+        return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
+
 
 RENDERER_VERSION = "2"
 BYTES_PER_TOKEN = 3.5
@@ -219,10 +287,7 @@ class Prompts:
         at = start if start == end or body[start].role == "assistant" else self._find_turn_end(start, end)
         prompt = [self._head.system, self._make_opening(start, at)]
         while at < end:
-            begin, role = at, body[at].role
-            at += 1
-            while at < end and body[at].role == role:
-                at += 1
+            begin, at = at, self._find_turn_end(at, end)
             prompt.append(body[begin] if at - begin == 1 else self._join_turn(begin, at))
         if prompt[-1].role == "assistant":
             prompt.append(ChatText("user", AGENT_GOES_ON))
@@ -334,3 +399,68 @@ class Prompts:
             clipped = text[:head] + make_cut_mark(len(text) - keep) + (text[-tail:] if tail else "")
             if keep == 0 or self._counter.count(clipped) <= limit:
                 return clipped
+
+
+_TASK = Task(id="agent", group="agent")
+_PROVENANCE = Provenance(origin="imported", source="agent")
+
+
+class _Settings(msgspec.Struct):
+    target: TargetFormat
+    max_context_tokens: int
+    window: Window = "sliding"
+
+
+class _Versions(msgspec.Struct):
+    renderer: str
+
+
+class _Manifest(msgspec.Struct):
+    """What a manifest says of how prompts are made."""
+
+    settings: _Settings
+    versions: _Versions
+    token_counter: str
+
+
+class PromptRenderer:
+    """Makes the prompts that the rows of a dataset have, for other messages."""
+
+    def __init__(self, dataset: str | Path, *, tokenizer: str | Path | None = None) -> None:
+        """
+        Args:
+            dataset: What the proposer was trained on; its manifest alone is read.
+            tokenizer: What the dataset was built with.
+
+        Raises:
+            BuildError: `dataset` is none of ours, or its prompts look otherwise than those of this version.
+            UsageError: the dataset was built with another tokenizer.
+        """
+        try:
+            manifest = msgspec.json.decode((Path(dataset) / "manifest.json").read_bytes(), type=_Manifest)
+        except (OSError, msgspec.DecodeError) as error:
+            raise BuildError(f"{dataset}: is not a foretrace dataset: {error}") from None
+        version = manifest.versions.renderer
+        if version != RENDERER_VERSION:
+            raise BuildError(
+                f"{dataset}: its prompts are of version {version} of the renderer, and this is version "
+                f"{RENDERER_VERSION}: build and train again, or use the foretrace that built it"
+            )
+        file = None if tokenizer is None else str(tokenizer)
+        self._counter = make_token_counter(file)
+        if self._counter.method != manifest.token_counter:
+            why = f": the dataset's prompts are counted by {manifest.token_counter}, and not by {self._counter.method}"
+            raise UsageError(Setting("tokenizer", file), why)
+        self._settings = manifest.settings
+
+    def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[dict[str, str]]:
+        """The prompt for the agent's next message: `{"role", "content"}` each, as a chat server takes them.
+
+        Args:
+            messages: All that was said so far, from the beginning.
+            tools: What the agent is offered.
+        """
+        trace = Trace(key="", task=_TASK, messages=tuple(messages), tools=tuple(tools), provenance=_PROVENANCE)
+        settings = self._settings
+        prompts = Prompts(trace, settings.target, settings.max_context_tokens, self._counter, settings.window)
+        return [message._asdict() for message in prompts.render(len(messages))]

@@ -21,31 +21,19 @@ GuessesByKey = dict[str, dict[int, list[Prediction]]]
 """The guesses at each step, best first, by key of the trace."""
 
 
-class GuessFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What the manifest says of one file."""
-
-    predictor: str
-    split: str
-    """Split of the rows; empty where the file does not say."""
-    folds: int | None
-    """Parts of the groups, each predicted by what learnt the others; None where the file does not say."""
-    steps: int
-    """Steps with a guess."""
-    sha256: str
-    problems: dict[str, int]
-    """Lines with a fault, by kind."""
-
-
 class ProposerGuesses(msgspec.Struct, frozen=True):
     """All guesses, and the files that they come from."""
 
-    files: list[GuessFile]
+    files: list[dict[str, Any]]
+    """What the manifest says of each: the predictor, the split of the rows (empty where the file does not say), the
+    folds (parts of the groups, each predicted by what learnt the others), the steps with a guess, the digest of the
+    file, and the lines with a fault by kind."""
     by_key: GuessesByKey
 
     @property
     def steps(self) -> int:
         """Steps with a guess."""
-        return sum(file.steps for file in self.files)
+        return sum(file["steps"] for file in self.files)
 
     def share_out(self, stores: Sequence[TraceStore], shards: Sequence[Iterable[int]]) -> list[GuessesByKey]:
         """The guesses that each job needs, which reads these shards."""
@@ -103,7 +91,7 @@ def read_guesses(paths: Sequence[Path], origin: Mapping[str, Any], *, allow_unch
         PredictionError: a file that cannot be used; two files for the same rows.
     """
     by_key: GuessesByKey = {}
-    files: list[GuessFile] = []
+    files: list[dict[str, Any]] = []
     for path in paths:
         check_guess_file(path, allow_unchecked=allow_unchecked)
         found = read_predictions(path)
@@ -116,16 +104,9 @@ def read_guesses(paths: Sequence[Path], origin: Mapping[str, Any], *, allow_unch
             if step in by_key.setdefault(key, {}):
                 raise PredictionError(f"{path}: predicts {key} step {step}, as another of the files does; give one")
             by_key[key][step] = guesses
-        files.append(
-            GuessFile(
-                predictor=header.predictor or path.name,
-                split=header.split,
-                folds=header.settings.get("folds"),
-                steps=len(by_step),
-                sha256=compute_sha256(path),
-                problems=found.problems,
-            )
-        )
+        about = {"predictor": header.predictor or path.name, "split": header.split, "steps": len(by_step)}
+        about |= {"folds": header.settings.get("folds"), "sha256": compute_sha256(path), "problems": found.problems}
+        files.append(about)
     return ProposerGuesses(files, by_key)
 
 
@@ -155,15 +136,13 @@ def check_matched(guesses: ProposerGuesses, matched: int) -> list[str]:
             f"the mistakes: {unknown:,} of {guesses.steps:,} predicted steps are no rows of this dataset; name "
             "predictions of a dataset that was built from the same traces with the same settings"
         )
-    warnings = [f"mistakes: {unknown:,} of {guesses.steps:,} predicted steps are no rows of this dataset"] * (
-        unknown > 0
-    )
     problems: Counter[str] = Counter()
     for file in guesses.files:
-        problems.update({name: count for name, count in file.problems.items() if name != "no_action"})
-    return warnings + [
-        f"mistakes: lines of the predictions with {name}: {count:,}" for name, count in sorted(problems.items())
-    ]
+        problems.update({name: count for name, count in file["problems"].items() if name != "no_action"})
+    told = [f"lines of the predictions with {name}: {count:,}" for name, count in sorted(problems.items())]
+    if unknown > 0:
+        told.insert(0, f"{unknown:,} of {guesses.steps:,} predicted steps are no rows of this dataset")
+    return [f"mistakes: {each}" for each in told]
 
 
 def describe_mistakes(files: Iterable[Mapping[str, Any]]) -> str:

@@ -1,4 +1,5 @@
-"""Push a built dataset to the Hub: one dataset repository for each kind of row, one commit for each repository."""
+"""Push a built dataset to the Hub: one dataset repository for each kind of row, one commit for each repository. Its
+files are searched for secrets once more before anything is sent."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -16,15 +18,21 @@ import msgspec
 
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import TooSlowError
+from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError, PushError, Setting, UsageError
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
+from foretrace.core.report import Report
 from foretrace.dataset.card import make_hub_card, put_references
 from foretrace.dataset.demonstration import describe_demonstration
-from foretrace.dataset.recipes.load import load_configs
-from foretrace.dataset.secrets_left import find_secrets_left
+from foretrace.dataset.recipes.base import load_configs
 from foretrace.dataset.settings import SPLITS
+
+_BATCH_ROWS = 64
+_MAX_KNOWN = 1 << 18
+"""Digests of texts that were seen to be clean: prompts are shared by many rows."""
+_MAX_PLACES = 3
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
@@ -74,6 +82,10 @@ class PushedRepository(msgspec.Struct, frozen=True):
     """Whether the repository held exactly this already, so that no commit was made."""
 
 
+class PushReport(Report, list[PushedRepository]):
+    """What was pushed, one by one."""
+
+
 class _RepositoryPlan(msgspec.Struct, frozen=True):
     """One repository as it will be: path -> a file on disk or the bytes themselves."""
 
@@ -105,7 +117,7 @@ def push(
     allow_undecided: bool = False,
     token: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
-) -> list[PushedRepository]:
+) -> PushReport:
     """Push a folder that `build` wrote to up to four dataset repositories of `org`.
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
@@ -144,12 +156,12 @@ def push(
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
             progress(f"would push {plan}")
-        return [plan.make_report(base, None) for plan in plans]
+        return PushReport(plan.make_report(base, None) for plan in plans)
     hub = _Hub(token, progress)
     hub.check_access(org)
     # every repository is made and looked at before the first one changes
     heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
-    return [hub.commit(plan, heads[plan.repo_id]) for plan in plans]
+    return PushReport(hub.commit(plan, heads[plan.repo_id]) for plan in plans)
 
 
 def find_unpushed_configs(dataset: Path) -> list[str]:
@@ -217,7 +229,7 @@ def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: 
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
         if references is not None and scored.intersection(configs):
             card = put_references(card, references)
-            contents[REFERENCES_FILE] = dataset / REFERENCES_FILE
+            contents[REFERENCES_FILE] = (dataset / REFERENCES_FILE).read_bytes()
         contents["README.md"] = card.encode()
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
@@ -235,15 +247,56 @@ def _read_references(dataset: Path) -> References | None:
 
 
 def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
-    """Refuse to send what holds secrets, or what cannot be looked through."""
-    try:
-        left = find_secrets_left([item for plan in plans for item in plan.contents.items()], Redactor())
-    except TooSlowError:
-        raise PushError(f"{dataset}: a text takes too long to look through for secrets: nothing is pushed") from None
-    if left.counts:
+    """Refuse to send what holds secrets, or what cannot be looked through; the secrets themselves are never shown."""
+    redactor = Redactor()
+    counts = Counter[str]()
+    places: list[str] = []
+    known: set[str] = set()
+    for name, content in (item for plan in plans for item in plan.contents.items()):
+        for group in _read_texts(name, content):
+            new: dict[str, tuple[str, str]] = {}
+            for place, text in group:
+                if (mark := digest(text, size=16)) not in known:
+                    new.setdefault(mark, (place, text))
+            unknown = [*new.values()]
+            if len(known) < _MAX_KNOWN:
+                known |= new.keys()
+            try:
+                found = redactor.count_types([text for _, text in unknown])
+            except TooSlowError:
+                why = "a text takes too long to look through for secrets: nothing is pushed"
+                raise PushError(f"{dataset}: {why}") from None
+            for number, types in found.items():
+                counts.update(types)
+                places.append(unknown[number][0])
+    if counts:
+        told = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+        first = "; ".join(list(dict.fromkeys(places))[:_MAX_PLACES])
         raise PushError(
-            f"{dataset}: holds what may be secrets or user names: {left}: scrub the traces, and build again"
+            f"{dataset}: holds what may be secrets or user names: {told}; first in {first}: scrub the traces, and "
+            "build again"
         )
+
+
+def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, str]]]:
+    """Places and texts of a file, some at a time: of a Parquet file whose rows have a key and a step, or of a text."""
+    import pyarrow.parquet as pq
+
+    if isinstance(content, bytes):
+        yield [(name, content.decode("utf-8", "replace"))]
+        return
+    with pq.ParquetFile(content) as file:
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
+            rows: list[dict[str, Any]] = batch.to_pylist()
+            yield [(f"{name} key {r.get('key')} step {r.get('step')}", text) for r in rows for text in _list_texts(r)]
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _list_texts(each)
 
 
 def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -280,11 +333,11 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
         try:
             found[path] = int(pq.read_metadata(dataset / path).num_rows)
             with (dataset / path).open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest() if path in digests else None
+                found_digest = hashlib.file_digest(file, "sha256").hexdigest() if path in digests else None
         except (OSError, pa.ArrowException) as error:
             why = _flatten(str(error))[:200]
             raise PushError(f"{dataset / path} cannot be read as Parquet ({why}): build it again") from None
-        wrong = "was changed after it was built" if digest != digests.get(path) else ""
+        wrong = "was changed after it was built" if found_digest != digests.get(path) else ""
         if wrong or not found[path]:
             raise PushError(f"{dataset}: {path} {wrong or 'has no rows: load_dataset fails on it'}: build it again")
     rows = sum(found.values())
@@ -313,18 +366,11 @@ class _Hub:
         self._endpoint = self._api.endpoint
 
     def check_access(self, org: str) -> None:
-        """Ask who the token belongs to, because a read-only token is refused late: after repositories were made."""
+        """Ask who the token belongs to: a wrong organisation is refused late, after repositories were made."""
         who = _read_dict(self._call("checking the token", self._api.whoami))
-        name = str(who.get("name", ""))
-        roles = {str(o.get("name", "")).lower(): o.get("roleInOrg") for o in map(_read_dict, who.get("orgs") or [])}
-        if org.lower() not in {name.lower(), *roles}:
-            raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(roles)) or 'none'}")
-        if roles.get(org.lower()) == "read":
-            raise PushError(f"{name} may only read in {org}: ask for a role that can write there")
-        access = _read_dict(_read_dict(who.get("auth")).get("accessToken"))
-        fine = _read_dict(access.get("fineGrained")).get("scoped")
-        if access.get("role") == "read" or (isinstance(fine, list) and not _may_write(cast("list[Any]", fine), org)):
-            raise PushError(f"this token cannot write to {org}: make one with write access and set HF_TOKEN to it")
+        name, orgs = str(who.get("name", "")), [str(o.get("name", "")) for o in map(_read_dict, who.get("orgs") or [])]
+        if org.lower() not in {each.lower() for each in (name, *orgs)}:
+            raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(orgs)) or 'none'}")
 
     def prepare(self, repo_id: str, *, private: bool) -> str | None:
         """Make the repository unless it is there, and return the commit at its head."""
@@ -412,12 +458,6 @@ class _Hub:
 
     def _hide_token(self, text: str) -> str:
         return " ".join(text.split()).replace(self._token or "\n", "<token>")[:300]
-
-
-def _may_write(scopes: list[Any], org: str) -> bool:
-    """Whether a fine-grained token holds a write permission on the namespace or on a repository in it."""
-    may = [_read_dict(s.get("entity")) for s in map(_read_dict, scopes) if "repo.write" in s.get("permissions", ())]
-    return any(str(entity.get("name", "")).lower().split("/")[0] == org.lower() for entity in may)
 
 
 def _read_retry_after(headers: Any) -> float | None:

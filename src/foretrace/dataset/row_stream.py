@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foretrace.actions.corrections import read_corrections
-from foretrace.core.errors import Setting, UsageError
+from foretrace.core.errors import ForetraceWarning, Setting, UsageError
 from foretrace.core.store import TraceStore
-from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import refuse_demo_traces
-from foretrace.dataset.inferred_tools import InferredTools, infer_tools
 from foretrace.dataset.parquet import RowWindow, make_table
-from foretrace.dataset.plan import check_room, make_plan, plan_shards
+from foretrace.dataset.plan import check_room, make_empty_error, make_jobs, plan_build
 from foretrace.dataset.prompt_digests import Digests, pack_digests
-from foretrace.dataset.prompts import make_token_counter
-from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts, make_attempt, select_targets
-from foretrace.dataset.recipes.base import Config, Recipe
-from foretrace.dataset.recipes.load import load_recipes
+from foretrace.dataset.recipes.attempts import TaskAttempts
+from foretrace.dataset.recipes.base import Config, Recipe, load_recipes
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.shard_job import read_traces_once
-from foretrace.dataset.trace_filters import TraceSelection, examine_traces, make_trace_filters, select_traces
+from foretrace.dataset.shard_job import name_outcome, read_tasks
 
 _ROWS_AT_ONCE = 64
 """Rows that are made into Python values at a time."""
@@ -34,7 +30,8 @@ _ROWS_AT_ONCE = 64
 class RowStream:
     """The rows of one config and split, in the order of the built files. Each iteration reads the traces again.
 
-    Nothing is written, and one window of rows is in memory. No gate is run.
+    Nothing is written, and one window of rows is in memory. No gate is run. Where no row can be made of traces that
+    are there, the iteration ends with a `BuildError`, as a build does.
     """
 
     def __init__(self, traces: Sequence[Path], config: str, split: str, settings: BuildSettings) -> None:
@@ -54,54 +51,44 @@ class RowStream:
             refuse_demo_traces(self._stores)
         self._split = split
         self._settings = settings
-        self._shards = plan_shards(self._stores)
-        self._selection = TraceSelection()
-        self._splits: dict[str, str] | None = None
-        self._corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
-        self._inferred_tools: InferredTools | None = None
+        corrections = None if settings.corrections is None else read_corrections(Path(settings.corrections))
+        self._jobs = make_jobs(self._stores, settings, corrections)
         self._held_out: Digests | None = None
+        self._told: list[str] = []
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows as `datasets` shows them: messages as `{role, content}`, an action as its number."""
-        if self._splits is None:
-            self._selection = self._select()
-            self._splits = make_plan(self._stores, self._settings, self._selection).splits
-        if self._inferred_tools is None:
-            shards = self._list_shards() if self._selection.lacks_tools else ()
-            self._inferred_tools = infer_tools(self._read_selected(shards), self._splits)
         if self._held_out is None:
+            with tempfile.TemporaryDirectory() as scratch:
+                plan = plan_build(self._stores, self._settings, self._jobs, _run, Path(scratch))
+            self._jobs, self._told = plan.jobs, plan.warnings
             self._held_out = self._find_held_out_prompts()
-        for shards in self._shards:
+        outcomes, drops, made = Counter[str](), Counter[str](), False
+        for job in self._jobs:
             window = RowWindow(self._config, self._settings.seed)
-            for attempts in self._read_tasks(shards, self._split):
+            for _, attempts in read_tasks(job, self._split):
                 for attempt in attempts:
                     attempt.targets = [t for t in attempt.targets if not self._is_held_out(t.prompt_digest)]
-                task = TaskAttempts(attempts, self._split, self._settings, Counter())
+                outcomes.update(name_outcome(attempt.trace) for attempt in attempts)
+                task = TaskAttempts(attempts, self._split, self._settings, drops)
                 for row in self._recipe.rows(task):
                     if row.config == self._config.name:
+                        made = True
                         window.add(row)
                         if window.is_full:
                             yield from self._show(window.take())
             yield from self._show(window.take())
-
-    def _list_shards(self) -> list[int]:
-        return [shard for of_job in self._shards for shard in of_job]
-
-    def _select(self) -> TraceSelection:
-        """What the filters leave out, which reads all traces once."""
-        filters = make_trace_filters(self._settings)
-        traces = read_traces_once(self._stores, self._list_shards() if filters else ())
-        return select_traces(filters, examine_traces(traces, filters))[0]
-
-    def _read_selected(self, shards: Iterable[int]) -> Iterator[Trace]:
-        return self._selection.apply(read_traces_once(self._stores, shards))
+        if not made and outcomes:
+            raise make_empty_error(outcomes, drops, self._jobs[0].selection, self._settings)
+        if not made:
+            warnings.warn("; ".join([f"no row of {self._split}", *self._told]), ForetraceWarning, stacklevel=2)
 
     def _find_held_out_prompts(self) -> Digests:
         """Prompts that a more held-out split has, which keeps them."""
         found: set[bytes] = set()
         for split in SPLITS[SPLITS.index(self._split) + 1 :]:
-            for shards in self._shards:
-                for attempts in self._read_tasks(shards, split):
+            for job in self._jobs:
+                for _, attempts in read_tasks(job, split):
                     found.update(t.prompt_digest for attempt in attempts if attempt.wanted for t in attempt.targets)
         return pack_digests(found)
 
@@ -111,28 +98,14 @@ class RowStream:
         place = int(np.searchsorted(self._held_out, number))
         return place < len(self._held_out) and self._held_out[place] == number
 
-    def _read_tasks(self, shards: tuple[int, ...], split: str) -> Iterator[list[Attempt]]:
-        """The attempts at each task, of one group at a time, with their targets."""
-        counter = make_token_counter(self._settings.tokenizer)
-        inferred, corrections = self._inferred_tools, self._corrections
-        assert inferred is not None
-
-        def is_in_split(trace: Trace) -> bool:
-            assert self._splits is not None
-            return self._splits[trace.task.group] == split
-
-        traces = filter(is_in_split, self._read_selected(shards))
-        for _, of_task in groupby(traces, key=lambda trace: trace.task.id):
-            attempts = [make_attempt(trace, self._settings, counter, inferred, corrections) for trace in of_task]
-            for group in sorted({attempt.trace.task.group for attempt in attempts}):
-                in_group = [attempt for attempt in attempts if attempt.trace.task.group == group]
-                select_targets(in_group)
-                yield in_group
-
     def _show(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if rows:
             for batch in make_table(self._config, rows).to_batches(max_chunksize=_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
+
+
+def _run(_doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    return enumerate(map(function, jobs))
 
 
 def _find_config(name: str, settings: BuildSettings) -> tuple[Recipe, Config]:

@@ -14,14 +14,14 @@ import msgspec
 from foretrace.actions.corrections import Corrections
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
+from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, PairToRead
-from foretrace.dataset.inferred_tools import InferredTools, infer_tools
+from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import LikelyCalls
-from foretrace.dataset.origins import count_origin
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
@@ -34,15 +34,17 @@ from foretrace.dataset.recipes.attempts import (
     make_attempt,
     select_targets,
 )
-from foretrace.dataset.recipes.base import Recipe, Row, RowSelector
-from foretrace.dataset.recipes.load import load_configs, load_recipes
+from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Recipe, Row, RowSelector, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
-from foretrace.dataset.report import BuildCounts, DatasetFiles
+from foretrace.dataset.report import BuildCounts, DatasetFiles, count_origin
 from foretrace.dataset.settings import SPLITS, BuildSettings
-from foretrace.dataset.statistical_gates import PairSample, SampledPair
+from foretrace.dataset.statistical_gates import Pair, PairSample
 from foretrace.dataset.trace_filters import TraceSelection, examine_traces, make_trace_filters
-from foretrace.dataset.unread_calls import count_unread_calls
+from foretrace.encodings.unread_calls import find_unread_calls
 from foretrace.engines.processes import release_memory
+
+_SHOWN_CHARS = 100
+"""Of a message whose call was not read, its last ones."""
 
 
 class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +55,12 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs of the build."""
     stores: tuple[str, ...]
     shards: tuple[int, ...]
-    folder: str
+    folder: str = ""
     """Where the files of the dataset go."""
-    candidates_folder: str
+    candidates_folder: str = ""
     """Where rows go from which a selector chooses in the end."""
-    scratch_folder: str
-    """Where filters keep what is too much to be held."""
+    benchmarks: str = ""
+    """The file that `write_benchmarks` wrote."""
     settings: BuildSettings
     splits: dict[str, str] = {}
     """Split of each group."""
@@ -85,7 +87,7 @@ class ShardResult(msgspec.Struct, kw_only=True):
     counts: BuildCounts
     prompts: dict[str, Digests]
     """Digests of the prompts of each split."""
-    sample: dict[str, list[SampledPair]]
+    sample: dict[str, list[Pair]]
     """Pairs for the statistical gates, by family."""
     shallow: dict[str, list[PairToRead]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
@@ -97,29 +99,26 @@ def build_shards(job: ShardJob) -> ShardResult:
     """Write the job's files and count what happened."""
     release_memory()
     with _ShardBuilder(job) as builder:
-        for task, traces in groupby(read_selected(job, builder.counts), key=lambda t: t.task.id):
-            builder.add(task, list(traces))
+        for split, attempts in read_tasks(job, counts=builder.counts):
+            builder.add(split, attempts)
         return builder.finish()
 
 
 def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     """Note what agents call in the train groups of the job's shards, where the source does not say what they have."""
     release_memory()
-    return infer_tools(read_selected(job), job.splits)
+    inferred = InferredTools()
+    for trace in read_selected(job):
+        if job.splits.get(trace.task.group) == "train":
+            inferred.add_trace(trace)
+    return inferred
 
 
 def examine_shards(job: ShardJob) -> list[bytes]:
     """Look at the traces of the job's shards for the filters that the settings ask for: what `examine_traces` gives."""
     release_memory()
-    filters = make_trace_filters(job.settings, Path(job.scratch_folder))
-    stores = [TraceStore(Path(store)) for store in job.stores]
-    return [*examine_traces(read_traces_once(stores, job.shards), filters)]
-
-
-def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
-    """Read the traces of the job's shards that were not left out, each in its group."""
-    stores = [TraceStore(Path(store)) for store in job.stores]
-    return job.selection.apply(read_traces_once(stores, job.shards, counts))
+    filters = make_trace_filters(job.settings, Path(job.benchmarks))
+    return [*examine_traces(read_selected(job), filters)]
 
 
 def count_calls_of_shards(job: ShardJob) -> LikelyCalls:
@@ -131,6 +130,60 @@ def count_calls_of_shards(job: ShardJob) -> LikelyCalls:
         if wanted and job.splits.get(trace.task.group) == "train":
             likely.add_trace(trace)
     return likely
+
+
+def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
+    """Read the traces of the job's shards that were not left out, each in its group."""
+    stores = [TraceStore(Path(store)) for store in job.stores]
+    return job.selection.apply(read_traces_once(stores, job.shards, counts))
+
+
+def read_tasks(
+    job: ShardJob, only: str | None = None, counts: BuildCounts | None = None
+) -> Iterator[tuple[str, list[Attempt]]]:
+    """Split and attempts of each task, of one group at a time, with their targets.
+
+    Args:
+        job: With splits of the groups.
+        only: The split whose tasks are read; `None` reads all.
+        counts: Counts the traces.
+    """
+    counter = make_token_counter(job.settings.tokenizer)
+    for _, traces in groupby(read_selected(job, counts), key=lambda trace: trace.task.id):
+        groups: dict[str, list[Attempt]] = {}
+        for trace in traces:
+            group = trace.task.group
+            if group not in job.splits:
+                raise BuildError(f"group {group!r} came while building: inputs must stay as they are until it is done")
+            if only not in (None, job.splits[group]):
+                continue
+            if counts is not None:
+                _count_trace(trace, counts)
+            with contain_errors("prompts", trace.key):
+                attempt = make_attempt(trace, job.settings, counter, job.inferred_tools, job.corrections)
+                attempt.mistakes = job.mistakes.get(trace.key, {})
+                groups.setdefault(group, []).append(attempt)
+        for group, attempts in sorted(groups.items()):
+            select_targets(attempts)
+            yield job.splits[group], attempts
+
+
+def name_outcome(trace: Trace) -> str:
+    """The outcome in a word."""
+    return {True: "success", False: "failed", None: "unknown"}[trace.outcome.success]
+
+
+def _count_trace(trace: Trace, counts: BuildCounts) -> None:
+    counts.outcomes[name_outcome(trace)] += 1
+    counts.redacted.update(read_redactions(trace))
+    counts.unredacted += not is_redacted(trace)
+    counts.of_demo_model += is_demo_model(trace.provenance.model)
+    count_origin(trace, counts)
+    for index in find_unread_calls(trace):
+        counts.unread[trace.provenance.source] += 1
+        if len(counts.unread_rows) < MAX_NAMED_ROWS:
+            text = " ".join(trace.messages[index].content[-2 * _SHOWN_CHARS :].split())[-_SHOWN_CHARS:]
+            counts.unread_rows[f"{trace.key} {index} {text!r}"] += 1
 
 
 def read_traces_once(
@@ -160,7 +213,6 @@ class _ShardBuilder:
         self.job = job
         self.counts = BuildCounts()
         self._settings = job.settings
-        self._counter = make_token_counter(job.settings.tokenizer)
         self._recipes: list[Recipe] = load_recipes(job.settings.recipes)
         self._configs = load_configs(job.settings.recipes)
         self._selectors: dict[str, RowSelector] = {
@@ -168,7 +220,7 @@ class _ShardBuilder:
         }
         self._writers: dict[tuple[str, str], TableWriter] = {}
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
-        self._sample = PairSample[SampledPair]()
+        self._sample = PairSample[Pair]()
         self._mistakes = MistakeSearch()
         # A share of what all jobs need, twice over.
         self._shallow = PairSample[PairToRead](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
@@ -181,39 +233,17 @@ class _ShardBuilder:
             for writer in self._writers.values():
                 writer.discard()
 
-    def add(self, task: str, traces: list[Trace]) -> None:
-        """Build the rows of one task."""
-        attempts = [self._label(trace) for trace in traces]
-        for group in sorted({t.task.group for t in traces}):
-            if group not in self.job.splits:
-                raise BuildError(f"group {group!r} came while building: inputs must stay as they are until it is done")
-            in_group = [attempt for attempt in attempts if attempt.trace.task.group == group]
-            self._build(in_group, self.job.splits[group])
-
-    def _label(self, trace: Trace) -> Attempt:
-        counts, settings = self.counts, self._settings
-        outcome = {True: "success", False: "failed", None: "unknown"}[trace.outcome.success]
-        counts.outcomes[outcome] += 1
-        counts.redacted.update(read_redactions(trace))
-        counts.unredacted += not is_redacted(trace)
-        counts.of_demo_model += is_demo_model(trace.provenance.model)
-        count_origin(trace, counts)
-        attempt = make_attempt(trace, settings, self._counter, self.job.inferred_tools, self.job.corrections)
-        attempt.mistakes = self.job.mistakes.get(trace.key, {})
-        counts.with_inferred_tools += attempt.has_inferred_tools
-        counts.corrected += sum(label.corrected for label in attempt.labels)
-        counts.steps += len(attempt.labels)
-        count_unread_calls(trace, counts)
-        return attempt
-
-    def _build(self, attempts: list[Attempt], split: str) -> None:
-        select_targets(attempts)
+    def add(self, split: str, attempts: list[Attempt]) -> None:
+        """Build the rows of the attempts at one task, of one group."""
         for attempt in attempts:
+            self.counts.with_inferred_tools += attempt.has_inferred_tools
+            self.counts.corrected += sum(label.corrected for label in attempt.labels)
+            self.counts.steps += len(attempt.labels)
             if attempt.wanted:
                 self._exclude(attempt, split)
-                tokens = attempt.count_prompt_tokens()
-                self.counts.prompt_tokens += tokens.total
-                self.counts.cached_tokens += tokens.cached
+                total, cached = attempt.count_prompt_tokens()
+                self.counts.prompt_tokens += total
+                self.counts.cached_tokens += cached
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
         if self.job.predictions:
@@ -221,8 +251,11 @@ class _ShardBuilder:
             self._mistakes.search(task, self.job.predictions)
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
-            for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops, self.job.likely)):
-                self._take(row, split)
+            with contain_errors(f"recipe {recipe.configs[0].name}", attempts[0].trace.key) as found:
+                for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops, self.job.likely)):
+                    self._take(row, split)
+            if found.text:
+                drops[INTERNAL_ERROR] += 1
 
     def _exclude(self, attempt: Attempt, split: str) -> None:
         """Leave out steps whose prompt another split keeps, before any recipe sees them."""
@@ -256,7 +289,7 @@ class _ShardBuilder:
         if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
             mistake = self.job.mistakes.get(row.key, {}).get(row.step) if family == FAMILY else None
             standing = () if mistake is None else mistake.standing
-            sampled = SampledPair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
+            sampled = Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
             self._sample.add(family, sampled)
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
             read = PairToRead(place, group, self.job.number, (pair, row.key, row.step))

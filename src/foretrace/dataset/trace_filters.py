@@ -13,14 +13,93 @@ from typing import Any
 
 import msgspec
 
+from foretrace.actions.flag_meanings import CHEATS, FLAGS_VERSION
+from foretrace.actions.flags import flag_trace
+from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.trace import Trace
-from foretrace.dataset.filters.base import ExaminedTrace, TraceExaminer, TraceFilter
+from foretrace.dataset.filters.base import (
+    Decision,
+    ExaminedTrace,
+    ExaminedTraces,
+    TraceFilter,
+    pack_runs,
+    sort_runs,
+)
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.filters.copies import CopyFilter
-from foretrace.dataset.filters.examined import ExaminedTraces, pack_runs, sort_runs
-from foretrace.dataset.filters.flags import FlagFilter
-from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
+
+UNKNOWN = "unknown"
+"""Stands for the license of traces that name none."""
+
+
+class LicenseFilter:
+    """Keeps what an allowed license is known of, and leaves out what is denied; case does not matter.
+
+    A trace that names no license is left out where only some are allowed, unless `unknown` is one of them. Where some
+    are denied and none is allowed by name, it is left out too: nobody can say that it is none of those.
+    """
+
+    name = "license"
+
+    def __init__(self, settings: BuildSettings) -> None:
+        self._allowed = {name.lower() for name in settings.license_allow}
+        self._denied = {name.lower() for name in settings.license_deny}
+
+    def examine(self, trace: Trace) -> str | None:
+        """The license that the trace names."""
+        return trace.provenance.license
+
+    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
+        """Leave out what is not allowed."""
+        licenses = ((trace.key, trace.findings.get(self.name) or UNKNOWN) for trace in traces)
+        left_out = {key: name for key, name in licenses if not self._is_allowed(name.lower())}
+        return Decision(left_out=left_out, figures={"allowed": sorted(self._allowed), "denied": sorted(self._denied)})
+
+    def _is_allowed(self, name: str) -> bool:
+        if name in self._denied:
+            return False
+        if self._allowed:
+            return name in self._allowed
+        return name != UNKNOWN
+
+
+class FlagFilter:
+    """Leaves out successes with a cheat, unless they are to be kept; what is only marked stays."""
+
+    name = "flags"
+
+    def __init__(self, settings: BuildSettings) -> None:
+        self._keep = settings.keep_flagged
+
+    def examine(self, trace: Trace) -> list[str] | None:
+        """The rules of a success's flags. A failure that cheated is a failure: it is not looked at."""
+        if trace.outcome.success is not True:
+            return None
+        return list(dict.fromkeys(flag.rule for flag in flag_trace(trace))) or None
+
+    def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
+        """Leave out the successes with a cheat; the reason is the rule of the first one."""
+        cheats: dict[str, str] = {}
+        counts = Counter[str]()
+        successes = 0
+        for trace in traces:
+            found = trace.findings.get(self.name, [])
+            counts.update(found)
+            successes += trace.success is True
+            if rule := next((rule for rule in found if rule in CHEATS), None):
+                cheats[trace.key] = rule
+        figures = {
+            "version": FLAGS_VERSION,
+            "successes": successes,
+            "flagged": len(cheats),
+            "kept": self._keep,
+            "rules": {rule: counts[rule] for rule in sorted(counts)},
+        }
+        notes: list[str] = []
+        if cheats and self._keep:
+            notes.append(f"{len(cheats):,} successes are kept although a step of theirs is flagged as a cheat.")
+        return Decision(left_out={} if self._keep else cheats, figures=figures, notes=notes)
 
 
 class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,30 +129,36 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
 
 
-def make_trace_filters(settings: BuildSettings, scratch: Path | None = None) -> list[TraceFilter]:
+def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) -> list[TraceFilter]:
     """The filters that the settings ask for, in the order in which they decide; that of copies is the last.
 
     Args:
         settings: Of the build.
-        scratch: A folder for what is too much to be held.
+        benchmarks: What `write_benchmarks` wrote of the benchmarks of the settings; else these are read.
     """
     filters: list[TraceFilter] = []
     if settings.license_allow or settings.license_deny:
         filters.append(LicenseFilter(settings))
-    filters.append(BenchmarkFilter(settings))
+    filters.append(BenchmarkFilter(settings, benchmarks))
     filters.append(FlagFilter(settings))
-    filters.append(CopyFilter(keeps_best=settings.dedup == "keep-best", scratch=scratch))
+    filters.append(CopyFilter(keeps_best=settings.dedup == "keep-best"))
     return filters
 
 
-def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceExaminer]) -> Iterator[bytes]:
+def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[bytes]:
     """Look at traces for all filters: what was found, encoded, many traces at a time."""
     return pack_runs(examine_trace(trace, filters) for trace in traces)
 
 
-def examine_trace(trace: Trace, filters: Sequence[TraceExaminer]) -> ExaminedTrace:
+def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
     """Look at one trace for all filters."""
-    findings = {each.name: found for each in filters if (found := each.examine(trace)) is not None}
+    findings: dict[str, Any] = {}
+    for each in filters:
+        with contain_errors(f"filter {each.name}", trace.key) as wrong:
+            if (found := each.examine(trace)) is not None:
+                findings[each.name] = found
+        if wrong.text:
+            findings.setdefault(INTERNAL_ERROR, each.name)
     return ExaminedTrace(
         key=trace.key,
         id=trace.id,
@@ -110,22 +195,24 @@ def select_traces(
         BuildError: two traces of one key.
     """
     left = asked = sort_runs(examined, scratch)
-    left_out: dict[str, str] = {}
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
+    # Nobody knows whether a trace may stay that a filter could not look at.
+    failed = {trace.key: INTERNAL_ERROR for trace in left if INTERNAL_ERROR in trace.findings}
+    if failed:
+        asked, (left, by_source) = left, _leave_out(left, failed)
+        described[INTERNAL_ERROR] = _describe(asked, left, by_source)
+    left_out = dict(failed)
     for each in filters:
         asked = left
         decision = each.decide(asked)
         merges += decision.merged_groups
         kept_together += decision.kept_together
-        before = len(left)
-        left, by_source = _leave_out(left, decision.left_out)
+        left, by_source = _leave_out(asked, decision.left_out)
         left_out |= dict.fromkeys(decision.left_out, each.name)
         described[each.name] = {
-            "traces": before,
-            "left_out": before - len(left),
-            "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
+            **_describe(asked, left, by_source),
             **decision.figures,
             **({"notes": decision.notes} if decision.notes else {}),
         }
@@ -137,6 +224,14 @@ def select_traces(
         lacks_tools=not left or not all(trace.names_tools for trace in left),
     )
     return selection, asked
+
+
+def _describe(asked: ExaminedTraces, left: ExaminedTraces, by_source: Mapping[str, Counter[str]]) -> dict[str, Any]:
+    return {
+        "traces": len(asked),
+        "left_out": len(asked) - len(left),
+        "by_source": {source: dict(sorted(reasons.items())) for source, reasons in sorted(by_source.items())},
+    }
 
 
 def _leave_out(traces: ExaminedTraces, reasons: Mapping[str, str]) -> tuple[ExaminedTraces, dict[str, Counter[str]]]:

@@ -1,11 +1,12 @@
-"""The contract of a text encoding of calls.
+"""What the encodings of calls share: a way to find calls in a text, and a way to write one.
 
-To add one, write a module in this folder whose `PLUGIN` has the members of `Encoding`, and name it in `BUILT_IN` of
-`core/plugins.py`. The tests hold every encoding to this law: `parse(render(call)) == [call]` but for the span.
+To add one, describe it in the file of its shape, and add it to `ENCODINGS` in `table.py`. The tests hold every encoding
+to this law: `parse(render(call)) == [call]` but for the span.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -27,8 +28,42 @@ class Encoding(Protocol):
         ...
 
 
-def attach_span(encoding: Encoding, call: ToolCall, text: str, span: tuple[int, int]) -> ToolCall:
-    """Add the span in the text to a call; where rendering would not give that text back, `extra` keeps it as `raw`."""
-    raw = text[span[0] : span[1]]
-    extra = call.extra if call.error is None and encoding.render(call) == raw else {**call.extra, "raw": raw}
-    return msgspec.structs.replace(call, span=span, extra=extra)
+class TextEncoding:
+    """An encoding made of two functions.
+
+    Args:
+        name: Its name.
+        find: Finds the calls of a text, in order, each with its span.
+        write: Writes a call that was not read from a text.
+        hints: Each call holds one of these texts: where there is none, nothing is searched for.
+        layout: Whether another layout than the one that `write` gives is recorded as a repair.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        find: Callable[[str], Iterable[ToolCall]],
+        write: Callable[[ToolCall], str],
+        *,
+        hints: tuple[str, ...],
+        layout: bool = False,
+    ) -> None:
+        self.name, self.hints = name, hints
+        self._find, self._write, self._layout = find, write, layout
+
+    def parse(self, text: str) -> list[ToolCall]:
+        """Find all calls (see `Encoding.parse`); where rendering would give another text, `extra` keeps it as `raw`."""
+        if not any(hint in text for hint in self.hints):
+            return []
+        return [self._keep_raw(call, text) for call in self._find(text)]
+
+    def render(self, call: ToolCall) -> str:
+        """Write a call (see `Encoding.render`)."""
+        return str(call.extra.get("raw") or "") or self._write(call)
+
+    def _keep_raw(self, call: ToolCall, text: str) -> ToolCall:
+        start, end = call.span or (0, 0)
+        if call.error is None and self._write(call) == text[start:end]:
+            return call
+        repairs = call.repairs or (("layout",) if self._layout and call.error is None else ())
+        return msgspec.structs.replace(call, repairs=repairs, extra={**call.extra, "raw": text[start:end]})

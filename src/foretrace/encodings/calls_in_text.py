@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections.abc import Sequence
 
 from foretrace.core.trace import Message, ToolCall
-from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
-from foretrace.encodings.base import Encoding
-from foretrace.encodings.call_tokens import PLUGIN as CALL_TOKENS
-from foretrace.encodings.call_tokens import TOKENS
+from foretrace.encodings.action_lines import A_LINE, ACTION_LINE
 from foretrace.encodings.code_spans import find_code
-from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.encodings.tagged_code import PLUGIN as TAGGED_CODE
-from foretrace.encodings.tagged_json import PLUGIN as TAGGED_JSON
-from foretrace.encodings.tagged_json import TAGS
-from foretrace.encodings.terminal_json import PLUGIN as TERMINAL_JSON
-from foretrace.encodings.tool_tags import PLUGIN as TOOL_TAGS
+from foretrace.encodings.json_calls import REACT, TAGGED_JSON, TERMINAL_JSON, TOOL_CALL_JSON
+from foretrace.encodings.parameter_tags import FUNCTION_XML, TOOL_TAGS, WRAPPED_FUNCTION
+from foretrace.encodings.text_bodies import TAGGED_CODE
 
-_AROUND: tuple[Encoding, ...] = (TOOL_TAGS, TAGGED_CODE, REACT, TERMINAL_JSON, ACTION_LINE)
+_AROUND = (TOOL_TAGS, TAGGED_CODE, REACT, TERMINAL_JSON, ACTION_LINE)
 """Encodings whose calls hold text of any kind, tags of other encodings too."""
-_A_LINE = "act"
-"""What a line behind a label is without a tool's name: the call that stands there may be the one with tags."""
+_SECOND = (TOOL_CALL_JSON, WRAPPED_FUNCTION, FUNCTION_XML, TAGGED_JSON, REACT, TAGGED_CODE)
+"""Encodings that no other text looks like."""
 _QUOTE = re.compile(r"""(?:\A|[\s([{=:,])["']""")
 """A quotation mark that begins what it quotes."""
 _MAX_BLANKS = 200
@@ -46,21 +41,24 @@ def find_calls(text: str) -> list[ToolCall]:
     Of several encodings, the one is taken whose call stands on lines of its own; prose may name the tags of another,
     and a call may hold any text.
     """
-    found: list[list[ToolCall]] = []
-    if "<tool_call>" in text:
-        from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
-        from foretrace.encodings.wrapped_function import PLUGIN as WRAPPED_FUNCTION
+    found = [calls for each in (WRAPPED_FUNCTION, TOOL_CALL_JSON, FUNCTION_XML) if (calls := each.parse(text))]
+    if not found:
+        return _leave_out_quoted(text, TAGGED_JSON.parse(text))
+    return _choose(text, found) if len(found) > 1 else found[0]
 
-        found += [WRAPPED_FUNCTION.parse(text), TOOL_CALL_JSON.parse(text)]
-    if "<function=" in text:
-        from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
 
-        found.append(FUNCTION_XML.parse(text))
-    for tags, encoding in ((TAGS, TAGGED_JSON), (TOKENS, CALL_TOKENS)) if not any(found) else ():
-        if any(tag in text for tag in tags) and (calls := _leave_out_quoted(text, encoding.parse(text))):
-            return calls
-    found = [calls for calls in found if calls]
-    return _choose(text, found) if len(found) > 1 else found[0] if found else []
+def has_second_encoding(message: Message) -> bool:
+    """Whether a reply whose calls are text makes another call, on lines of its own and not as code, in another
+    encoding: readers take one encoding of a reply. A call within a line is only told of."""
+    spans = [call.span for call in message.tool_calls if call.span is not None]
+    if not spans:
+        return False
+    text = hide_calls(message.content, spans)
+    # The other tags around text may be the layout of an answer.
+    encodings = [each for each in _SECOND if each is not TAGGED_CODE or "<execute" in text]
+    calls = [call for each in encodings for call in each.parse(text) if call.name and call.error is None]
+    code = find_code(text) if calls else []
+    return any(stands_alone(text, call, code) for call in calls)
 
 
 def _choose(text: str, found: list[list[ToolCall]]) -> list[ToolCall]:
@@ -97,6 +95,19 @@ def hide_calls(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return "".join([*pieces, text[at:]])
 
 
+def leave_out_held(calls: Sequence[ToolCall], spans: Sequence[tuple[int, int]]) -> list[ToolCall]:
+    """The calls that begin in none of these spans: an argument, or code, may hold text of any kind."""
+    ordered = sorted(spans)
+    reaches = list(itertools.accumulate((end for _, end in ordered), max))
+    kept: list[ToolCall] = []
+    for call in calls:
+        start = call.span[0] if call.span else -1
+        index = bisect.bisect_right(ordered, start, key=lambda span: span[0]) - 1
+        if index < 0 or reaches[index] <= start:
+            kept.append(call)
+    return kept
+
+
 def stands_alone(text: str, call: ToolCall, quoted: Sequence[tuple[int, int]]) -> bool:
     """Whether a call in a text has its lines for itself, and is not quoted as code (spans in their order)."""
     start, end = call.span or (0, 0)
@@ -112,22 +123,12 @@ def _leave_out_quoted(text: str, calls: list[ToolCall]) -> list[ToolCall]:
     spans = [call.span for call in calls if call.span is not None]
     if not spans:
         return []
-    ends = [*(start for start, _ in spans), len(text)]
-    starts = [0, *(end for _, end in spans)]
-    pieces = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-    # What is within the calls quotes nothing outside of them.
-    hidden = pieces[0] + "".join(
-        "x" * (end - start) + piece for (start, end), piece in zip(spans, pieces[1:], strict=True)
-    )
-    quoted = find_code(hidden)
-    for encoding in _AROUND:
-        quoted += [call.span for call in encoding.parse(hidden) if call.span is not None and call.name != _A_LINE]
-    quoted.sort(reverse=True)
-    kept: list[ToolCall] = []
-    reach = 0
-    for call, (start, _) in zip(calls, spans, strict=True):
-        while quoted and quoted[-1][0] < start:
-            reach = max(reach, quoted.pop()[1])
-        if reach <= start and not _QUOTE.fullmatch(text, max(0, start - 2), start):
-            kept.append(call)
-    return kept
+    hidden = hide_calls(text, spans)
+    around = [call for encoding in _AROUND for call in encoding.parse(hidden)]
+    # A line without a tool's name may be the very call with tags.
+    quoted = find_code(hidden) + [call.span for call in around if call.span is not None and call.name != A_LINE]
+    return [
+        call
+        for call in leave_out_held(calls, quoted)
+        if call.span and not _QUOTE.fullmatch(text, max(0, call.span[0] - 2), call.span[0])
+    ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.base import attach_span
+from foretrace.encodings.base import TextEncoding
 from foretrace.encodings.json_arguments import encode_json
 
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
@@ -27,39 +28,34 @@ _EDITOR_SLOTS = ("file_text", "view_range", "old_str", "new_str", "insert_line")
 _NUMBER_SLOTS = frozenset({"view_range", "insert_line"})
 
 
-class Fence:
-    """The `ticks` of SWE-agent: a thought, a blank line, a bare fence. Quoted arguments in it may hold fences."""
+def _find_fence(text: str) -> Iterator[ToolCall]:
+    """The call in the last fence, if the text ends with one. Quoted arguments in it may hold fences."""
+    stop = len(text.rstrip())
+    end = stop - len("\n```")
+    if end < 0 or not text.startswith("\n```", end):
+        return
+    openings = [m for m in _BARE_FENCE.finditer(text) if m.end() <= end + 1]
+    if not openings:
+        return
+    lines = [m for m in openings if text.startswith((_EDITOR + " ", "submit"), m.end())]
+    for opening in lines[:_MAX_TOOL_LINES]:
+        if call := _parse_tool_line(text[opening.end() : end]):
+            yield msgspec.structs.replace(call, span=(opening.start(), stop))
+            return
+    opening = _find_last_block(text, openings, end)
+    arguments = encode_json({"command": text[opening.end() : end]})
+    yield ToolCall(name="bash", arguments=arguments, span=(opening.start(), stop))
 
-    name = "fence"
 
-    def parse(self, text: str) -> list[ToolCall]:
-        """Find the call in the last fence, if the text ends with one."""
-        end = len(text.rstrip()) - len("\n```")
-        if end < 0 or not text.startswith("\n```", end):
-            return []
-        openings = [m for m in _BARE_FENCE.finditer(text) if m.end() <= end + 1]
-        if not openings:
-            return []
-        lines = [m for m in openings if text.startswith((_EDITOR + " ", "submit"), m.end())]
-        for opening in lines[:_MAX_TOOL_LINES]:
-            if call := _parse_tool_line(text[opening.end() : end]):
-                return [_attach_span(call, text, opening.start())]
-        opening = _find_last_block(text, openings, end)
-        body = text[opening.end() : end]
-        return [_attach_span(ToolCall(name="bash", arguments=encode_json({"command": body})), text, opening.start())]
-
-    def render(self, call: ToolCall) -> str:
-        """Write the fence with the line of the call; for a parsed call exactly what its span covers."""
-        if raw := call.extra.get("raw"):
-            return str(raw)
-        arguments: dict[str, Any] = msgspec.json.decode(call.arguments)
-        if call.name == "bash":
-            line = str(arguments.get("command", ""))
-        elif call.name == _EDITOR:
-            line = _render_editor_line(arguments)
-        else:
-            line = " ".join([call.name, *(shlex.quote(str(v)) for v in arguments.values())])
-        return f"```\n{line}\n```"
+def _write_fence(call: ToolCall) -> str:
+    arguments: dict[str, Any] = msgspec.json.decode(call.arguments)
+    if call.name == "bash":
+        line = str(arguments.get("command", ""))
+    elif call.name == _EDITOR:
+        line = _render_editor_line(arguments)
+    else:
+        line = " ".join([call.name, *(shlex.quote(str(v)) for v in arguments.values())])
+    return f"```\n{line}\n```"
 
 
 def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.Match[str]:
@@ -73,11 +69,6 @@ def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.M
             is_open = True
             opening = bare.get(mark.start(), opening)
     return opening
-
-
-def _attach_span(call: ToolCall, text: str, start: int) -> ToolCall:
-    call = attach_span(PLUGIN, call, text, (start, len(text.rstrip())))
-    return msgspec.structs.replace(call, repairs=("layout",)) if "raw" in call.extra else call
 
 
 def _split_shell_words(line: str) -> list[str] | None:
@@ -161,4 +152,5 @@ def _parse_list(text: str) -> Any:
         return text
 
 
-PLUGIN = Fence()
+FENCE = TextEncoding("fence", _find_fence, _write_fence, hints=("\n```",), layout=True)
+"""The `ticks` of SWE-agent: a thought, a blank line, a bare fence."""

@@ -142,7 +142,7 @@ def find_hallucinated_result(text: str) -> int | None:
 
 
 def _extract_code(content: str) -> str:
-    """Extract the code of a block: what is in its only Python fence, where the content as a whole is no Python."""
+    """Extract the code of a block: what is in its only Python fence, where the content as a whole is not Python."""
     if ("```" not in content and "~~~" not in content) or parse_python(content) is not None:
         return content.strip("\n")
     inner = [b for b in _Scanner(content, fences_only=True).blocks if b.kind == "code"]

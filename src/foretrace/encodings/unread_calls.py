@@ -11,7 +11,7 @@ import itertools
 import re
 
 from foretrace.core.trace import Message, Trace
-from foretrace.encodings.second_encoding import has_second_encoding
+from foretrace.encodings.calls_in_text import has_second_encoding
 
 _LOST = re.compile(r"\s*(?:None|null)?\s*\Z")
 _CALL_LIKE = re.compile(
@@ -33,9 +33,6 @@ _OUTPUT_LIKE = re.compile(
 _PASTED = "Execution result:"
 """How a person in a chat about code reports what the code printed."""
 _END = 500
-_ENDS_IN_CODE = re.compile(
-    r"^```(?:bash|sh|shell|console|zsh|powershell|python|py)[ \t]*\n.*^```\s*\Z", re.MULTILINE | re.DOTALL
-)
 _OF_A_PERSON = re.compile(
     r"[?!]\s*\Z|\A\s*(?:hi|hello|hey|thanks?|thx|yes|yep|sorry|please|great|nice|perfect|cool|good|awesome|wow|sure|now"
     r"|but|and|so|also|instead|then|next|add|make|use|change|write|show|explain|give|try|do|let|what|how|why|when|where"
@@ -44,22 +41,26 @@ _OF_A_PERSON = re.compile(
     re.IGNORECASE,
 )
 """What people say and programs seldom print."""
-_MIN_CODE_TURNS = 3
+_MIN_ALIKE = 3
+"""Messages with a line that begins alike by which it is more than chance."""
+_MARK = re.compile(r"[^\w\s].*\w|\w.*[^\w\s.,;!'’\")*]|^[A-Z]{2,}$|^```$")
+"""A first word of a line that is no word of prose, and no bullet."""
+_SYMBOL = re.compile(r"[^\w\s.,;'\"’!?()`-]|_|--|\n")
+_MIN_SYMBOLS = 0.04
+"""Share of symbols that prose hardly reaches."""
 
 
 def find_unread_calls(trace: Trace) -> list[int]:
     """Indexes of the agent's messages that make a call that was not read."""
     messages = trace.messages
-    pastes, is_run = _shows_only_outputs(messages), _runs_its_code(messages)
+    answered_by_machine = _find_answered_by_machine(messages)
     answered = {call.id for message in messages for call in message.tool_calls if call.id}
     unread: list[int] = []
     for index, message in enumerate(messages):
         if message.role != "assistant" or message.author != "model":
             continue
         is_open = index + 1 < len(messages) and _may_call(message)
-        is_unread = is_open and (
-            _is_answered(messages, index, answered, pastes) or (is_run and _ENDS_IN_CODE.search(message.content))
-        )
+        is_unread = is_open and (index in answered_by_machine or _is_answered(messages, index, answered))
         if is_unread or has_second_encoding(message):
             unread.append(index)
     return unread
@@ -71,7 +72,7 @@ def _may_call(message: Message) -> bool:
     return not any(call.name or not call.error for call in message.tool_calls)
 
 
-def _is_answered(messages: tuple[Message, ...], index: int, answered: set[str], pastes: bool) -> bool:
+def _is_answered(messages: tuple[Message, ...], index: int, answered: set[str]) -> bool:
     message, following = messages[index], messages[index + 1]
     if following.role == "tool":
         if answered.intersection(following.tool_call_ids) or _has_open_call(messages, index):
@@ -81,7 +82,7 @@ def _is_answered(messages: tuple[Message, ...], index: int, answered: set[str], 
         return False
     if _CALL_LIKE.search(message.content[-_END:]):
         return True
-    return bool(_OUTPUT_LIKE.match(following.content[:200])) and ("```" not in message.content or pastes)
+    return bool(_OUTPUT_LIKE.match(following.content[:200])) and "```" not in message.content
 
 
 def _has_open_call(messages: tuple[Message, ...], index: int) -> bool:
@@ -93,22 +94,23 @@ def _has_open_call(messages: tuple[Message, ...], index: int) -> bool:
     return False
 
 
-def _shows_only_outputs(messages: tuple[Message, ...]) -> bool:
-    """Whether all that follows the agent's messages looks like output, at least three times: a person would once say
-    something else."""
-    following = [
-        later for message, later in itertools.pairwise(messages) if message.role == "assistant" and later.role == "user"
-    ]
-    return len(following) > 2 and all(_OUTPUT_LIKE.match(each.content[:200]) for each in following)
-
-
-def _runs_its_code(messages: tuple[Message, ...]) -> bool:
-    """Whether each turn of the agent but the last one ends in a block of code, and no person ever says a word to it."""
+def _find_answered_by_machine(messages: tuple[Message, ...]) -> set[int]:
+    """Indexes of the messages without a call that a program answers, however they are written: nobody ever says a word
+    to the agent, and either each message has a line that begins alike, or each ends in symbols that symbols answer."""
     turns = [
-        (message.content, later.content)
-        for message, later in itertools.pairwise(messages)
-        if message.role == "assistant" and later.role == "user"
+        (index, message.content.strip().splitlines() or [""], later.content[:_END])
+        for index, (message, later) in enumerate(itertools.pairwise(messages))
+        if message.role == "assistant" and later.role == "user" and later.author == "user" and _may_call(message)
     ]
-    return len(turns) >= _MIN_CODE_TURNS and not any(
-        _OF_A_PERSON.search(answer[:_END]) or not _ENDS_IN_CODE.search(said) for said, answer in turns
-    )
+    if not turns or any(_OF_A_PERSON.search(answer) or lines[-1].endswith("?") for _, lines, answer in turns):
+        return set()
+    begins = set[str].intersection(*({line.split()[0] for line in lines if line.strip()} for _, lines, _ in turns))
+    are_alike = len(turns) >= _MIN_ALIKE and any(map(_MARK.search, begins))
+    if are_alike or all(_has_symbols(lines[-1]) and _has_symbols(answer) for _, lines, answer in turns):
+        return {index for index, _, _ in turns}
+    return set()
+
+
+def _has_symbols(text: str) -> bool:
+    symbols = len(_SYMBOL.findall(text.strip()))
+    return symbols > 1 and symbols > _MIN_SYMBOLS * len(text)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, WorkerError
+from foretrace.core.internal_errors import run_in_worker, take_result
 from foretrace.engines.engine import Pool
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
@@ -27,6 +28,8 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 _ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_FREE = 32 << 20
 """Bytes at the end of the heap that a process keeps when they are free: what is given back has to be mapped anew."""
+_is_tuned = False
+"""Whether this process is our own, and so uses memory as is best for our work."""
 _NEW_OBJECTS = 10_000
 """Objects made since the last search for cycles after which Python looks for some again. Rows
 that are read and written hold none: looking as often as Python does by itself (700) costs a tenth of an import. The
@@ -70,6 +73,8 @@ def prepare_worker(small: bool) -> None:
 
 
 def _tune_allocation() -> None:
+    global _is_tuned
+    _is_tuned = True
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         # glibc raises its threshold for mapped blocks with each that is freed, and large blocks then stay in the heap.
@@ -81,9 +86,12 @@ def _tune_allocation() -> None:
 
 
 def release_memory() -> None:
-    """Free cycles of objects, and return freed memory to the system, where the C library (glibc) keeps it for later:
-    otherwise a worker that runs many shard jobs would grow with each of them, and a process that has imported would
-    stay large while it builds."""
+    """In a process of our own, free cycles of objects, and return freed memory to the system, where the C library
+    (glibc) keeps it for later: otherwise a worker that runs many shard jobs would grow with each of them, and a process
+    that has imported would stay large while it builds. Elsewhere (a notebook) Python's own habits serve: to look
+    through all objects of somebody else's takes long."""
+    if not _is_tuned:
+        return
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -121,6 +129,9 @@ class _JobFuture(Future[Any]):
     """A future that may be cancelled while its pool breaks. Python 3.11 has the thread that ends a broken pool die of
     that, and the process then waits for the pool without end."""
 
+    def result(self, timeout: float | None = None) -> Any:
+        return take_result(super().result(timeout))
+
     def set_exception(self, exception: BaseException | None) -> None:
         with contextlib.suppress(InvalidStateError):
             super().set_exception(exception)
@@ -128,7 +139,7 @@ class _JobFuture(Future[Any]):
 
 class _ProcessPool(ProcessPoolExecutor, Pool):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = super().submit(fn, *args, **kwargs)
+        future = super().submit(run_in_worker, fn, *args, **kwargs)
         future.__class__ = _JobFuture
         return future
 

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from foretrace.core.errors import Setting, UsageError, WorkerError, find_first_line
 from foretrace.core.files import describe_write_error, make_own_name
+from foretrace.core.internal_errors import run_in_worker, take_result
 from foretrace.core.version import __version__
 from foretrace.engines.engine import Pool
 from foretrace.engines.processes import prepare_worker, usable_cores
@@ -158,7 +159,7 @@ class RayExecutor(Pool):
         with self._lock:
             future = self._running.pop(reference)
         try:
-            future.set_result(done.result())
+            future.set_result(take_result(done.result()))
         except Exception as error:
             future.set_exception(_find_cause(error))
         self._launch()
@@ -168,7 +169,7 @@ def _run_job(context: _Context, call: bytes) -> Any:
     """In a worker of the cluster: the call itself, which may be of a module that only `context` finds."""
     _take_over(context)
     function, args, kwargs = pickle.loads(call)
-    return function(*args, **kwargs)
+    return run_in_worker(function, *args, **kwargs)
 
 
 @functools.cache
@@ -239,7 +240,7 @@ def _connect(given: str | None) -> tuple[Any, bool]:
     try:
         ray = _import_ray()
     except ImportError:
-        raise UsageError(Setting("engine", "ray"), " needs Ray: pip install 'foretrace[ray]'") from None
+        raise UsageError(Setting("engine", "ray"), " needs Ray: pip install ray") from None
     if ray.is_initialized():
         return ray, False
     _check_address(given)

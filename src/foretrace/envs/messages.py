@@ -9,7 +9,8 @@ from foretrace.core.errors import Setting
 
 def missing_library_error(library: str, extra: str, missing: ImportError) -> ImportError:
     """What to raise where a trainer's library is not installed."""
-    return ImportError(f'{library} is not there ({missing}): pip install "foretrace[{extra}]"', name=missing.name)
+    how = f'pip install -e ".[{extra}]" in the checkout of foretrace'
+    return ImportError(f"{library} is not there ({missing}): {how}", name=missing.name)
 
 
 def make_option_style(options: Mapping[str, str]) -> Callable[[Setting], str]:

@@ -34,6 +34,7 @@ class RolloutMetrics:
             outcome.tests.passed / outcome.tests.total if outcome.tests and outcome.tests.total else 0.0
         )
         values["mean_reward"] = outcome.reward or 0.0
+        values["flag_rate"] = float(bool(outcome.flags))
         values["cut_rate"] = float(was_cut(trace))
         values["failed_once"] = float(bool(outcome.metrics.get("had_errors")))
         values["recovered"] = float(bool(outcome.metrics.get("recovered")))
@@ -51,7 +52,7 @@ class RolloutMetrics:
         means: dict[str, float] = {"rollouts": self.rollouts, "problems": len(self._problems)}
         means |= {f"failed/{reason}": number for reason, number in sorted(self.failed.items())}
         if self.rollouts:
-            names = ("accuracy", "pass_rate", "mean_reward", "cut_rate", *_MEANS)
+            names = ("accuracy", "pass_rate", "mean_reward", "cut_rate", "flag_rate", *_MEANS)
             means |= {name: self._sums[name] / self.rollouts for name in names}
         if self._sums["failed_once"]:
             means["recovery"] = self._sums["recovered"] / self._sums["failed_once"]

@@ -63,6 +63,7 @@ class Episode:
         self.problem, self.protocol = problem, protocol
         self.settings = settings or EpisodeSettings()
         self.identity = identity or Identity()
+        self._reward_rule = RewardRule(structure_bonus=self.settings.structure_bonus, flagged=self.settings.flagged)
         self.done = False
         self.reward: float | None = None
         self._workspace = Workspace(problem, sandbox)
@@ -245,9 +246,8 @@ class Episode:
 
     async def _finish(self, status: Status, reason: str | None = None) -> None:
         evaluation = await self._workspace.evaluate()
-        rule = RewardRule(structure_bonus=self.settings.structure_bonus)
         metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
-        self.reward = compute_reward(evaluation, metrics, rule)
+        self.reward = compute_reward(evaluation, metrics, self._reward_rule)
         self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)
         self.done = True
         await self._workspace.close()
@@ -267,7 +267,7 @@ class Episode:
             messages=self._transcript.messages,
             outcome=self._outcome,
             provenance=make_provenance(self.problem, self.protocol, self.identity, self._make_sampling_record()),
-            extra={"reward_formula": RewardRule(structure_bonus=self.settings.structure_bonus).formula},
+            extra={"reward_formula": self._reward_rule.formula},
         )
 
     def _make_sampling_record(self) -> dict[str, Any]:

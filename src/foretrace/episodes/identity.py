@@ -55,9 +55,11 @@ def _digest(parts: list[Any]) -> str:
 
 
 def _list_hashed_settings(settings: EpisodeSettings) -> dict[str, Any]:
-    """The settings under the names that they had when the first keys were made, so that older attempts keep their
-    keys."""
+    """The settings under the names that they had when the first keys were made, so that older attempts keep their keys;
+    later ones where they are not at their default."""
     values = msgspec.structs.asdict(settings)
+    if settings.flagged == "zero":
+        del values["flagged"]
     return {_HASHED_NAMES.get(name, name): value for name, value in values.items()}
 
 

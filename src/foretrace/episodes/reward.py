@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from foretrace.episodes.workspace import Evaluation
@@ -16,12 +18,15 @@ class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
     """For two thoughts or more."""
     verify_bonus: float = 0.1
     """For a verification."""
+    flagged: Literal["zero", "report"] = "zero"
+    """What code that is flagged is worth (see `EpisodeSettings.flagged`)."""
 
     @property
     def formula(self) -> str:
         """The rule in words."""
         base = "-1 + 2 * passed / total over the hidden tests (over the public ones where there are no hidden ones); "
         base += "-1 without code that runs"
+        base += "; -1 for code that is flagged" if self.flagged == "zero" else ""
         if not self.structure_bonus:
             return base
         return f"{base}; + {self.think_bonus:g} for two thinks or more; + {self.verify_bonus:g} for a verification"
@@ -29,6 +34,8 @@ class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
 
 def compute_reward(evaluation: Evaluation, metrics: dict[str, float], rule: RewardRule) -> float:
     """The reward of an episode that was judged: -1 to 1, and the structure bonus on top."""
+    if evaluation.flags and rule.flagged == "zero":
+        return -1.0
     judged = evaluation.hidden or evaluation.public
     if not evaluation.runnable or judged is None or not judged.counts.total:
         reward = -1.0

@@ -18,3 +18,6 @@ class EpisodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Add a hint after an error or a partial pass."""
     structure_bonus: bool = False
     """Add 0.1 to the reward for two thoughts or more, and 0.1 for a verification."""
+    flagged: Literal["zero", "report"] = "zero"
+    """The reward of code that tried to pass without solving the task. `zero`: as if no test had passed. `report`: as
+    of any other code. The trace has the flags either way."""

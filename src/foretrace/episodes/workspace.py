@@ -7,13 +7,12 @@ from typing import NamedTuple
 import msgspec
 
 from foretrace.core.errors import SandboxError
-from foretrace.core.problem import Integrity, Problem, RunResult, Test, Verdict
+from foretrace.core.problem import FLAGS, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
 from foretrace.episodes.code_blocks import CodeBlocks
 from foretrace.protocols.base import Act, Result
-from foretrace.sandbox.base import Limits, Sandbox
+from foretrace.sandbox.base import FORMS, Limits, Sandbox
 
-_INTEGRITY_ORDER: tuple[Integrity, ...] = ("split", "judge", "stdin", "shared")
 MAX_TRIES = 2
 """Runs of the tests, where the sandbox loses the first."""
 _NO_CODE = "there is no code yet"
@@ -42,6 +41,12 @@ class Evaluation(NamedTuple):
         """Whether there is code, and it passes all tests."""
         counts = self.counts
         return bool(self.code.strip()) and counts.total > 0 and counts.passed == counts.total
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """How the code tried to pass without solving the task, by either verdict."""
+        found = {flag for v in (self.public, self.hidden) if v is not None for flag in v.flags}
+        return tuple(flag for flag in FLAGS if flag in found)
 
     @property
     def runnable(self) -> bool:
@@ -144,7 +149,8 @@ class Workspace:
             tests=evaluation.counts,
             exit_reason=reason or (None if evaluation.code.strip() else "no_code"),
             isolation=self._isolation,
-            integrity=max(forms, key=_INTEGRITY_ORDER.index) if forms else None,
+            integrity=max(forms, key=FORMS.index) if forms else None,
+            flags=evaluation.flags,
             metrics=metrics,
         )
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from foretrace.actions.call_facts import pick_worst_effect
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
+from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Trace
+from foretrace.evaluation.assumed_times import AssumedTimes, fill_times
 from foretrace.evaluation.bootstrap import measure_intervals
 from foretrace.evaluation.ceiling_report import (
     AheadCeiling,
@@ -31,6 +32,7 @@ from foretrace.evaluation.ceiling_report import (
     Verdict,
 )
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
+from foretrace.evaluation.conclusion import conclude_ceiling
 from foretrace.evaluation.savings import (
     EagerCall,
     PlannedStep,
@@ -38,9 +40,9 @@ from foretrace.evaluation.savings import (
     save_by_prefetch,
     save_by_running_ahead,
 )
-from foretrace.evaluation.step_times import StepTimes, time_steps
+from foretrace.evaluation.step_times import StepTimes, find_step_effect, time_steps
 
-PROPOSER_S = 0.2
+GUESS_S = 0.2
 """Seconds of a guess, where nothing else is said."""
 DEPTHS = (1, 2, 3, 4, 5)
 """How many steps ahead are measured."""
@@ -106,19 +108,27 @@ class _Sums:
 class Ceiling:
     """Takes traces one by one, and makes the report."""
 
-    def __init__(self, *, proposer_s: float = PROPOSER_S, allow: Collection[str] = (), seed: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        guess_latency: float = GUESS_S,
+        assume_times: AssumedTimes | None = None,
+        allow: Collection[str] = (),
+        seed: int = 0,
+    ) -> None:
         """
         Args:
-            proposer_s: Seconds that a guess takes.
+            guess_latency: Seconds that a guess takes.
+            assume_times: Times for steps that have none.
             allow: Effects beside `pure_read` whose calls are safe to run early: `sandbox_exec`.
             seed: Seed of the bootstrap.
 
         Raises:
             UsageError: a latency that is none, an effect that cannot be allowed, or a negative seed.
         """
-        check_number("proposer_s", proposer_s, "seconds, ")
+        check_number("guess_latency", guess_latency, "seconds, ")
         check_number("seed", seed)
-        self._proposer_s, self._seed = proposer_s, seed
+        self._guess_s, self._assumed, self._seed = guess_latency, assume_times, seed
         self._safe = choose_safe_effects(allow)
         self._sums = _Sums()
         self._counts: Counter[str] = Counter()
@@ -129,33 +139,35 @@ class Ceiling:
 
     def add(self, trace: Trace) -> None:
         """Take a trace."""
-        steps = time_steps(trace)
+        steps, labels, assumed = time_steps(trace), dict[int, StepLabel](), 0
+        if self._assumed is not None or any(step.unknown is None for step in steps):
+            labels = {label.index: label for label in label_trace(trace)}
+        if self._assumed is not None:
+            steps, assumed = fill_times(steps, labels, self._assumed)
+        rows_of_steps = [_list_rows(trace, step) for step in steps]
+        # From here on nothing of the trace is read any more: what fails on it has counted nothing.
+        self._counts["assumed"] += assumed
         self._counts["traces"] += 1
         self._tasks.add(trace.task.id)
         self._counts["steps"] += len(steps)
         self._unknown.update(step.unknown for step in steps if step.unknown is not None)
-        known = any(step.unknown is None for step in steps)
-        labels = {label.index: label for label in label_trace(trace)} if known else {}
         run: list[tuple[PlannedStep, _Weights]] = []
-        for step in steps:
-            rows = _list_rows(trace, step)
+        for step, rows in zip(steps, rows_of_steps, strict=True):
             for row, weight in rows:
                 self._sums.add(row, "steps", weight)
-            if (
-                step.unknown is not None or step.after_person
-            ):  # nobody knows the time between, or what a person will say
+            if step.unknown is not None or step.after_person:  # nobody knows the time between, or what is said next
                 self._add_run(run, trace.task.id)
                 run = []
             if step.unknown is None:
-                planned = self._add_step(trace, step, [labels[index] for index in step.indexes], rows)
+                planned = self._add_step(trace, step, labels, rows)
                 run.append((planned, rows))
         self._add_run(run, trace.task.id)
 
-    def _add_step(self, trace: Trace, step: StepTimes, labels: Sequence[StepLabel], rows: _Weights) -> PlannedStep:
+    def _add_step(self, trace: Trace, step: StepTimes, labels: Mapping[int, StepLabel], rows: _Weights) -> PlannedStep:
         """Count a step of known times."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
-        eligible = bool(step.calls) and self._is_safe(labels)
-        saved = save_by_prefetch(model_s, tool_s, self._proposer_s) if eligible else 0.0
+        eligible = bool(step.calls) and find_step_effect(step, labels) in self._safe
+        saved = save_by_prefetch(model_s, tool_s, self._guess_s) if eligible else 0.0
         self._counts["known"] += 1
         self._overlaps.update([step.overlap] if step.overlap else [])
         stamped_s = self._add_stamped(trace, step, saved, eligible=eligible)
@@ -169,11 +181,7 @@ class Ceiling:
             self._sums.add(row, "wall", weight * (model_s + tool_s), task)
             self._sums.add(row, "oracle", weight * saved, task)
         self._add_dispatch(trace, step, rows, eligible=eligible)
-        return PlannedStep(model_s, tool_s, eligible, labels[0].state_version)
-
-    def _is_safe(self, labels: Sequence[StepLabel]) -> bool:
-        """Whether all that a step does is safe to run early, by the labels of its messages."""
-        return pick_worst_effect(label.effect for label in labels) in self._safe
+        return PlannedStep(model_s, tool_s, eligible, labels[step.indexes[0]].state_version)
 
     def _add_stamped(self, trace: Trace, step: StepTimes, saved: float, *, eligible: bool) -> float:
         """Count what of a step's tool time is a difference of stamps; returns its seconds."""
@@ -216,7 +224,7 @@ class Ceiling:
     def _add_run(self, run: Sequence[tuple[PlannedStep, _Weights]], task: str) -> None:
         """Count what running ahead saves on steps that follow one another."""
         for depth in DEPTHS if run else ():
-            saving = save_by_running_ahead([step for step, _ in run], depth, self._proposer_s)
+            saving = save_by_running_ahead([step for step, _ in run], depth, self._guess_s)
             for saved, (_, rows) in zip(saving.saved_s, run, strict=True):
                 for row, weight in rows if saved else ():
                     self._sums.add(row, f"ahead {depth}", weight * saved, _find_drawn_task(row, task))
@@ -262,7 +270,13 @@ class Ceiling:
             unknown_steps=dict(unknown),
             to_record=[TO_RECORD[reason] for reason, _ in unknown],
             overlaps=dict(sorted(self._overlaps.items())),
-            proposer_s=self._proposer_s,
+            guess_latency=self._guess_s,
+            assume_times=self._assumed,
+            assumed_steps=counts["assumed"],
+            conclusion=conclude_ceiling(
+                total.oracle.share if total.verdict == "known" else None,
+                {row.name: row.oracle.saved_s or 0.0 for row in by_kind["tool"]},
+            ),
             allow=sorted(self._safe),
             seed=self._seed,
         )
@@ -331,7 +345,8 @@ class Ceiling:
 def measure_ceiling(
     traces: Iterable[Trace],
     *,
-    proposer_s: float = PROPOSER_S,
+    guess_latency: float = GUESS_S,
+    assume_times: AssumedTimes | None = None,
     allow: Collection[str] = (),
     seed: int = 0,
     report_traces: Callable[[int], None] = lambda n: None,
@@ -341,9 +356,10 @@ def measure_ceiling(
     Args:
         report_traces: Called with the number of traces so far.
     """
-    ceiling = Ceiling(proposer_s=proposer_s, allow=allow, seed=seed)
+    ceiling = Ceiling(guess_latency=guess_latency, assume_times=assume_times, allow=allow, seed=seed)
     for number, trace in enumerate(traces, 1):
-        ceiling.add(trace)
+        with contain_errors("ceiling", trace.key):
+            ceiling.add(trace)
         report_traces(number)
     return ceiling.make_report()
 

@@ -6,6 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from foretrace.core.report import Report
+from foretrace.evaluation.assumed_times import AssumedTimes
+from foretrace.evaluation.conclusion import Conclusion
+
 Verdict = Literal["known", "unknown"]
 """`unknown`: the times of fewer than half of the steps are known; figures are then of the others alone."""
 
@@ -95,7 +99,7 @@ class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
     eager: EagerSaving
 
 
-class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
+class CeilingReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What a perfect predictor would save; seconds are of steps whose times are known."""
 
     verdict: Verdict
@@ -128,6 +132,10 @@ class CeilingReport(msgspec.Struct, frozen=True, kw_only=True):
     overlaps: dict[str, int]
     """Steps with several results, by how their times became one: `union`, or `longest` (too short where calls ran one
     after another)."""
-    proposer_s: float
+    guess_latency: float
+    assume_times: AssumedTimes | None
+    assumed_steps: int
+    """Steps whose times are assumed, and not measured."""
+    conclusion: Conclusion
     allow: list[str]
     seed: int

@@ -12,9 +12,11 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind
-from foretrace.actions.call_patterns import find_call_pattern, is_open_ended
+from foretrace.actions.call_patterns import find_call_pattern
 from foretrace.actions.label_steps import classify_calls
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, Effect
+from foretrace.actions.tool_rules import find_tool_group
+from foretrace.core.report import Report
 from foretrace.core.trace import Trace
 
 FORMAT = 1
@@ -63,7 +65,7 @@ class ToolEffects(EffectEvidence, frozen=True, kw_only=True):
     """The most frequent first."""
 
 
-class EffectsManifest(msgspec.Struct, frozen=True, kw_only=True):
+class EffectsManifest(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What calls do, by tool and pattern."""
 
     effects: int = FORMAT
@@ -90,8 +92,8 @@ class _Seen:
         self.whole_file_writes += _writes_whole_file(facts)
         self.traces.add(key)
 
-    def describe(self, *, open_ended: bool) -> dict[str, Any]:
-        """The fields of `EffectEvidence`."""
+    def describe(self, *, open_ended: bool = False) -> dict[str, Any]:
+        """The fields of `EffectEvidence`; `open_ended` where other calls may do anything, whatever these did."""
         effect_class = classify_evidence(self.effects, self.whole_file_writes)
         if open_ended and effect_class != "unsafe":
             effect_class = "unknown"
@@ -106,8 +108,7 @@ class _Seen:
 
 
 def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> EffectClass:
-    """The word for calls of these effects: the worst of them decides. Where other calls may do anything, whatever these
-    did (`is_open_ended`), the manifest says `unknown` in place of `read_only` and `idempotent`.
+    """The word for calls of these effects: the worst of them decides.
 
     Args:
         effects: Calls by effect.
@@ -160,8 +161,8 @@ def collect_effects(
     found = [
         ToolEffects(
             tool=name,
-            patterns=_list_patterns(name, patterns[name]),
-            **seen.describe(open_ended=is_open_ended(name, {})),
+            patterns=_list_patterns(patterns[name]),
+            **seen.describe(open_ended=find_tool_group(name) is not None),
         )
         for name, seen in tools.items()
     ]
@@ -169,11 +170,8 @@ def collect_effects(
     return EffectsManifest(traces=number, calls=calls, unread_calls=unread, tools=found)
 
 
-def _list_patterns(tool: str, patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> list[PatternEffects]:
-    made = [
-        PatternEffects(pattern=dict(pattern), **seen.describe(open_ended=is_open_ended(tool, dict(pattern))))
-        for pattern, seen in patterns.items()
-    ]
+def _list_patterns(patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> list[PatternEffects]:
+    made = [PatternEffects(pattern=dict(pattern), **seen.describe()) for pattern, seen in patterns.items()]
     return sorted(made, key=lambda each: (-each.calls, sorted(each.pattern.items())))
 
 

@@ -37,7 +37,7 @@ def check_picture(path: Path) -> None:
             importlib.import_module("matplotlib")
         except ImportError:
             raise UsageError(
-                name, ": a PNG needs matplotlib (pip install 'foretrace[plot]'); a picture that ends in .svg needs none"
+                name, ": a PNG needs matplotlib (pip install matplotlib); a picture that ends in .svg needs none"
             ) from None
 
 

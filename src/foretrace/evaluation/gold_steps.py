@@ -52,7 +52,7 @@ def read_target(dataset: Path) -> str:
         manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
         target = str(manifest["settings"]["target"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
-        raise PredictionError(f"{dataset}: is no dataset of ours; name the folder that `build` wrote") from None
+        raise PredictionError(f"{dataset}: is not a foretrace dataset; name the folder that `build` wrote") from None
     if target == "message":
         message, call = Setting("target", "message"), Setting("target", "call")
         raise PredictionError(f"{dataset}: was built with ", message, "; build with ", call, " to predict actions")

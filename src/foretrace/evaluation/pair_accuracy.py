@@ -12,6 +12,7 @@ import numpy as np
 from foretrace.core.errors import PredictionError, Setting
 from foretrace.core.pair_scores import PairPlace, PairScore, read_pair_scores
 from foretrace.core.predictions import digest_dataset
+from foretrace.core.report import Report
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.figures import make_share
 from foretrace.evaluation.gold_steps import read_columns, read_target
@@ -28,7 +29,7 @@ class FamilyRow(msgspec.Struct, frozen=True, kw_only=True):
     """Share of pairs whose right action has the higher score; a tie counts one half, a pair without scores as wrong."""
 
 
-class PairReport(msgspec.Struct, frozen=True, kw_only=True):
+class PairReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """How a verifier does on pairs, and what was wrong with its scores."""
 
     verifier: str

@@ -26,6 +26,7 @@ from foretrace.core.predictions import (
     write_predictions,
 )
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.core.report import Report
 from foretrace.core.version import __version__
 from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
 from foretrace.evaluation.gold_steps import read_target
@@ -84,7 +85,7 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(Setting("folds", self.folds), ": give 2 or more, else a row's own answer would be learnt")
 
 
-class PredictReport(msgspec.Struct, frozen=True, kw_only=True):
+class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What was predicted."""
 
     predictor: str

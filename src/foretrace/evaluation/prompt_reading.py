@@ -13,14 +13,18 @@ from typing import NamedTuple
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
-from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.core.trace import Message, Provenance, Task, ToolCall, Trace
+from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.encodings.calls_in_text import find_calls
+from foretrace.encodings.fence import FENCE
+from foretrace.encodings.json_calls import JSON_ACTION, REACT
+from foretrace.encodings.text_bodies import CODE_FENCE, TAGGED_CODE
+from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
 
 _RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 _OMISSION = re.compile(r"^\[\d+ earlier messages? left out\]\n*", re.MULTILINE)
 _CACHED_TEXTS = 50_000
-_WITHOUT_TAGS = ("react", "json_action", "action_line", "fence", "code_fence", "tagged_code", "web_call", "web_fence")
+_WITHOUT_TAGS = (REACT, JSON_ACTION, ACTION_LINE, FENCE, CODE_FENCE, TAGGED_CODE, WEB_CALL, WEB_FENCE)
 """Encodings whose calls look like other text: they count only where they name a tool that is known."""
 _TASK = Task(id="prompt", group="prompt")
 _PROVENANCE = Provenance(origin="imported", source="prompt")
@@ -63,8 +67,6 @@ class PromptReader:
     def __init__(self, tools: Collection[str] = ()) -> None:
         self._tools = frozenset(tools)
         self._calls: dict[str, tuple[ToolCall, ...]] = {}
-        self._encodings = [load_plugin("encoding", name) for name in plugin_names("encoding") if name in _WITHOUT_TAGS]
-        self._encodings.sort(key=lambda encoding: _WITHOUT_TAGS.index(encoding.name))
 
     def read(self, prompt: Sequence[tuple[str, str]]) -> PromptView:
         """The view of a prompt, which is a list of (role, content)."""
@@ -92,7 +94,7 @@ class PromptReader:
     def _parse(self, text: str) -> list[ToolCall]:
         if calls := [call for call in find_calls(text) if call.error is None]:
             return calls
-        for encoding in self._encodings:
+        for encoding in _WITHOUT_TAGS:
             calls = encoding.parse(text)
             if calls and all(call.error is None and call.name in self._tools for call in calls):
                 return calls

@@ -8,6 +8,7 @@ measures it, for the threshold that is asked for and for a row of others, and be
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
@@ -15,12 +16,14 @@ import msgspec
 import numpy as np
 
 from foretrace.core.errors import PredictionError, Setting, UsageError
+from foretrace.core.internal_errors import contain_errors
 from foretrace.core.predictions import PredictionsFile, digest_traces
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Column, measure_intervals
-from foretrace.evaluation.ceiling import TO_RECORD, decide_verdict
+from foretrace.evaluation.ceiling import GUESS_S, TO_RECORD, decide_verdict
 from foretrace.evaluation.ceiling_report import Saving
-from foretrace.evaluation.replay_plan import LEVEL, ReplayPlan
+from foretrace.evaluation.conclusion import Conclusion, conclude_replay
+from foretrace.evaluation.replay_plan import LEVEL, PlannedStep, ReplayPlan
 from foretrace.evaluation.replay_report import (
     Accuracy,
     Assumption,
@@ -61,8 +64,7 @@ class Replay:
             PredictionError: the predictions hold nothing that could be launched.
         """
         settings.check()
-        if not predictions.rows:
-            raise PredictionError(f"{predictions.path}: holds no prediction")
+        predictions.check_not_empty()
         if predictions.header is not None and predictions.header.target == "type":
             call = Setting("target", "call")
             raise PredictionError(
@@ -76,7 +78,7 @@ class Replay:
         settings = msgspec.structs.replace(settings, verifier_s=settings.verifier_s or measured_s or 0.0)
         self._predictions, self._settings = predictions, settings
         self._ids = set[tuple[str, str]]()
-        self._plan = ReplayPlan(predictions.by_step(), top=settings.top)
+        self._plan = ReplayPlan(predictions.by_step(), top=settings.top, assume_times=settings.assume_times)
         self._runs = ReplayRuns(self._plan, settings, self._gate)
 
     def add(self, trace: Trace) -> None:
@@ -98,13 +100,14 @@ class Replay:
             )
         outcome = runs.simulate(self._settings.threshold)
         saving, oracle = self._measure_savings(outcome, runs.simulate_oracle())
-        saved_s, remaining_s, wasted_s = outcome.saved_s, outcome.remaining_s, outcome.wasted_s
-        wasted_calls = len(outcome.launched) - outcome.hits
-        unknown = sorted(plan.unknown.items(), key=lambda item: (-item[1], item[0]))
-        header, coverage = self._predictions.header, plan.known_steps / plan.steps
+        saved_s, wasted_calls = outcome.saved_s, len(outcome.launched) - outcome.hits
+        unknown = dict(sorted(plan.unknown.items(), key=lambda item: (-item[1], item[0])))
+        coverage = plan.known_steps / plan.steps
+        verdict = decide_verdict(coverage)
         return ReplayReport(
-            verdict=decide_verdict(coverage),
-            predictor=header.predictor if header is not None else "",
+            **msgspec.structs.asdict(saving),
+            verdict=verdict,
+            predictor=self._predictions.predictor,
             traces=plan.attempts.total(),
             tasks=len(plan.attempts),
             steps=plan.steps,
@@ -112,21 +115,17 @@ class Replay:
             coverage=coverage,
             base_s=outcome.base_s,
             tool_s=math.fsum(step.tool_s for step in runs.list_steps()),
-            saved_s=saving.saved_s,
-            share=saving.share,
-            low=saving.low,
-            high=saving.high,
-            speedup=outcome.base_s / remaining_s if remaining_s else None,
-            remaining_s=remaining_s,
+            speedup=outcome.base_s / outcome.remaining_s if outcome.remaining_s else None,
+            remaining_s=outcome.remaining_s,
             launched=len(outcome.launched),
             hits=outcome.hits,
             wasted_calls=wasted_calls,
             stale=sum(each.stale for each in outcome.launched),
             unsafe=runs.count_unsafe(outcome.launched),
             refused=sum(not runs.is_safe(guess) for step in runs.list_steps() for guess in step.guesses),
-            wasted_s=wasted_s,
+            wasted_s=outcome.wasted_s,
             wasted_calls_per_saved_s=wasted_calls / saved_s if saved_s else None,
-            wasted_s_per_saved_s=wasted_s / saved_s if saved_s else None,
+            wasted_s_per_saved_s=outcome.wasted_s / saved_s if saved_s else None,
             oracle=oracle,
             per_task=self._measure_tasks(outcome),
             accuracy=self._measure_accuracy(),
@@ -134,9 +133,11 @@ class Replay:
             gate=self._gate,
             frontier=self._measure_frontier(),
             assumed=self._list_assumptions(outcome.launched),
-            unknown_steps=dict(unknown),
-            to_record=[TO_RECORD[reason] for reason, _ in unknown],
+            unknown_steps=unknown,
+            to_record=[TO_RECORD[reason] for reason in unknown],
             steps_without_prediction=plan.steps_without_prediction,
+            assumed_steps=plan.assumed_steps,
+            conclusion=self._conclude(saving.share if verdict == "known" else None, oracle.share, outcome),
             steps_without_first=plan.steps_without_first,
             other_predictions=len(self._predictions.rows) - plan.met_predictions,
             other_traces=self._has_other_traces(),
@@ -144,6 +145,37 @@ class Replay:
             level=LEVEL,
             settings=self._settings,
         )
+
+    def _conclude(self, share: float | None, perfect: float | None, outcome: Outcome) -> Conclusion:
+        eligible = [step.foreseen for step in self._list_calling() if self._runs.is_eligible(step)]
+        return conclude_replay(share, perfect, _find_mean(eligible), outcome.saved_by_call, self._explain_nothing())
+
+    def _list_calling(self) -> list[PlannedStep]:
+        return [step for step in self._runs.list_steps() if step.call_s and step.guesses]
+
+    def _explain_nothing(self) -> str:
+        """Why nothing is saved, if nothing is."""
+        runs, threshold = self._runs, self._settings.threshold
+        guesses = [guess for step in runs.list_steps() for guess in step.guesses if guess.calls]
+        if not guesses:
+            return f"no guess among the first {self._settings.top} at a step names a call"
+        if not any(map(runs.is_safe, guesses)):
+            return "no guessed call is safe to run early"
+        if not any(runs.reaches(guess, threshold) for guess in guesses):
+            return f"no guess reaches the threshold of {threshold:g}"
+        right = [
+            step
+            for step in runs.list_steps()
+            if runs.is_eligible(step) and step.foreseen and any(runs.reaches(g, threshold) for g in step.guesses)
+        ]
+        if not right:
+            return "no guess at a call that is safe to run early is right"
+        guess, model, tool = (
+            statistics.median(values)
+            for values in zip(*((runs.find_guess_s(step), step.model_s, step.tool_s) for step in right), strict=True)
+        )
+        beside = f"the replies beside it {model:.2g} s, and the calls it could hide {tool:.2g} s"
+        return f"a guess costs {guess:.2g} s, {beside}"
 
     def _has_other_traces(self) -> bool:
         header = self._predictions.header
@@ -178,7 +210,7 @@ class Replay:
 
     def _measure_accuracy(self) -> Accuracy:
         runs = self._runs
-        calling = [step for step in runs.list_steps() if step.call_s]
+        calling = self._list_calling()
         first = [guess for step in calling for guess in step.guesses if guess.prediction.rank == 1]
         believed = [(guess.prediction.confidence, guess.right) for guess in first]
         with_confidence = [(value, right) for value, right in believed if value is not None]
@@ -233,8 +265,15 @@ class Replay:
         """What the figures rest on that neither traces nor predictions say."""
         settings, steps = self._settings, [*self._runs.list_steps()]
         guesses = [guess for step in steps for guess in step.guesses]
-        silent = sum(step.proposer_s is None for step in steps)
-        found = [("proposer_s", silent, f"a guess takes {settings.proposer_s:g} s where its prediction does not say")]
+        found: list[tuple[str, int, str]] = []
+        if settings.guess_latency is None:
+            silent = sum(step.proposer_s is None for step in steps if step.guesses)
+            found.append(("guess_latency", silent, f"a guess takes {GUESS_S:g} s where its prediction does not say"))
+        else:
+            guessed = sum(bool(step.guesses) for step in steps)
+            found.append(
+                ("guess_latency", guessed, f"a guess takes {settings.guess_latency:g} s, whatever was measured")
+            )
         if self._gate == "score" or settings.verifier_s:
             source = ", as the median of its scores did" if self._verifier_is_measured else ""
             found.append(("verifier_s", len(steps), f"the verifier takes {settings.verifier_s:g} s{source}"))
@@ -273,7 +312,8 @@ def replay_traces(
     """
     replay = Replay(predictions, settings)
     for number, trace in enumerate(traces, 1):
-        replay.add(trace)
+        with contain_errors("replay", trace.key):
+            replay.add(trace)
         report_traces(number)
     return replay.make_report()
 

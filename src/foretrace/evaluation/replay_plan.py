@@ -12,14 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from foretrace.actions.call_facts import pick_worst_effect
 from foretrace.actions.call_names import name_call
 from foretrace.actions.label_steps import classify_calls, label_trace
 from foretrace.actions.same_action import Action, MatchLevel, make_call_key
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall, Trace
-from foretrace.evaluation.step_times import StepTimes, time_steps
+from foretrace.evaluation.assumed_times import AssumedTimes, fill_times
+from foretrace.evaluation.step_times import StepTimes, find_step_effect, time_steps
 
 LEVEL: MatchLevel = "normalised"
 """On which a guessed call and the step's are compared."""
@@ -60,6 +60,8 @@ class PlannedStep(NamedTuple):
     task: str
     model_s: float
     tool_s: float
+    names: tuple[str, ...]
+    """Of its calls, as `name_call` has them."""
     call_s: tuple[float | None, ...]
     """Seconds of each of its calls by itself; None where not known."""
     effect: Effect
@@ -100,19 +102,26 @@ class ToolMedians:
 class ReplayPlan:
     """Takes traces one by one, and keeps of each what a replay needs."""
 
-    def __init__(self, predictions: Mapping[tuple[str, int], Sequence[Prediction]], *, top: int) -> None:
+    def __init__(
+        self,
+        predictions: Mapping[tuple[str, int], Sequence[Prediction]],
+        *,
+        top: int,
+        assume_times: AssumedTimes | None = None,
+    ) -> None:
         """
         Args:
             predictions: By key and step, the best first.
             top: Guesses at each message that are used at most.
+            assume_times: Times for steps that have none.
         """
-        self._predictions, self._top = predictions, top
+        self._predictions, self._top, self._assumed = predictions, top, assume_times
         self.runs: list[list[PlannedStep]] = []
         """Steps that follow one another, of one trace, without a person or an unknown step between them."""
         self.attempts: Counter[str] = Counter()
         """Traces with a prediction, by task."""
         self.medians = ToolMedians()
-        self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = 0
+        self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = self.assumed_steps = 0
         self.steps_without_first = 0
         """Of the steps with a prediction, those at which a message has guesses, and none of rank 1."""
         self.unknown: Counter[str] = Counter()
@@ -125,25 +134,29 @@ class ReplayPlan:
         predicted = [any((trace.key, index) in self._predictions for index in step.indexes) for step in steps]
         if not any(predicted):
             return
-        self.attempts[trace.task.id] += 1
         labels = {label.index: label for label in label_trace(trace)}
+        if self._assumed is not None:
+            steps, assumed = fill_times(steps, labels, self._assumed)
+            self.assumed_steps += assumed
+            for step in steps if assumed else ():
+                self._note_tool_times(trace, step)
+        plans = [None if step.unknown is not None else self._plan_step(trace, step, labels) for step in steps]
+        self.attempts[trace.task.id] += 1
         run: list[PlannedStep] = []
-        for step, has_prediction in zip(steps, predicted, strict=True):
-            if run and (step.unknown is not None or step.after_person or not has_prediction):
+        for step, plan, has_prediction in zip(steps, plans, predicted, strict=True):
+            if run and (step.unknown is not None or step.after_person):
                 self.runs.append(run)
                 run = []
             self.steps += has_prediction
             self.steps_without_prediction += not has_prediction
-            if not has_prediction:
-                continue
             met = [self._predictions.get((trace.key, index), ()) for index in step.indexes]
             self.met_predictions += sum(map(len, met))
             self.steps_without_first += any(rows and rows[0].rank != 1 for rows in met)
-            if step.unknown is not None:
-                self.unknown[step.unknown] += 1
+            if plan is None:
+                self.unknown[str(step.unknown)] += has_prediction
                 continue
-            self.known_steps += 1
-            run.append(self._plan_step(trace, step, [labels[index] for index in step.indexes]))
+            self.known_steps += has_prediction
+            run.append(plan)
         self.runs += [run] if run else []
 
     def _note_tool_times(self, trace: Trace, step: StepTimes) -> None:
@@ -153,7 +166,7 @@ class ReplayPlan:
                 if seconds is not None:
                     self.medians.add(call, seconds)
 
-    def _plan_step(self, trace: Trace, step: StepTimes, labels: Sequence[StepLabel]) -> PlannedStep:
+    def _plan_step(self, trace: Trace, step: StepTimes, labels: Mapping[int, StepLabel]) -> PlannedStep:
         call_s = _list_call_times(step)
         guesses: list[PlannedGuess] = []
         seconds: list[float] = []
@@ -172,9 +185,10 @@ class ReplayPlan:
             task=trace.task.id,
             model_s=step.model_s or 0.0,
             tool_s=step.tool_s or 0.0,
+            names=tuple(call.name for call in step.calls),
             call_s=call_s,
-            effect=pick_worst_effect(label.effect for label in labels),
-            state_version=labels[0].state_version,
+            effect=find_step_effect(step, labels),
+            state_version=labels[step.indexes[0]].state_version,
             guesses=tuple(guesses),
             foreseen=foreseen,
             proposer_s=max(seconds, default=None),

@@ -9,9 +9,11 @@ import msgspec
 
 from foretrace.actions.same_action import MatchLevel
 from foretrace.core.errors import Setting, UsageError
-from foretrace.evaluation.ceiling import PROPOSER_S
+from foretrace.core.report import Report
+from foretrace.evaluation.assumed_times import AssumedTimes
 from foretrace.evaluation.ceiling_report import Saving, Verdict
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
+from foretrace.evaluation.conclusion import Conclusion
 
 Gate = Literal["score", "confidence"]
 """What a threshold is held against: the verifier's score, or where no guess has one the proposer's confidence."""
@@ -20,8 +22,10 @@ Gate = Literal["score", "confidence"]
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the guesses are run, and what they cost."""
 
-    proposer_s: float = PROPOSER_S
-    """Seconds of a guess whose prediction does not say."""
+    guess_latency: float | None = None
+    """Seconds of every guess; None is what its prediction says, else `GUESS_S`."""
+    assume_times: AssumedTimes | None = None
+    """Times for steps that have none."""
     verifier_s: float | None = None
     """Seconds between a guess and its launch. None is the median that the predictions' scores took, where they say so,
     else 0."""
@@ -50,7 +54,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: a setting is out of its range.
         """
-        check_number("proposer_s", self.proposer_s, "seconds, ")
+        check_number("guess_latency", self.guess_latency or 0.0, "seconds, ")
         check_number("verifier_s", self.verifier_s or 0.0, "seconds, ")
         for name in ("price_token", "price_tool_s"):
             check_number(name, getattr(self, name), "a price, ")
@@ -132,8 +136,9 @@ class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
     extra_cost: float
 
 
-class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a predictor would have saved. Figures are over the steps that have a prediction and known times."""
+class ReplayReport(Report, Saving, frozen=True, kw_only=True):
+    """What a predictor would have saved on the traces that it guessed at. Seconds are of all their steps of known
+    times, as in `ceiling`; a step without a prediction saves nothing."""
 
     verdict: Verdict
     predictor: str
@@ -147,13 +152,8 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     coverage: float
     """Share of `steps` whose times are known."""
     base_s: float
-    """Model and tool time without guesses."""
+    """Model and tool time without guesses, of all steps of known times."""
     tool_s: float
-    saved_s: float | None
-    share: float | None
-    low: float | None
-    """Of the share: a 95 % interval over tasks."""
-    high: float | None
     speedup: float | None
     """Base time by remaining time."""
     remaining_s: float
@@ -186,7 +186,10 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
     """Steps with a prediction but of unknown times, by reason."""
     to_record: list[str]
     steps_without_prediction: int
-    """Steps of the same traces, left out."""
+    """Steps of the same traces; their time counts."""
+    assumed_steps: int
+    """Steps whose times are assumed, and not measured."""
+    conclusion: Conclusion
     steps_without_first: int
     """Steps with a prediction, but with none of rank 1: the best one that is there counts as the first."""
     other_predictions: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from foretrace.evaluation.ceiling import GUESS_S
 from foretrace.evaluation.checked_settings import choose_safe_effects
 from foretrace.evaluation.event_simulator import GuessedCall, SimulatedRun, SimulatedStep, Speculation, simulate
 from foretrace.evaluation.replay_plan import PlannedCall, PlannedGuess, PlannedStep, ReplayPlan
@@ -34,6 +35,8 @@ class Outcome:
         """Seconds that make up the time without guesses, by task."""
         self.saved: defaultdict[str, list[float]] = defaultdict(list)
         """Seconds that each step takes less, by task."""
+        self.saved_by_call: Counter[str] = Counter()
+        """Seconds by the names of the calls of each step, in equal parts."""
         self.took: list[float] = []
         """Seconds of each run."""
         self.launched: list[LaunchedCall] = []
@@ -46,6 +49,8 @@ class Outcome:
         self.base[task] += [seconds for step in run for seconds in (step.model_s, step.tool_s)]
         self.saved[task] += done.saved_s
         self.took.append(done.took_s)
+        for step, saved_s in zip(run, done.saved_s, strict=True):
+            self.saved_by_call.update({name: saved_s * step.names.count(name) / len(step.names) for name in step.names})
         for step, times in zip(run, done.proposals, strict=True):
             self.tokens += times * sum(guess.prediction.tokens or 0 for guess in step.guesses)
 
@@ -88,6 +93,17 @@ class ReplayRuns:
     def is_safe(self, guess: PlannedGuess) -> bool:
         """Whether all that a guess would launch is safe to run early."""
         return guess.effect in self._safe
+
+    def find_guess_s(self, step: PlannedStep) -> float:
+        """Seconds until the guesses at a step are there."""
+        if self._settings.guess_latency is not None:
+            return self._settings.guess_latency
+        return GUESS_S if step.proposer_s is None else step.proposer_s
+
+    def reaches(self, guess: PlannedGuess, threshold: float | None) -> bool:
+        """Whether a guess may be launched at a threshold."""
+        value = self.find_gate_value(guess)
+        return threshold is None or (value is not None and value >= threshold)
 
     def find_gate_value(self, guess: PlannedGuess) -> float | None:
         """What a threshold is held against."""
@@ -141,9 +157,7 @@ class ReplayRuns:
         """The different calls of the guesses that may be launched, the best first."""
         calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
         for guess in step.guesses:
-            value = self.find_gate_value(guess)
-            passes = threshold is None or (value is not None and value >= threshold)
-            if passes and self.is_safe(guess):
+            if self.reaches(guess, threshold) and self.is_safe(guess):
                 for call in guess.calls:
                     calls.setdefault((call.message, call.key), call)
         return [*calls.values()]
@@ -155,7 +169,7 @@ class ReplayRuns:
             call_s=step.call_s,
             eligible=self.is_eligible(step),
             state_version=step.state_version,
-            proposer_s=self._settings.proposer_s if step.proposer_s is None else step.proposer_s,
+            proposer_s=self.find_guess_s(step),
             guesses=tuple(guesses),
             foreseen=step.foreseen,
         )

@@ -120,10 +120,10 @@ def _make_report(
     resamples = Resamples(list_units(natural.steps, "group"), seed)
     known = set(own.guesses)
     readable = {at for at, guesses in own.guesses.items() if any(map(has_action, guesses))}
-    header = own.file.header
     references, left_out = _find_references(gold, safe)
+    header = own.file.header
     return ScoreReport(
-        predictor="" if header is None else header.predictor,
+        predictor=own.file.predictor,
         predicted=gold.target if header is None else header.target,
         target=gold.target,
         scores=[row for each in slices for row in each.score(own)],
@@ -294,10 +294,9 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
             low, high = find_interval(difference) or (difference[0], difference[0])
             value, low, high = (round(float(number), 4) for number in (difference[0], low, high))
             differences.append(Difference(slice=each.name, metric=metric, value=value, low=low, high=high, n=n))
-    header = other.file.header
     return Comparison(
         other=other.file.path,
-        predictor="" if header is None else header.predictor,
+        predictor=other.file.predictor,
         tasks=len({step.task for step in own.judged.steps}),
         missing=len(other.judged.steps) - len(other.guesses),
         without_first=_count_without_first(other.guesses),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from foretrace.core.references import Reference, ScoreRow
+from foretrace.core.report import Report
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +151,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     differences: list[Difference]
 
 
-class ScoreReport(msgspec.Struct, frozen=True, kw_only=True):
+class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """All figures, and what was wrong with the predictions."""
 
     predictor: str = ""

@@ -5,8 +5,10 @@ several calls may be several messages. Unknown is unknown: it is never assumed, 
 
 - **Model time.** Of messages of one reply that a runner or a span measured: their sum. Of times that are differences of
   stamps: the longest, since all of them begin with the input that the reply answers.
-- **Tool time.** Of several results: the union of their intervals where these are known (generated traces say when a
-  call began, stamps when its result came), else the longest, which is too short where calls ran one by one.
+- **Tool time.** What the agent waits for its tools once the reply is written. Of several results: the union of their
+  intervals where these are known (generated traces say when a call began, stamps when its result came), else the
+  longest, which is too short where calls ran one by one. Where stamps say when the reply ended and the last result
+  came, it is never longer than that: some agents start a call while the model still writes.
 - **Nothing waited for.** A call that ends the attempt, and one that puts a question or hands over to a person, takes no
   time of a tool.
 - **Clocks.** A step whose stamps fall has unknown times, and so has one with a duration that is negative, no number or
@@ -16,13 +18,14 @@ several calls may be several messages. Unknown is unknown: it is never assumed, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from foretrace.actions.call_facts import CallKind
+from foretrace.actions.call_facts import CallKind, pick_worst_effect
 from foretrace.actions.call_names import name_call
+from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.actions.tool_rules import classify_call
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.sources.conversation import read_time
@@ -82,13 +85,29 @@ _NO_TIME = _OwnTime(None, stamped=False)
 class _Reply:
     """Assistant messages with nothing between them."""
 
-    def __init__(self, after_person: bool) -> None:
+    def __init__(self, after_person: bool, input_at: float | None) -> None:
         self.indexes: list[int] = []
         self.after_person = after_person
+        self.input_at = input_at
+        """Stamp of the latest input before it, in seconds since 1970."""
+
+    def find_end(self, messages: Sequence[Message]) -> float | None:
+        """When it was written, by stamps; None where no stamps say."""
+        if any(message.model_s_source != "stamps" for message in messages if message.model_s is not None):
+            return None
+        ends = [_read_stamp(messages[-1])]
+        if self.input_at is not None:
+            ends += [self.input_at + message.model_s for message in messages if message.model_s is not None]
+        return max((end for end in ends if end is not None), default=None)
 
 
 class _BadTimeError(Exception):
     """A duration that nothing can have."""
+
+
+def find_step_effect(step: StepTimes, labels: Mapping[int, StepLabel]) -> Effect:
+    """What running all that a step calls would touch: the worst effect of its messages."""
+    return pick_worst_effect(labels[index].effect for index in step.indexes)
 
 
 def time_steps(trace: Trace) -> list[StepTimes]:
@@ -114,16 +133,19 @@ def time_steps(trace: Trace) -> list[StepTimes]:
 def _list_replies(messages: Sequence[Message]) -> Iterator[_Reply]:
     reply: _Reply | None = None
     after_person = False
+    input_at: float | None = None
     for index, message in enumerate(messages):
         if message.role == "assistant" and message.author == "model":
             if reply is None:
-                reply = _Reply(after_person)
+                reply = _Reply(after_person, input_at)
                 after_person = False
             reply.indexes.append(index)
             continue
         if reply is not None:
             yield reply
             reply = None
+        stamp = _read_stamp(message)
+        input_at = stamp if stamp is not None else input_at
         after_person = after_person or (message.role == "user" and message.author == "user")
     if reply is not None:
         yield reply
@@ -142,7 +164,8 @@ def _time_step(
         model_s = _find_model_time(messages)
         own = _share_results(calls, results)
         own = [_OwnTime(0.0, stamped=False) if _is_for_nobody(c) else time for c, time in zip(calls, own, strict=True)]
-        tool_s, unknown, overlap = _find_tool_time(calls, results, generated=generated)
+        replied = reply.find_end(messages)
+        tool_s, unknown, overlap = _find_tool_time(calls, results, replied, generated=generated)
         unknown = "no_model_time" if model_s is None else unknown
     except _BadTimeError:
         unknown = "absurd_time"
@@ -184,8 +207,9 @@ def _find_model_time(messages: Sequence[Message]) -> float | None:
 
 
 def _find_tool_time(
-    calls: Sequence[ToolCall], results: Sequence[Message], *, generated: bool
+    calls: Sequence[ToolCall], results: Sequence[Message], replied: float | None, *, generated: bool
 ) -> tuple[float | None, UnknownReason | None, Overlap]:
+    """Seconds that the agent waited after its reply; `replied` is when that was written, in seconds since 1970."""
     waiting = [call for call in calls if not _is_for_nobody(call)]
     if not waiting:
         return 0.0, None, ""
@@ -199,13 +223,17 @@ def _find_tool_time(
     known = [seconds for seconds in times if seconds is not None]
     if len(known) < len(times):
         return None, "no_tool_time", ""
+    waited = math.inf
+    stamps = [stamp for result in results if (stamp := _read_stamp(result)) is not None]
+    if replied is not None and len(stamps) == len(results):
+        waited = round(max(0.0, max(stamps) - replied), 6)
     if len(known) == 1:
-        return known[0], None, ""
+        return min(known[0], waited), None, ""
     intervals = [_find_interval(result, generated=generated) for result in results]
     placed = [interval for interval in intervals if interval is not None]
     if len(placed) < len(intervals):
-        return max(known), None, "longest"
-    return _measure_union(placed), None, "union"
+        return min(max(known), waited), None, "longest"
+    return _measure_union(placed, -math.inf if replied is None else replied), None, "union"
 
 
 def _is_for_nobody(call: ToolCall) -> bool:
@@ -223,10 +251,10 @@ def _find_interval(result: Message, *, generated: bool) -> tuple[float, float] |
     return (at - seconds, at) if result.tool_s_source == "stamps" else None
 
 
-def _measure_union(intervals: Iterable[tuple[float, float]]) -> float:
-    """Seconds that at least one of the intervals covers."""
+def _measure_union(intervals: Iterable[tuple[float, float]], since: float) -> float:
+    """Seconds after `since` that at least one of the intervals covers."""
     parts: list[float] = []
-    covered = -math.inf
+    covered = since
     for begin, end in sorted(intervals):
         parts.append(max(0.0, end - max(begin, covered)))
         covered = max(covered, end)

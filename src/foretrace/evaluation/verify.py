@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ from foretrace.core.predictions import (
     write_predictions,
 )
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.core.report import Report
 from foretrace.evaluation.ask_verifier import Answers, Question, ask_all
 from foretrace.evaluation.gold_steps import read_columns, read_target
 from foretrace.evaluation.yes_or_no import QUESTION
@@ -36,13 +37,14 @@ _SCORE_LINE = "score of a prediction"
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What was scored."""
 
     out: str
     verifier: str
+    dataset: str = ""
+    what: Literal["predictions", "pairs"] = "predictions"
     rows: int
-    """Predictions, or pairs."""
     scored: int
     """Scores that were given: one a prediction, two a pair."""
     already_done: int = 0

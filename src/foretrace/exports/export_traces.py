@@ -14,9 +14,11 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.errors import StoreError, UsageError
 from foretrace.core.files import atomic_file, describe_write_error, make_partial_name, open_compressed, sync_folder
+from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.progress import ProgressFunc
+from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
-from foretrace.exports.base import Family, FieldCounts, TraceFormat
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat
 from foretrace.exports.families import read_families
 from foretrace.rows.base import Drop
 
@@ -26,9 +28,12 @@ _MAX_NAME = 80
 """Characters of a trace's key in the name of its file."""
 
 
-class ExportReport(msgspec.Struct, frozen=True, kw_only=True):
+class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What `export` wrote."""
 
+    out: str
+    format: str = ""
+    """Its name."""
     traces: int
     written: int
     with_tokens: int
@@ -85,7 +90,9 @@ def export_traces(
     with _open_output(format, out) as write:
         for family in families:
             members = sum(1 for _ in family.list_traces())
-            done = format.write(family)
+            done: Exported | Drop = Drop(INTERNAL_ERROR)
+            with contain_errors(format.name, family.trace.key):
+                done = format.write(family)
             counts["traces"] += members
             counts["demo"] += sum(is_demo_model(trace.provenance.model) for trace in family.list_traces())
             if isinstance(done, Drop):
@@ -100,6 +107,7 @@ def export_traces(
                 progress(label, counts["traces"], total)
     is_file = format.suffix is None
     return ExportReport(
+        out=str(out),
         traces=counts["traces"],
         written=counts["traces"] - drops.total(),
         with_tokens=counts["tokens"],

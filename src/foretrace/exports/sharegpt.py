@@ -12,7 +12,7 @@ import msgspec
 
 from foretrace.core.trace import Message, ToolCall
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
-from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+from foretrace.encodings.json_calls import TOOL_CALL_JSON
 from foretrace.exports.base import Exported, Family, find_losses
 from foretrace.exports.chat import merge_spans
 from foretrace.rows.base import Drop

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from difflib import get_close_matches
+from pathlib import PurePath
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.models.address import Address, find_api_key
 from foretrace.models.base import ClosingModel, OnRetry, Server
-from foretrace.models.completion_builder import CompletionBuilder
-from foretrace.models.http import HttpClient
+from foretrace.models.completion_builder import CompletionBuilder, max_stream_bytes
+from foretrace.models.http import HttpClient, parse_sse_line
 from foretrace.models.retry import RetryPolicy, retry, sleep_before_retry
 from foretrace.models.server_errors import CROWDED, ServerErrors, public_cause
 
+T = TypeVar("T")
 _BACKOFF_S = 0.5
 _THINK = "<think>"
 _RESERVED_FIELDS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "stop", "raw"})
@@ -129,6 +133,36 @@ class Adapter(ClosingModel, ABC):
         """Close connections. May be called twice."""
         await self.http.close()
 
+    async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call again after failures that may pass, as for a completion."""
+        return (await retry(call, self._retry_policy))[0]
+
+    async def read_stream(
+        self,
+        path: str,
+        body: object,
+        form: type[T],
+        builder: CompletionBuilder,
+        add_event: Callable[[T, CompletionBuilder], None],
+        parse_line: Callable[[bytes], bytes | None] = parse_sse_line,
+    ) -> CompletionBuilder:
+        """Send a request whose answer is a stream, and add each of its events to the completion."""
+        limit = max_stream_bytes(builder.request)
+        events = self.http.stream_events(path, body, form, max_bytes=limit, parse_line=parse_line)
+        async with aclosing(events) as batches:
+            async for batch in batches:
+                for event in batch:
+                    add_event(event, builder)
+        return builder
+
+    def unknown_model(self, names: Iterable[str], remedy: str = "name one of those") -> ModelError:
+        """The error for a name that the server does not list: a wrong one would stand in every trace."""
+        known = sorted({*names})
+        near = get_close_matches(self.name, known, n=5, cutoff=0.4) or known[:10]
+        more = " and others" if len(known) > len(near) else ""
+        told = f"it has {', '.join(near)}{more}" if near else "it has none"
+        return self.http.errors.make(f"the server does not have this model ({told})", remedy, kind="not_found")
+
     def _unsupported(self, what: str, capability: str) -> UsageError:
         """The error for a request that the probe found the server cannot serve."""
         reason = (self.capabilities or Capabilities()).reasons.get(capability, "it is not offered")
@@ -180,6 +214,32 @@ def add_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     if forbidden := sorted(_RESERVED_FIELDS & set(extra)):
         raise UsageError(f"the sampling option {forbidden[0]!r} is set by foretrace: leave it out")
     return {name: value for name, value in (body | dict(extra)).items() if value is not None}
+
+
+def list_messages(messages: Sequence[ChatMessage]) -> list[dict[str, str]]:
+    """Messages as all servers take them."""
+    return [{"role": m.role, "content": m.content} for m in messages]
+
+
+def list_sampling(sampling: Sampling) -> dict[str, Any]:
+    """Sampling for a server with limits of its own, under llama.cpp's names: each is set, so that none goes
+    unrecorded."""
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or 0,
+        "min_p": 0.0,
+        "typical_p": 1.0,
+        "repeat_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+
+
+def list_file_names(path: str) -> set[str]:
+    """Names of a model by the path of its file, as a llama-server takes them."""
+    name = PurePath(path.replace("\\", "/")).name
+    return {name, name.removesuffix(".gguf")}
 
 
 def ends_in_open_think(prompt: str) -> bool:

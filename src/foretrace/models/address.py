@@ -45,7 +45,7 @@ def parse_address(url: str) -> Address:
         cause = "the base URL holds a user name or password: give the key by "
         raise UsageError(cause, Setting("api_key_env"), " instead")
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not whole.isprintable():
-        raise UsageError(f"{url!r} is no base URL: give it like http://127.0.0.1:8080 or https://host/path")
+        raise UsageError(f"{url!r} is not a base URL: give it like http://127.0.0.1:8080 or https://host/path")
     shown = f"[{host}]" if ":" in host else host
     origin = f"{parts.scheme}://{shown}" + (f":{port}" if port else "")
     return Address(parts.scheme, host, origin, origin + parts.path.rstrip("/"))

@@ -197,6 +197,15 @@ def _decode(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
     return pieces, begins
 
 
+def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
+    """The text before the first stop sequence in it, and that sequence."""
+    found = [(at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
+    if not found:
+        return text, None
+    at, stop = min(found)
+    return text[:at], stop
+
+
 def max_reply_chars(request: Request) -> int:
     """Characters of the longest reply that is accepted: no token is that long on average."""
     return 65_536 + 64 * request.sampling.max_tokens

@@ -235,8 +235,6 @@ def parse_sse_line(line: bytes) -> bytes | None:
     if line.startswith(b"data:"):
         data = line[5:].strip()
         return None if data in (_DONE, b"") else data
-    if line.startswith(b"error:"):  # llama.cpp before 2025 writes errors in a field of their own
-        return b'{"error":' + (line[6:].strip() or b"null") + b"}"
     if line.startswith((b":", b"event:", b"id:", b"retry:")):
         return None
     return line

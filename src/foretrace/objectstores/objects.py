@@ -293,8 +293,7 @@ def _open_file_system(address: Address, options: dict[str, Any]) -> Any:
     try:
         importlib.import_module(library)
     except ImportError:
-        extra = "'foretrace[s3]'" if library == "s3fs" else library
-        raise UsageError(f"{address}: needs the library {library}: pip install {extra}") from None
+        raise UsageError(f"{address}: needs the library {library}: pip install {library}") from None
     fsspec: Any = importlib.import_module("fsspec")
     return fsspec.filesystem(address.scheme, skip_instance_cache=True, use_listings_cache=False, **options)
 

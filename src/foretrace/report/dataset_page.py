@@ -19,19 +19,18 @@ from foretrace.dataset.card import format_figures
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import measure_prompts, read_rows
-from foretrace.dataset.recipes.base import Config
-from foretrace.dataset.recipes.load import load_configs
+from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
 from foretrace.report.data_files import encode_json
 from foretrace.report.page import Page
-from foretrace.report.predictions import Guesses
+from foretrace.report.predictions import SHOWN_ARGUMENTS, Guesses, describe_guess_line
 from foretrace.report.result_files import read_result_file
 
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
 _BYTES_PER_TOKEN = 3.5
 _LENGTH_BINS = 24
-_LINE_BYTES, _GUESS_BYTES = 300, 100
+_LINE_BYTES, _GUESS_BYTES = 500, 300
 """About what a row takes in the list, and a guess beside it."""
 
 
@@ -92,6 +91,7 @@ def write_dataset_page(
     for guesses in files:
         guesses.check_fit(dataset)
     left_out = sum(rows.left_out for rows in listed.values())
+    longest = max((rows.longest for rows in listed.values()), default=1)
     facts = {
         "kind": "dataset",
         "title": title or dataset.resolve().name,
@@ -102,7 +102,7 @@ def write_dataset_page(
         "about": {name: config.about for name, config in configs.items()},
         "actions": [str(action) for action in ActionType],
         "rows": {name: rows.index for name, rows in listed.items()},
-        "lengths": {name: rows.describe_lengths() for name, rows in listed.items()},
+        "lengths": {name: rows.describe_lengths(longest) for name, rows in listed.items()},
         "difficulty": {name: describe_difficulty(each) for name, each in manifest.get("difficulty", {}).items()},
         "strengths": {name: rows.strengths for name, rows in listed.items()},
         "predictions": [guesses.describe() for guesses in files],
@@ -156,11 +156,10 @@ class _Rows:
     def add(self, split: str, row: dict[str, Any], guesses: list[dict[str, Any] | None]) -> None:
         texts: dict[str, Any] = {name: row[name] for name in _TEXTS if name in row}
         line = {name: row[name] for name in _LISTED if name in row}
+        if "arguments" in row:
+            line["arguments"] = row["arguments"][:SHOWN_ARGUMENTS]
         if guesses:
-            line["guesses"] = [
-                guess and [guess["action"], guess["right"], guess["right_call"], guess["confidence"]]
-                for guess in guesses
-            ]
+            line["guesses"] = [guess and describe_guess_line(guess) for guess in guesses]
             texts["guesses"] = guesses
         self.index.append(line | {"split": split, "piece": self._piece, "place": len(self._waiting)})
         if "family" in row:
@@ -195,12 +194,16 @@ class _Rows:
         except OSError as error:
             raise StoreError(f"{paths[0].parent}: cannot read its rows: {error}") from error
 
-    def describe_lengths(self) -> dict[str, Any]:
-        """Tokens of the prompts, about: how many prompts are of each length, the longest, the median."""
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt, about."""
+        return max(1, round(max(self._lengths, default=0) / _BYTES_PER_TOKEN))
+
+    def describe_lengths(self, top: int) -> dict[str, Any]:
+        """Tokens of the prompts, about: how many prompts are of each length up to `top`, the median."""
         tokens = sorted(round(length / _BYTES_PER_TOKEN) for length in self._lengths)
         if not tokens:
             return {"bins": [], "top": 0, "median": 0, "rows": 0}
-        top = max(tokens[-1], 1)
         counts = Counter(min(_LENGTH_BINS - 1, length * _LENGTH_BINS // top) for length in tokens)
         bins = [counts[place] for place in range(_LENGTH_BINS)]
         return {"bins": bins, "top": top, "median": tokens[len(tokens) // 2], "rows": len(tokens)}

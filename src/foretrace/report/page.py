@@ -103,7 +103,7 @@ class SinglePage:
         if path.is_dir():
             raise StoreError(f"{path}: is a folder; name a file, e.g. {path / 'report.html'}")
         if path.exists() and not _is_ours(path):
-            raise StoreError(f"{path}: is there and is no page of ours; choose another name")
+            raise StoreError(f"{path}: exists and is not a page that foretrace wrote; choose another name")
         self._path = path
         self.room: float = limit
         self._blocks: list[str] = []
@@ -164,4 +164,4 @@ def _refuse_stranger(folder: Path) -> None:
     if folder.is_file():
         raise StoreError(f"{folder}: is a file; name a folder, or write one file with ", Setting("single", str(folder)))
     if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / "index.html"):
-        raise StoreError(f"{folder}: is there and is no page of ours; choose another ", Setting("out"))
+        raise StoreError(f"{folder}: exists and is not a page that foretrace wrote; choose another ", Setting("out"))

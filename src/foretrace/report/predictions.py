@@ -13,6 +13,8 @@ from foretrace.core.errors import ForetraceWarning, PredictionError
 from foretrace.core.predictions import PredictedCall, PredictionsFile, digest_dataset, read_predictions
 
 _TEXT_CHARACTERS = 4_000
+SHOWN_ARGUMENTS = 160
+"""Characters of the arguments of a call that its line in a list shows."""
 
 RowId = tuple[str, int]
 """Key of the trace, and step."""
@@ -70,16 +72,25 @@ class Guesses:
 
     def describe(self) -> dict[str, Any]:
         """The file as a whole, after all rows were compared; `confusion` has gold, guess and number."""
-        header = self.file.header
         return {
             "name": Path(self.file.path).name,
-            "predictor": header.predictor if header else "",
+            "predictor": self.file.predictor,
             "found": self._found,
             "right": self._right["type"],
             "right_call": self._right["call"],
             "problems": self.file.problems,
             "confusion": [[gold, guess, count] for (gold, guess), count in sorted(self._confusion.items())],
         }
+
+
+def describe_guess_line(guess: Mapping[str, Any]) -> list[Any]:
+    """What the line of a row shows of a guess: action, whether it and its calls are right, confidence, first call."""
+    tool, arguments = guess["calls"][0] if guess["calls"] else (None, "")
+    return [
+        *(guess[name] for name in ("action", "right", "right_call", "confidence")),
+        tool,
+        arguments[:SHOWN_ARGUMENTS],
+    ]
 
 
 def _write_calls(calls: tuple[PredictedCall, ...]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
 from foretrace.report.data_files import measure_block
 from foretrace.report.page import Page
+from foretrace.report.predictions import SHOWN_ARGUMENTS
 
 MAX_PREDICTIONS = 200_000
 """Predictions of all files that the list has, the first ones: a browser still filters and sorts so many."""
@@ -86,7 +87,8 @@ def _put_lines(page: Page, rows: list[tuple[int, Prediction]]) -> tuple[list[tup
 
 
 def _describe_line(row: Prediction) -> list[Any]:
-    return [*(getattr(row, name) for name in _LINE), row.calls[0].tool[:_TOOL_CHARACTERS] if row.calls else None]
+    tool, arguments = (row.calls[0].tool, row.calls[0].arguments) if row.calls else (None, "")
+    return [*(getattr(row, name) for name in _LINE), tool and tool[:_TOOL_CHARACTERS], arguments[:SHOWN_ARGUMENTS]]
 
 
 def _describe_guess(row: Prediction) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def _describe_guess(row: Prediction) -> dict[str, Any]:
 def _describe_file(file: PredictionsFile) -> dict[str, Any]:
     return {
         "name": Path(file.path).name,
-        "predictor": file.header.predictor if file.header else "",
+        "predictor": file.predictor,
         "header": msgspec.to_builtins(file.header),
         "rows": len(file.rows),
         "steps": len({(row.key, row.step) for row in file.rows}),

@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.call_facts import pick_worst_effect
 from foretrace.actions.flag_meanings import find_flag_meaning
 from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Sampled, Trace, encode_trace
 from foretrace.evaluation.savings import save_by_prefetch
-from foretrace.evaluation.step_times import StepTimes
+from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 GUESS_S = 0.2
 """Seconds that a guess takes, for what prefetching could hide; as `ceiling` has it."""
@@ -62,15 +61,10 @@ def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> 
     rows: list[list[Any]] = []
     for step in times:
         hidden = 0.0
-        if step.unknown is None and step.calls and _is_pure_read(step, by_index):
+        if step.unknown is None and step.calls and find_step_effect(step, by_index) is Effect.PURE_READ:
             hidden = save_by_prefetch(step.model_s or 0.0, step.tool_s or 0.0, GUESS_S)
         rows.append([step.indexes[0], _round(step.model_s), _round(step.tool_s), _round(hidden), step.unknown])
     return rows
-
-
-def _is_pure_read(step: StepTimes, labels: dict[int, StepLabel]) -> bool:
-    found = [labels[index].effect for index in step.indexes if index in labels]
-    return pick_worst_effect(found) is Effect.PURE_READ
 
 
 def _round(seconds: float | None) -> float | None:

@@ -80,7 +80,7 @@ class TraceIndex:
         properties = _find_properties(trace, labels, times) + ["unknown fields"] * bool(unknown)
         row: dict[str, Any] = {
             "key": trace.key,
-            "title": _find_title(trace),
+            "title": find_title(trace),
             "task": trace.task.id,
             "source": origin.source,
             "agent": origin.agent or "",
@@ -98,7 +98,7 @@ class TraceIndex:
             "messages": len(trace.messages),
             "model_s": _add_known(step.model_s for step in times),
             "tool_s": _add_known(step.tool_s or None for step in times),
-            "started": next((m.started[:19] for m in trace.messages if m.started), origin.created_at),
+            "started": find_start(trace),
             "actions": [actions[name] for name in ActionType],
             "rules": list(dict.fromkeys(label.rule for label in labels)),
             "effects": list(dict.fromkeys(str(label.effect) for label in labels if label.action)),
@@ -166,7 +166,7 @@ class TraceIndex:
         return sum(measure_block([text]) for texts in new for text in texts)
 
 
-def _find_title(trace: Trace) -> str:
+def find_title(trace: Trace) -> str:
     """The first words of the task, of the first message of a user, or else of anybody."""
     texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
     text = trace.task.statement or next(iter(texts), "")
@@ -179,6 +179,11 @@ def _find_title(trace: Trace) -> str:
     words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
     title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
     return title.encode("utf-8", "replace").decode()
+
+
+def find_start(trace: Trace) -> str | None:
+    """When it began, to the second, as ISO 8601 has it; or when it was made."""
+    return next((m.started[:19] for m in trace.messages if m.started), trace.provenance.created_at)
 
 
 def _add_known(seconds: Any) -> float | None:

@@ -13,6 +13,7 @@ from foretrace.actions.flags import flag_trace
 from foretrace.actions.label_steps import collect_evidence
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import StoreError, find_first_line
+from foretrace.core.internal_errors import contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import TraceStore
 from foretrace.core.token_arrays import unpack
@@ -111,13 +112,16 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 unreadable.append((key, find_first_line(error)))
                 continue
-            evidence, times = collect_evidence(trace), time_steps(trace)
-            labels, flags = [each.label for each in evidence], flag_trace(trace, evidence)
-            place = {"run": run, "chunk": pieces.number, "place": pieces.place}
-            row_bytes = index.add(trace, labels, flags, times, **place, unknown=unknown)
-            turns[run].add(trace, times)
-            facts = describe_trace(trace, labels, flags, times)
-            pieces.add(facts | ({"trace": msgspec.Raw(record), "unknown": unknown} if unknown else {}), row_bytes)
+            with contain_errors("page", key) as found:
+                evidence, times = collect_evidence(trace), time_steps(trace)
+                labels, flags = [each.label for each in evidence], flag_trace(trace, evidence)
+                facts = describe_trace(trace, labels, flags, times)
+                place = {"run": run, "chunk": pieces.number, "place": pieces.place}
+                row_bytes = index.add(trace, labels, flags, times, **place, unknown=unknown)
+                turns[run].add(trace, times)
+                pieces.add(facts | ({"trace": msgspec.Raw(record), "unknown": unknown} if unknown else {}), row_bytes)
+            if found.text:
+                unreadable.append((key, found.text))
     pieces.flush()
     facts = {
         "kind": "traces",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 
 from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
 from foretrace.report.page import Page, SinglePage
@@ -25,7 +27,7 @@ _REPORT_LIMITS = RowLimits(of_split=15, eval=30)
 _TRIES = 8
 
 
-class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
+class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What `view` wrote."""
 
     page: str
@@ -60,6 +62,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             raise StoreError(f"{path}: no such file or folder")
         if path.is_dir():
             _refuse_odd_name(path)
+        else:
+            _refuse_other_table(path)
     if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
         return _view_predictions(inputs, make_page(), progress)
     datasets = [path for path in inputs if is_dataset(path)]
@@ -92,6 +96,24 @@ def _refuse_odd_name(folder: Path) -> None:
     except UnicodeEncodeError:  # pyarrow opens files by names that are text
         shown = str(folder).encode("utf-8", "backslashreplace").decode()
         raise StoreError(f"{shown}: its name, or that of a folder above it, is not UTF-8; rename it") from None
+
+
+def _refuse_other_table(file: Path) -> None:
+    """Say what to open instead of labels, or of a file of a dataset."""
+    folder = next((above for above in file.resolve().parents[:2] if is_dataset(above)), None)
+    if file.suffix == ".parquet" and folder is not None:
+        raise UsageError(f"{file}: is a part of a dataset; name its folder, {folder}")
+    try:
+        with file.open("rb") as stream:  # names of columns stand in the first line, and in Parquet at the end
+            data = stream.read(4096)
+            stream.seek(-min(65_536, file.stat().st_size), os.SEEK_END)
+            data += stream.read()
+    except OSError:
+        return  # who reads it in earnest says so
+    if b"message_index" in data:
+        raise UsageError(f"{file}: holds labels; name the traces folder that they were made from: its page shows them")
+    if data.startswith(b"PAR1"):
+        raise UsageError(f"{file}: is a table; view opens traces folders, datasets, and files of predictions")
 
 
 def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:

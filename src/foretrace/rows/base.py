@@ -35,7 +35,7 @@ class RowRef(NamedTuple):
     row: int
     """0-based row; bad lines count."""
     file: str | None = None
-    """Base name of the file; `None` for the Hub."""
+    """Base name of the file, after its folder where two files have the same one; `None` for the Hub."""
     revision: str | None = None
     """Commit of the Hub repository; `None` for local files."""
     split: str | None = None

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import json
 import os
 import re
 import zlib
@@ -26,6 +27,7 @@ PARQUET_MAGIC = b"PAR1"
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", PARQUET_MAGIC: ".parquet"}
 _ARROW_MAGIC = b"ARROW1"
 _LOST_BYTE = re.compile("[\udc80-\udcff]")
+_NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
 MAX_LINE = 512 * 1024 * 1024
 """Bytes of one line that are still read; a longer one is dropped without being held."""
 UNFINISHED_LINE = "unfinished_line"
@@ -52,6 +54,8 @@ class FileRows:
         if not path.name.endswith(SUFFIXES):
             raise SourceError(f"{path}: cannot tell the format; name it with one of {', '.join(SUFFIXES)}")
         self.path = path
+        self.name = path.name
+        """Its base name, behind as many of its folders as tell it from the other files of an import."""
         self.stem = remove_packing(path.name)
         """Name of the file without the ending of its packing."""
         self._max_document = max_document
@@ -79,7 +83,7 @@ class FileRows:
         try:
             for number, value in enumerate(self._read_values()):
                 if number >= start:
-                    yield UndecodedRow(RowRef(number, self.path.name), value)
+                    yield UndecodedRow(RowRef(number, self.name), value)
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
@@ -158,7 +162,7 @@ def read_document(path: Path, limit: int = MAX_LINE) -> Any:
                 data += chunk
                 if len(data) > limit:
                     return _make_too_long_drop("document", limit)
-        return msgspec.json.decode(data)
+        return _decode(data)
     except TruncatedError as error:
         return Drop("truncated_file", str(error))
     except RecursionError:
@@ -174,9 +178,9 @@ class TruncatedError(Exception):
 
 
 def decode_row(line: bytes) -> dict[str, Any] | Drop:
-    """One JSON line as a row."""
+    """One JSON line as a row; see `make_row`."""
     try:
-        value = msgspec.json.decode(line)
+        value = _decode(line)
     except RecursionError:
         return Drop("nested_too_deep", "JSON is nested too deeply")
     except UnicodeDecodeError as error:
@@ -185,7 +189,38 @@ def decode_row(line: bytes) -> dict[str, Any] | Drop:
         if "utf-8" in str(error).lower():
             return Drop("not_utf8", str(error))
         return Drop("bad_json", str(error)) if line.strip() else Drop("empty_line")
-    return value if isinstance(value, dict) else Drop("not_an_object", f"a JSON {type(value).__name__}, not an object")
+    return make_row(value)
+
+
+def _decode(data: bytes | bytearray) -> Any:
+    """A JSON value. NaN and Infinity, which Python's json module writes, are null."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        if not _NOT_A_NUMBER.search(data):
+            raise
+        with contextlib.suppress(ValueError):
+            return json.loads(data, parse_constant=lambda _: None)
+        raise
+
+
+def is_json(line: bytes) -> bool:
+    """Whether a line is a whole JSON value: what follows it is a line, too, and no part of one document."""
+    row = decode_row(line)
+    return isinstance(row, dict) or row.reason == "not_an_object"
+
+
+def make_row(value: Any) -> dict[str, Any] | Drop:
+    """A JSON value as a row: an object, or a bare list of objects, which are messages."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return {"messages": value}
+    return value if isinstance(value, dict) else Drop("not_an_object", describe_json(value))
+
+
+def describe_json(value: Any) -> str:
+    """What a JSON value is that should be an object: `JSON null, not an object`."""
+    names = {str: "text", list: "list", bool: str(value).lower(), type(None): "null"}
+    return f"JSON {names.get(type(value), 'number')}, not an object"
 
 
 class _OpenLine(bytes):
@@ -250,18 +285,31 @@ def _read_document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes
     if not data.strip():
         return
     try:
-        value: Any = msgspec.json.decode(data)
+        value = _decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         first, _, rest = data.partition(b"\n")
-        if rest.strip() and isinstance(decode_row(bytes(first)), dict):
+        if rest.strip() and is_json(bytes(first)):
             yield from _read_lines(iter([bytes(data)]))
         else:
             yield decode_row(bytes(data))
         return
-    if isinstance(value, dict):
-        value = next((value[key] for key in DOCUMENT_LISTS if isinstance(value.get(key), list)), value)
-    for row in value if isinstance(value, list) else [value]:
-        yield row if isinstance(row, dict) else Drop("not_an_object", f"a JSON {type(row).__name__}, not an object")
+    yield from map(make_row, value if isinstance(value, list) else list_rows(value))
+
+
+def list_rows(document: Any) -> list[Any]:
+    """The rows that one JSON value holds: in one of its `DOCUMENT_LISTS`, under the ids of rows (names with a number,
+    of objects with one list of objects in common), or itself."""
+    if not isinstance(document, dict):
+        return [document]
+    for name in DOCUMENT_LISTS:
+        if isinstance(rows := document.get(name), list):
+            return rows
+    named: list[Any] = [row for row in document.values() if isinstance(row, dict)]
+    if len(named) == len(document) > 1 and all(any(map(str.isdigit, name)) for name in document):
+        lists = [{key for key, value in row.items() if isinstance(value, list) and value} for row in named]
+        if any(isinstance(named[0][key][0], dict) for key in set.intersection(*lists)):
+            return [{"id": name, **row} for name, row in document.items()]
+    return [document]
 
 
 def _refuse_other_format(path: Path, head: bytes) -> None:

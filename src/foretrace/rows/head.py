@@ -17,6 +17,8 @@ from foretrace.rows.files import (
     PARQUET_MAGIC,
     TruncatedError,
     decode_row,
+    is_json,
+    make_row,
     read_arrow,
     read_csv,
     read_first_rows,
@@ -87,9 +89,14 @@ def read_head(path: Path) -> FileHead:
     if remove_packing(path.name).endswith(".csv"):
         return FileHead(path, start, records=_keep_objects(read_csv(iter([start])), _MAX_RECORDS))
     text = start.lstrip()
-    if text.startswith(b"["):
-        return FileHead(path, start, records=_read_list(text))
-    if text.startswith(b"{") and not _is_record(text.partition(b"\n")[0]):
+    first, _, rest = text.partition(b"\n")
+    if text.startswith(b"[") and not (rest.strip() and is_json(first)):
+        records = _read_list(text)
+        is_line = len(start) == MAX_HEAD and not rest and remove_packing(path.name).endswith((".jsonl", ".ndjson"))
+        if is_line and any("role" in record for record in records[:_MAX_ROWS]):  # the first of many lists of messages
+            records = ({"messages": list(records)},)
+        return FileHead(path, start, records=records)
+    if text.startswith(b"{") and not _is_record(first):
         document = _read_partial(text)
         if document is not None:
             return FileHead(path, start, document=document)
@@ -123,7 +130,7 @@ def _take(chunks: Iterator[bytes]) -> bytes:
 def _has_enough(chunk: bytes) -> bool:
     """Whether the first bytes of a file hold records enough."""
     text = chunk.lstrip()
-    return text.startswith(b"{") and text.count(b"\n") > _MIN_RECORDS and _is_record(text.partition(b"\n")[0])
+    return text.startswith((b"{", b"[")) and text.count(b"\n") > _MIN_RECORDS and _is_record(text.partition(b"\n")[0])
 
 
 def _read_lines(text: bytes) -> tuple[dict[str, Any], ...]:
@@ -155,5 +162,4 @@ def _read_list(text: bytes) -> tuple[dict[str, Any], ...]:
         value = jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
     except (ValueError, RecursionError):
         return ()
-    items = value if isinstance(value, list) else []
-    return tuple(item for item in items[:_MAX_RECORDS] if isinstance(item, dict))
+    return _keep_objects(map(make_row, value if isinstance(value, list) else []), _MAX_RECORDS)

@@ -7,13 +7,16 @@ To add one, write a module in this folder whose `PLUGIN` has the members of `San
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, get_args
 
 import msgspec
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.problem import Integrity, RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
+
+FORMS: tuple[Integrity, ...] = get_args(Integrity)
+"""Forms of judging, from the strongest to the weakest."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wall_s: float = 5.0
     """Wall-clock seconds of a run, a block of a session, or one judged process."""
     cpu_s: float = 2.0
-    """CPU seconds of one process (soft limit; one more second is the hard one)."""
+    """CPU seconds of one process."""
     memory_mb: int = 512
     """Address space of one process, MiB. Preloaded numpy needs 1024, which the preload set asks for by itself."""
     file_mb: int = 8
@@ -64,6 +67,12 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     limits: Limits = Limits()
     max_sessions: int = 64
     """Sessions at one time."""
+    forms: tuple[str, ...] = FORMS
+    """Forms of judging that may decide; without `together`, what needs it is an error or a failed test."""
+
+    def __post_init__(self) -> None:
+        if not self.forms or not {*self.forms} <= {*FORMS}:
+            raise UsageError(Setting("forms", ",".join(self.forms)), f": choose from {', '.join(FORMS)}")
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import (
     ENVIRONMENT,
+    IMPORT_WITHOUT_FORK_HOOKS,
     NAME_PLACEHOLDER,
     PYTHON_FLAGS,
     ForkServerStartError,
@@ -46,7 +47,7 @@ _GUARDS_OF_CONTAINER = frozenset(
 )
 """Guards that a container gives by itself, without a system call filter inside."""
 _BOOT = (
-    "import os,sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
+    f"{IMPORT_WITHOUT_FORK_HOOKS}import sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
     "while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit('no input')\n"
     "open(f,'wb').write(b);sys.path.insert(0,f)\n"
     "from foretrace.sandbox.inside.server.container_relay import main;main(f)"
@@ -106,7 +107,6 @@ class DockerSandbox(ForkServerSandbox):
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            await pool.start_servers(self._workers)
             guards = await self._run_selftest(pool, sys.executable, _NAMESPACES)
             isolation = self._check_guards(container.engine, guards, inner)
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from msgspec.structs import replace
@@ -100,8 +100,7 @@ class FallbackSandbox:
 
     async def session(self, *, limits: Limits | None = None) -> Session:
         """Open a session (see `base.Sandbox.session`)."""
-        session = await (await self._ensure_started()).session(limits=limits)
-        return _FallbackSession(session, self._add_refused) if self._refused else session
+        return await (await self._ensure_started()).session(limits=limits)
 
     async def close(self) -> None:
         """End all processes."""
@@ -110,29 +109,6 @@ class FallbackSandbox:
 
     async def __aenter__(self) -> Self:
         await self.start()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
-
-
-class _FallbackSession:
-    """A session whose results say which sandboxes did not serve."""
-
-    def __init__(self, session: Session, add_refused: Callable[[Isolation], Isolation]) -> None:
-        self._session, self._add_refused = session, add_refused
-        self.mode = session.mode
-        self.head = session.head
-
-    async def run(self, block: str, *, at: int | None = None) -> RunResult:
-        result = await self._session.run(block, at=at)
-        self.head = self._session.head
-        return replace(result, isolation=self._add_refused(result.isolation))
-
-    async def close(self) -> None:
-        await self._session.close()
-
-    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -47,11 +47,6 @@ class LocalSandbox(ForkServerSandbox):
             if verified.isolation.level < lowest:
                 verified.pool.close()
                 break
-            try:
-                await verified.pool.start_servers(self._workers)
-            except BaseException:
-                verified.pool.close()
-                raise
             self._warn_or_log(verified.isolation, refused)
             if verified.isolation.level < MIN_STRONG_LEVEL and sys.platform == "linux":
                 # Code can open files of this user there: it shall not read this process, which knows what is expected.
@@ -60,7 +55,7 @@ class LocalSandbox(ForkServerSandbox):
         raise SandboxError(*explain_level(lowest, refused))
 
     def _list_levels(self) -> list[int]:
-        highest = _MAX_LEVEL if sys.platform == "linux" and selftest.knows_syscalls() else 0
+        highest = _MAX_LEVEL if sys.platform == "linux" and syscalls.NUMBERS else 0
         if self._settings.level is not None:
             return [min(self._settings.level, _MAX_LEVEL)]
         return list(range(highest, -1, -1))
@@ -75,7 +70,6 @@ class LocalSandbox(ForkServerSandbox):
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            await pool.start_servers(1)
             guards = await self._run_selftest(pool, self._interpreter)
         except ForkServerStartError as error:
             pool.close()

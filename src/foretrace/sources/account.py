@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from foretrace.core.errors import ForetraceError
+from foretrace.rows.base import Drop
 from foretrace.rows.files import UNFINISHED_LINE
 
 _COUNTERS = ("extra", "ignored", "unknown", "dropped", "notes")
@@ -65,6 +66,14 @@ class Account(msgspec.Struct, kw_only=True):
             self.waiting += 1
         else:
             self.dropped[reason] += 1
+
+    def drop_unread(self, records: Iterable[dict[str, Any] | Drop]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The records of a file that could be read, with their places; the others are counted."""
+        for number, record in enumerate(records):
+            if isinstance(record, Drop):
+                self.drop(record.reason)
+            else:
+                yield number, record
 
     def note(self, what: str, count: int = 1) -> None:
         """Count something that is no record."""

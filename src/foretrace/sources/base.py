@@ -25,6 +25,9 @@ from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 
+UNCLEAR = "unclear"
+"""In a trace's `extra`: fields that could not be read, each with what the row has instead."""
+
 
 class Source(Protocol):
     """An importer of one raw format."""
@@ -64,8 +67,13 @@ class FileSource(Protocol):
         `account`. A conversation that cannot be read is a Drop. Raises for what makes the whole file unreadable."""
         ...
 
+
+@runtime_checkable
+class CompanionSource(Protocol):
+    """A source whose `read_traces` reads other files with the one that it is given."""
+
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """Files beside `path` that `read_traces` reads with it, and that are no inputs of their own."""
+        """Files beside `path` that are read with it, and that are no inputs of their own."""
         ...
 
 

@@ -3,7 +3,6 @@ transcripts, web steps (`row_turns` finds them). Task, outcome and tools by thei
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -11,13 +10,13 @@ from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
 from foretrace.encodings.call_pattern import CallPattern
-from foretrace.encodings.web_verbs import WEB_VERBS
+from foretrace.encodings.web_actions import WEB_VERBS
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import MAX_HEAD, FileHead
 from foretrace.sources.argument_types import type_arguments
-from foretrace.sources.base import RowError, make_row_id
+from foretrace.sources.base import UNCLEAR, RowError, make_row_id
 from foretrace.sources.first_rows import list_first_rows, read_list
-from foretrace.sources.json_values import as_number
+from foretrace.sources.json_values import as_number, read_success
 from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -26,46 +25,45 @@ from foretrace.sources.row_messages import ROLES, find_task_text, make_messages
 from foretrace.sources.row_turns import FoundTurns, find_turns, get_path, read_turns
 from foretrace.sources.turn_items import flatten_turns
 
+_REWARDS = ("reward", "outcome.reward", "reward_info.reward")
+_FLAGS = ("correct", "pass", "tests_passed")
+"""Columns that say whether an attempt succeeded where they hold true or false: they may hold an answer, or a number."""
 FIELDS = {
     "messages": (),
     "role": (),
     "content": (),
     "tools": (
-        "tools",
-        "available_tools",
-        "functions",
-        "tool_defs",
-        "toolConfig.tools",
-        "tool_config.tools",
-        "functionDeclarations",
-        "config.tools",
-        "responses_create_params.tools",
-        "request.tools",
-        "request.toolConfig.tools",
-        "request.config.tools",
+        *("tools", "available_tools", "functions", "tool_defs", "toolConfig.tools", "tool_config.tools"),
+        *("functionDeclarations", "config.tools", "responses_create_params.tools", "request.tools"),
+        *("request.toolConfig.tools", "request.config.tools"),
     ),
     "id": ("id", "traj_id", "trajectory_id", "session_id"),
     "instance": (
-        "instance",
-        "instance_id",
-        "task_id",
-        "problem_id",
-        "task_name",
-        "task.id",
+        *("instance", "instance_id", "task_id", "problem_id", "task_name", "task.id"),
         "responses_create_params.metadata.instance_id",
     ),
     "group": ("group", "repo", "repository", "task.group"),
-    "success": ("success", "resolved", "passed", "outcome.success"),
-    "reward": ("reward", "score", "outcome.reward", "reward_info.reward"),
-    "model": ("model", "model_name", "provenance.model", "response.model", "request.model"),
+    "success": (
+        *("success", "resolved", "passed", "outcome.success", "is_correct", "meta.is_correct", "is_resolved"),
+        *_FLAGS,
+        *_REWARDS,
+    ),
+    "reward": ("reward", "score", *_REWARDS[1:]),
+    "model": (
+        *("model", "model_name", "provenance.model", "response.model", "request.model"),
+        *("metadata.model", "metadata.model_name"),
+    ),
     "exit_reason": ("exit_status", "exit_reason"),
     "license": ("license", "licence"),
 }
 """What `columns` can map (dots lead into objects), and the columns that are looked for when it does not. Role and
 content are keys within a message."""
+_COUNTER = re.compile(r"[A-Za-z]*[ _#:.-]?\d{1,9}")
+"""An id that counts the rows of a file: a number, with or without a word before it."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 MAX_SHOWN_COLUMNS = 10
 """Columns of a row that a message names."""
+_MAX_SHOWN_VALUE = 80
 
 
 class Chat:
@@ -114,7 +112,8 @@ class Chat:
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one conversation."""
-        found = self._find_turns(row)
+        unclear: dict[str, str] = {}
+        found = self._find_turns(row, unclear)
         keys = self._columns.get("role"), self._columns.get("content")
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
@@ -125,20 +124,20 @@ class Chat:
         if known is not None:
             tools = known.tools
         raw_id = self._read_text("id", row)
-        own = raw_id or make_row_id(row)
+        own = make_row_id(row) if raw_id is None else raw_id
+        if raw_id is not None and (_COUNTER.fullmatch(raw_id) or _is_web_step(messages)):
+            # Such an id counts the rows of a file, or names the task of which each row is one step.
+            own = f"{raw_id}-{digest(make_row_id(row))}"
         instance = (
             self._read_text("instance", row) or found.instance or f"chat:{digest(find_task_text(messages) or own)}"
         )
-        if raw_id is not None and _is_web_step(messages):
-            # Such an id names the task, of which each row is one step.
-            own = f"{raw_id}-{digest(make_row_id(row))}"
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
             task=Task(id=instance, group=self._read_text("group", row) or find_repository(instance), kind="chat"),
             tools=tools,
             messages=type_arguments(messages, tools),
             outcome=Outcome(
-                success=self._read_success(row),
+                success=self._read_success(row, unclear),
                 reward=self._read_number("reward", row),
                 exit_reason=self._read_text("exit_reason", row),
             ),
@@ -154,25 +153,32 @@ class Chat:
                 model=self._read_text("model", row),
                 transforms=() if known is None else (f"tools of {known.agent}",),
             ),
-            extra=find_unknown_fields(row, self._list_used_columns(row, found, given)) | (found.rest or {}),
+            extra=find_unknown_fields(row, self._list_used_columns(row, found, given))
+            | (found.rest or {})
+            | ({UNCLEAR: unclear} if unclear else {}),
         )
 
-    def _find_turns(self, row: dict[str, Any]) -> FoundTurns:
+    def _find_turns(self, row: dict[str, Any], unclear: dict[str, str]) -> FoundTurns:
+        for field, column in self._columns.items():
+            if field not in ("role", "content", "messages") and not _has_path(row, column):
+                unclear[field] = f"there is no column {column}"
         column = self._columns.get("messages")
-        if column is not None:
-            return read_turns(row, column)
-        if (found := find_turns(row)) is not None:
-            return found
-        if (column := next((c for c in ("messages", "conversations", "conversation") if c in row), None)) is not None:
+        if column is None:
+            if (found := find_turns(row)) is not None:
+                return found
+            column = next((c for c in ("messages", "conversations", "conversation") if c in row), None)
+        if column is not None and _has_path(row, column):
             return read_turns(row, column)  # says what is wrong with it
         there = ", ".join(sorted(row)[:MAX_SHOWN_COLUMNS]) + (", ..." if len(row) > MAX_SHOWN_COLUMNS else "")
         remedy = ("name the one that holds the messages: ", Setting("columns", {"messages": "COLUMN"}))
-        raise RowError("missing_column", f"messages; it has {there}", *remedy)
+        raise RowError("missing_column", f"there is no column {column or 'messages'}; the row has {there}", *remedy)
 
     def _list_used_columns(self, row: dict[str, Any], found: FoundTurns, tools: tuple[ToolSpec, ...]) -> frozenset[str]:
         """Columns that the record holds; one of a type that it cannot hold stays in `extra`."""
         texts = [f for f in ("id", "instance", "group", "model", "exit_reason") if self._read_text(f, row) is not None]
-        fields = [*texts, "success", *(["tools"] if tools else [])]
+        fields = [*texts, *(["tools"] if tools else [])]
+        if self._read_success(row, {}) is not None:
+            fields.append("success")
         if self._read_number("reward", row) is not None:
             fields.append("reward")
         if self.license is None and self._read_license(row) is not None:
@@ -181,13 +187,11 @@ class Chat:
         return found.columns | {path for path in paths if path is not None}
 
     def _find_column(self, field: str, row: dict[str, Any]) -> str | None:
-        if (column := self._columns.get(field)) is not None:
-            try:
-                get_path(row, column)
-            except RowError:
-                raise RowError("missing_column", f"{column}, which is to hold the field {field}") from None
-            return column
-        return next((c for c in FIELDS[field] if _has_path(row, c)), None)
+        named = self._columns.get(field)
+        for column in FIELDS[field] if named is None else (named,):
+            if _has_path(row, column) and (named or column not in _FLAGS or isinstance(row[column], bool)):
+                return column
+        return None
 
     def _read(self, field: str, row: dict[str, Any]) -> Any:
         column = self._find_column(field, row)
@@ -207,18 +211,13 @@ class Chat:
             value = float(value)
         return as_number(value)
 
-    def _read_success(self, row: dict[str, Any]) -> bool | None:
-        value = self._read("success", row)
-        if value is None or isinstance(value, bool):
-            return value
-        if isinstance(value, float) and math.isnan(value):  # a missing value, as pandas writes it
-            return None
-        if value in (0, 1):
-            return bool(value)
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
-        column = self._find_column("success", row)
-        raise RowError("wrong_column_type", f"{column}: success is {value!r}, not true, false or null")
+    def _read_success(self, row: dict[str, Any], unclear: dict[str, str]) -> bool | None:
+        """A clear yes or no; any other value is noted, but for a reward, which may be anything."""
+        column, value = self._find_column("success", row), self._read("success", row)
+        success = read_success(value)
+        if success is None and value not in (None, "") and value == value and column not in _REWARDS:
+            unclear["success"] = f"{column} is {value!r}"[:_MAX_SHOWN_VALUE]
+        return success
 
 
 def _has_agent(found: FoundTurns) -> bool:

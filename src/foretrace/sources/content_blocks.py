@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from foretrace.core.trace import Part
 from foretrace.encodings.json_arguments import encode_json
+from foretrace.sources.account import Account
 from foretrace.sources.json_values import get_dict, get_text
 
 _MEDIA = ("image", "audio", "video", "file", "document", "input_image", "input_audio", "input_file", "inlineData")
@@ -40,6 +41,40 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
         media, ref = media.split(";")[0], ""
     kind = {"inlineData": "image" if media.startswith("image/") else "file", "fileData": "file"}.get(kind, kind)
     return Part(type=kind, media_type=media, ref=ref or None, sha256=_digest(body) if body else None, at=at)
+
+
+class Reply(NamedTuple):
+    """The blocks of a reply, by kind."""
+
+    text: str
+    parts: tuple[Part, ...]
+    reasoning: str | None
+    calls: list[dict[str, Any]]
+    results: list[dict[str, Any]]
+
+
+def split_reply(content: Any, account: Account) -> Reply:
+    """A reply in blocks as Anthropic has them, in any of their spellings."""
+    texts, thoughts = list[str](), list[str]()
+    parts, calls, results = list[Part](), list[dict[str, Any]](), list[dict[str, Any]]()
+    for block in content if isinstance(content, list) else [content]:
+        kind = get_text(block, "type")
+        if kind == "thinking":
+            thoughts.append(get_text(block, "thinking", "text"))
+        elif kind == "redacted_thinking":
+            account.note("thoughts that are not readable")
+        elif kind == "fallback":
+            account.note("replies of a fallback model")
+        elif kind.endswith("tool_use") or kind == "toolCall":
+            calls.append(block)
+        elif kind.endswith("tool_result"):
+            results.append(block)
+        elif isinstance(block, dict) and (part := read_part(block)) is not None:
+            parts.append(part)
+        else:
+            texts.append(read_blocks([block])[0])
+    reasoning = "\n\n".join(filter(None, thoughts)) or None
+    return Reply("\n\n".join(filter(None, texts)), tuple(parts), reasoning, calls, results)
 
 
 def _read_text(block: Any) -> str:

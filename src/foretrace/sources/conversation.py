@@ -49,6 +49,18 @@ class _Draft(msgspec.Struct):
     """Of an agent's reply: the latest stamp of what it answers."""
 
 
+class UsedRecord(msgspec.Struct, gc=False):
+    """A record that the conversation needs."""
+
+    record: dict[str, Any]
+    inside: str
+    """The field that holds the message itself, where there is an envelope around it."""
+    call: str
+    """The call that it is about, where it makes no message."""
+    places: list[int] = msgspec.field(default_factory=list[int])
+    """Indexes of the messages that were made from it."""
+
+
 class Conversation:
     """Messages in the order in which they are added; records of one model reply are one message.
 
@@ -59,8 +71,10 @@ class Conversation:
     """
 
     def __init__(self, account: Account, *, durations_from_stamps: bool = True) -> None:
-        self._account = account
+        self.account = account
         self._durations_from_stamps = durations_from_stamps
+        self.used: list[UsedRecord] = []
+        """The records that messages were made from: what these leave out of them goes to `extra` (`leftovers`)."""
         self._drafts: list[_Draft] = []
         self._replies: dict[str, _Draft] = {}
         self._called: dict[str, float | None] = {}
@@ -84,9 +98,20 @@ class Conversation:
         """Whether a record of that reply of the model was added."""
         return reply in self._replies
 
-    def add_system(self, text: str, raw_index: int, **more: Any) -> None:
+    def use(self, record: dict[str, Any], inside: str = "", *, call: str = "", count: int = 1) -> None:
+        """Count a record as used; messages that are added from now on are made from it.
+
+        Args:
+            inside: The field that holds the message itself, where there is an envelope around it.
+            call: Id of the call that it is about, where it makes no message.
+            count: How many records it is for the account: a message and its parts may be several.
+        """
+        self.account.use(count)
+        self.used.append(UsedRecord(record, inside, call))
+
+    def add_system(self, text: str, raw_index: int, *, at: float | None = None, **more: Any) -> None:
         """A system (or developer) prompt."""
-        self._add("system", "user", text, raw_index, None, more)
+        self._add("system", "user", text, raw_index, at, more)
 
     def add_user(
         self, text: str, raw_index: int, *, author: Author = "user", at: float | None = None, **more: Any
@@ -133,6 +158,7 @@ class Conversation:
         else:
             draft.extra.update(more.get("extra", {}))
             draft.parts.extend(more.get("parts", ()))
+            self._note_origin(draft)
         if text:
             draft.content += "\n\n" * bool(draft.content) + text
         if reasoning:
@@ -166,7 +192,7 @@ class Conversation:
         draft.call_ids = (call_id, *also) if call_id else ()
         draft.is_error = is_error
         if call_id and call_id not in self._called:
-            self._account.note("results without a call")
+            self.account.note("results without a call")
         if seconds is not None:
             draft.seconds, draft.measured_by = seconds, measured_by
         self._note_input(at)
@@ -186,7 +212,7 @@ class Conversation:
     def finish(self) -> tuple[Message, ...]:
         """All messages, with their times."""
         answered = {call_id for draft in self._drafts for call_id in draft.call_ids}
-        self._account.note("calls without a result", len(self._called.keys() - answered))
+        self.account.note("calls without a result", len(self._called.keys() - answered))
         return tuple(self._make_message(draft) for draft in self._drafts)
 
     def _add(
@@ -199,7 +225,12 @@ class Conversation:
         }
         draft = _Draft(role, author, raw_index, len(self._drafts), text, began=at, ended=at, **fields)
         self._drafts.append(draft)
+        self._note_origin(draft)
         return draft
+
+    def _note_origin(self, draft: _Draft) -> None:
+        if self.used and draft.turn not in self.used[-1].places:
+            self.used[-1].places.append(draft.turn)
 
     def _note_input(self, at: float | None) -> None:
         if at is not None:
@@ -238,7 +269,7 @@ class Conversation:
         if draft.seconds is not None:
             if draft.seconds >= 0:
                 return draft.seconds, draft.measured_by
-            self._account.note("durations below zero")
+            self.account.note("durations below zero")
             return None, None
         if not self._durations_from_stamps:
             return None, None
@@ -250,7 +281,7 @@ class Conversation:
         if begin is None or end is None:
             return None, None
         if end < begin:
-            self._account.note("clocks that run backwards")
+            self.account.note("clocks that run backwards")
             return None, None
         return (round(end - begin, 6), "stamps") if end - begin >= FLUSH_S else (None, None)
 
@@ -274,7 +305,7 @@ def read_time(value: Any) -> float | None:
     microseconds or nanoseconds, told apart by its size. None where it is none of these."""
     if isinstance(value, str):
         text = value.strip()
-        if text.isdigit():
+        if text.isdecimal() and len(text) < 30:
             return read_time(int(text))
         try:
             stamp = datetime.fromisoformat(text)

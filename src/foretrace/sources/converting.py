@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from foretrace.core.errors import SourceError
+from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.segments import SegmentRow
 from foretrace.core.store import encode_row
 from foretrace.core.trace import Trace, add_trace_id
@@ -122,7 +123,7 @@ def stream_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> Iterator[
             yield row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
 
     for result in _clean(shared.cleaner, convert()):
-        yield ConvertedRow(places.popleft(), _encode(result, shared.since) if isinstance(result, Trace) else result)
+        yield ConvertedRow(places.popleft(), _encode(result, shared.since))
 
 
 def _clean(cleaner: Cleaner | None, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
@@ -156,7 +157,7 @@ def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]
     read = [list(_read_conversations(shared, path, own)) for path, own in zip(paths, accounts, strict=True)]
     cleaned = _clean(shared.cleaner, itertools.chain.from_iterable(read))
     return [
-        FileReading([_encode_result(shared, each) for each in itertools.islice(cleaned, len(own))], account)
+        FileReading([_encode(each, shared.since) for each in itertools.islice(cleaned, len(own))], account)
         for own, account in zip(read, accounts, strict=True)
     ]
 
@@ -165,16 +166,12 @@ def stream_file(shared: SharedSource, path: Path) -> FileReading:
     """Read a session file, a few conversations at a time."""
     account = Account()
     results = _clean(shared.cleaner, _read_conversations(shared, path, account))
-    return FileReading((_encode_result(shared, result) for result in results), account)
+    return FileReading((_encode(result, shared.since) for result in results), account)
 
 
 def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
     """As `read_files`, conversation by conversation."""
     return [stream_file(shared, path) for path in paths]
-
-
-def _encode_result(shared: SharedSource, result: Trace | Drop) -> ConvertedTrace | Drop:
-    return _encode(result, shared.since) if isinstance(result, Trace) else result
 
 
 def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[Trace | Drop]:
@@ -186,7 +183,9 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
             if isinstance(result, Drop):
                 yield result
             elif not isinstance(result, Trace):
-                yield Drop("unexpected_file", f"{source.name} returned a {type(result).__name__}")
+                with contain_errors(source.name, path.name) as wrong:
+                    raise TypeError(f"{source.name} returned a {type(result).__name__}")
+                yield Drop(INTERNAL_ERROR, wrong.text)
             elif not any(message.role == "assistant" for message in result.messages):
                 yield Drop("no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}")
             else:
@@ -199,45 +198,48 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
 
 
 def _call_reader(source: FileSource, path: Path, account: Account) -> Iterator[Any]:
-    try:
-        yield from source.read_traces(path, account)
-    except OSError as error:
-        yield Drop("unreadable_file", f"cannot read: {error.strerror or error}")
-    except SourceError as error:
-        yield Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
-    except RowError as error:
-        yield error.drop
-    except Exception as error:  # a file is never trusted: whatever it breaks costs that file alone
-        yield Drop("unexpected_file", f"{type(error).__name__}: {error}"[:300])
+    with contain_errors(source.name, path.name) as found:
+        try:
+            yield from source.read_traces(path, account)
+        except OSError as error:
+            yield Drop("unreadable_file", f"cannot read: {error.strerror or error}")
+        except SourceError as error:
+            yield Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
+        except RowError as error:
+            yield error.drop
+    if found.text:
+        yield Drop(INTERNAL_ERROR, found.text)
 
 
 def _convert_row(source: Any, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-    try:
-        result = source.to_trace(row, at)
-    except RowError as error:
-        return error.drop
-    except UnicodeEncodeError as error:
-        return _drop_half_pair(error)
-    except Exception as error:  # a row is never trusted: whatever it breaks costs that row alone
-        return Drop("unexpected_row", f"{type(error).__name__}: {error}"[:300])
-    if not isinstance(result, (Trace, Drop)):  # a plugin may return anything
-        return Drop("unexpected_row", f"{source.name} returned a {type(result).__name__}")
-    return result
+    with contain_errors(source.name, f"{at.file or 'the Hub'} row {at.row}") as found:
+        try:
+            result = source.to_trace(row, at)
+        except RowError as error:
+            return error.drop
+        except UnicodeEncodeError as error:
+            return _drop_half_pair(error)
+        if not isinstance(result, (Trace, Drop)):  # a plugin may return anything
+            raise TypeError(f"{source.name} returned a {type(result).__name__}")
+        return result
+    return Drop(INTERNAL_ERROR, found.text)
 
 
-def _encode(trace: Trace, since: float | None) -> ConvertedTrace | Drop:
-    try:
-        if since is not None and (end := find_last_stamp(trace)) is not None and end < since:
-            return Drop(BEFORE_SINCE)
-        row = encode_row(add_trace_id(trace))
-        origin = trace.provenance
-        return ConvertedTrace(
-            row, Origin(origin.source, origin.revision, origin.split, origin.license), count_trace(trace)
-        )
-    except UnicodeEncodeError as error:
-        return _drop_half_pair(error)
-    except Exception as error:  # a plugin's Trace may hold anything: nothing that breaks is written
-        return Drop("not_encodable", f"{type(error).__name__}: {error}"[:300])
+def _encode(trace: Trace | Drop, since: float | None) -> ConvertedTrace | Drop:
+    if isinstance(trace, Drop):
+        return trace
+    with contain_errors(f"encoding a trace of {trace.provenance.source}", trace.key) as found:
+        try:
+            if since is not None and (end := find_last_stamp(trace)) is not None and end < since:
+                return Drop(BEFORE_SINCE)
+            row = encode_row(add_trace_id(trace))
+            origin = trace.provenance
+            return ConvertedTrace(
+                row, Origin(origin.source, origin.revision, origin.split, origin.license), count_trace(trace)
+            )
+        except UnicodeEncodeError as error:
+            return _drop_half_pair(error)
+    return Drop(INTERNAL_ERROR, found.text)
 
 
 def _drop_half_pair(error: UnicodeEncodeError) -> Drop:

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from foretrace.core.digest import digest
 from foretrace.core.trace import Message, Outcome, Parent, Provenance, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import Conversation
+from foretrace.sources.leftovers import keep_leftovers
 from foretrace.sources.own_fields import restore_fields
 from foretrace.sources.repositories import find_repository
 
@@ -53,9 +52,11 @@ def finish_trace(
     if not talk.has_agent:
         return make_no_agent_drop(key, met)
     messages: tuple[Message, ...] = talk.finish()
+    kept = dict(extra or {})
+    keep_leftovers(talk, messages, (provenance, tools, outcome, kept), kept)
     trace = Trace(
         key=key, task=task, tools=tools, messages=messages, outcome=outcome, provenance=provenance, parent=parent,
-        extra=dict(extra or {}),
+        extra=kept,
     )  # fmt: skip
     return restore_fields(trace)
 
@@ -64,8 +65,3 @@ def make_no_agent_drop(key: str, met: Mapping[str, int]) -> Drop:
     """The refusal of a conversation in which the agent says nothing."""
     shown = ", ".join(f"{count} {kind}" for kind, count in Counter(met).most_common(8))
     return Drop("no_agent_turn", f"{key}: no agent turn in {sum(met.values())} records ({shown or 'none at all'})")
-
-
-def point_to_parent(trace: Trace | Drop, parent: Parent) -> Trace | Drop:
-    """The same trace with its parent."""
-    return trace if isinstance(trace, Drop) else msgspec.structs.replace(trace, parent=parent)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jiter
 
-from foretrace.rows.files import DOCUMENT_LISTS, RUN_LIST, remove_packing
+from foretrace.rows.files import RUN_LIST, list_rows, remove_packing
 from foretrace.rows.head import MAX_HEAD, FileHead
 
 MAX_LOOKED_AT = 5
@@ -20,11 +20,8 @@ def list_first_rows(head: FileHead) -> list[dict[str, Any]]:
     is_document = is_alone and (remove_packing(head.path.name).endswith(".json") or RUN_LIST in head.first)
     if head.records and not is_document:
         return list(head.records[:MAX_LOOKED_AT])
-    document = head.first
-    for name in DOCUMENT_LISTS:
-        if isinstance(rows := document.get(name), list):
-            return [row for row in rows[:MAX_LOOKED_AT] if isinstance(row, dict)]
-    return [document] if document else []
+    rows = list_rows(head.first) if head.first else []
+    return [row for row in rows[:MAX_LOOKED_AT] if isinstance(row, dict)]
 
 
 def read_list(value: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import msgspec
 from foretrace.core.trace import Part
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.rows.base import Drop
-from foretrace.rows.files import read_document, read_records
+from foretrace.rows.files import describe_json, read_document, read_records
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import read_content
@@ -43,6 +43,16 @@ def as_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
+
+
+def read_success(value: Any) -> bool | None:
+    """A clear yes or no: true or false, 1 or 0, also as text; `None` for anything else."""
+    if isinstance(value, str):
+        value = _ANSWERS.get(value.strip().lower())
+    return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
+
+
+_ANSWERS = {"true": 1, "yes": 1, "1": 1, "1.0": 1, "false": 0, "no": 0, "0": 0, "0.0": 0}
 
 
 def get_value(record: Any, key: str, other: Any = None) -> Any:
@@ -182,7 +192,7 @@ def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
         return
     for item in value if isinstance(value, list) else [value]:
         is_known = isinstance(item, (dict, Drop))
-        yield item if is_known else Drop("not_an_object", f"a JSON {type(item).__name__}, not an object")
+        yield item if is_known else Drop("not_an_object", describe_json(item))
 
 
 def is_document(head: FileHead) -> bool:

@@ -15,18 +15,7 @@ from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.sources.base import RowError
 
 _MEDIA = ("image", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "refusal")
-_CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters"})
-
-
-def decode_list(row: dict[str, Any], column: str) -> list[dict[str, Any]]:
-    """The row's list of messages: a list, or a string that holds a JSON list.
-
-    Raises:
-        RowError: the column is missing, empty, or no list of objects.
-    """
-    if column not in row:
-        raise RowError("missing_column", column)
-    return check_objects(decode_column(row[column], column), column)
+_CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters", "args"})
 
 
 def decode_column(value: Any, column: str) -> Any:
@@ -79,11 +68,17 @@ def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
     for item in value:
         if isinstance(item, str):
             text += item
-        elif isinstance(item, dict) and isinstance(item.get("text"), str):
-            text += item["text"]
+        elif isinstance(item, dict) and (said := read_block_text(item)) is not None:
+            text += said
         elif isinstance(item, dict):
             parts.append(_read_part(item, len(text)))
     return text, tuple(parts)
+
+
+def read_block_text(block: dict[str, Any]) -> str | None:
+    """The text of a block of text; `None` where it is of another kind."""
+    text = block.get("text", block.get("content") if block.get("type") == "text" else None)
+    return text if isinstance(text, str) else None
 
 
 def _read_part(item: dict[str, Any], at: int) -> Part:
@@ -142,13 +137,17 @@ def read_function_call(value: Any, index: int) -> tuple[ToolCall, ...]:
 
 def _read_call(raw: Any, index: int) -> ToolCall:
     function = raw.get("function", raw) if isinstance(raw, dict) else None
+    if isinstance(function, str) and isinstance(raw, dict):  # its name, beside the arguments
+        raw = function = {**raw, "name": function}
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(raw, dict) or not isinstance(function, dict) or not isinstance(name, str):
         raise RowError("bad_tool_call", f"message {index}: a tool call without a function name")
-    arguments = function.get("arguments", function.get("parameters"))
+    arguments = next((function[key] for key in ("arguments", "parameters", "args") if key in function), None)
     text = arguments if isinstance(arguments, str) else encode_json(arguments or {})
     read = read_arguments(text if text.strip() else "{}")  # some servers write no arguments as an empty text
     extra = find_unknown_fields(raw, _CALL_KEYS)
+    if function is not raw and (more := find_unknown_fields(function, _CALL_KEYS)):
+        extra["function"] = more
     if read.error is not None:
         extra["raw"] = arguments
     return ToolCall(

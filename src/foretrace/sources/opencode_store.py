@@ -60,6 +60,7 @@ def read_database(path: Path, account: Account) -> Iterator[StoredSession]:
 def read_folder(path: Path, account: Account) -> Iterator[StoredSession]:
     """The sessions of a storage folder, oldest first, in any of its layouts."""
     loose: dict[str, list[dict[str, Any]]] = {}
+    folders = {folder.name: folder for folder in _list_folders(path / "part")}
     for part in _read_files(path / "part", account):
         loose.setdefault(get_text(part, "messageID"), []).append(part)
     for session in _find_sessions(path, account):
@@ -69,10 +70,12 @@ def read_folder(path: Path, account: Account) -> Iterator[StoredSession]:
             for message in _read_files(folder, account):
                 name = get_text(message, "id")
                 parts = get_dicts(message, "parts") + loose.pop(name, [])
-                for place in (path / "part" / name, path / "session" / "part" / own / name):
-                    parts += _read_files(place, account) if name else []
+                for place in (folders.pop(name, None), path / "session" / "part" / own / name):
+                    parts += _read_files(place, account) if name and place else []
                 messages.append(StoredMessage(message, parts))
         yield StoredSession(session, sorted(messages, key=lambda m: _get_place(m.message)))
+    for name, folder in folders.items():
+        loose.setdefault(name, []).extend(_read_files(folder, account))
     _count_lost(loose, account)
 
 
@@ -88,8 +91,13 @@ def read_export(path: Path, account: Account) -> Iterator[StoredSession]:
     if isinstance(document, Drop) or not isinstance(document, dict):
         account.drop(document.reason if isinstance(document, Drop) else "not_an_object")
         return
-    messages = [StoredMessage(get_dict(m, "info"), get_dicts(m, "parts")) for m in get_dicts(document, "messages")]
-    yield StoredSession(get_dict(document, "info"), messages)
+    messages = [StoredMessage(_unwrap(m, "parts"), get_dicts(m, "parts")) for m in get_dicts(document, "messages")]
+    yield StoredSession(_unwrap(document, "messages"), messages)
+
+
+def _unwrap(record: dict[str, Any], held: str) -> dict[str, Any]:
+    """What `info` says, with what stands beside it, but for what it is the info of."""
+    return {name: value for name, value in record.items() if name not in ("info", held)} | get_dict(record, "info")
 
 
 def _count_lost(parts: dict[str, list[dict[str, Any]]], account: Account) -> None:
@@ -177,9 +185,10 @@ def _find_sessions(path: Path, account: Account) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for place in _list_folders(path / "session"):
         for session in _read_files(place, account) if place.name not in ("message", "part") else ():
-            found[get_text(session, "id")] = session
-    if found.pop("", None) is not None:
-        account.drop("no_id")
+            if not (own := get_text(session, "id")) or own in found:
+                account.drop("repeated_id" if own else "no_id")
+            else:
+                found[own] = session
     for folder in [*_list_folders(path / "message"), *_list_folders(path / "session" / "message")]:
         found.setdefault(folder.name, {"id": folder.name, "made_up": True})
     return sorted(found.values(), key=_get_place)

@@ -9,12 +9,14 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import ForetraceError, Parts, Setting, SourceError, render_parts
+from foretrace.core.errors import ForetraceError, Parts, Setting, SourceError, count_things, render_parts
 from foretrace.core.redactions import is_redacted, read_redactions
+from foretrace.core.report import Report
 from foretrace.core.store import remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.encodings.unread_calls import find_unread_calls
 from foretrace.sources.account import Account
+from foretrace.sources.base import UNCLEAR
 from foretrace.sources.recognizing import FoundFiles
 
 MAX_EXAMPLES = 3
@@ -32,6 +34,12 @@ class TraceCounts(msgspec.Struct, kw_only=True):
     """Calls that no reader read: the environment answers a message in which there is none."""
     unread_rows: list[str] = []
     """Up to three messages of these."""
+    unclear: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Traces in which a field could not be read, by field: a success that is no yes or no, a column that is missing."""
+    unclear_rows: list[str] = []
+    """Up to three of these."""
+    without_task: int = 0
+    """Traces in which nobody asks for anything."""
     redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
     """What was taken out of them, by type: secrets, user names."""
     unredacted: int = 0
@@ -49,6 +57,9 @@ class TraceCounts(msgspec.Struct, kw_only=True):
         self.results += other.results
         self.unread += other.unread
         self.unread_rows = [*self.unread_rows, *other.unread_rows][:MAX_EXAMPLES]
+        self.unclear.update(other.unclear)
+        self.unclear_rows = [*self.unclear_rows, *other.unclear_rows][:MAX_EXAMPLES]
+        self.without_task += other.without_task
         self.redacted.update(other.redacted)
         self.unredacted += other.unredacted
         self.timed_turns.update(other.timed_turns)
@@ -80,6 +91,11 @@ def count_trace(trace: Trace) -> TraceCounts:
     """The counts of one trace."""
     unread = find_unread_calls(trace)
     counts = TraceCounts(traces=1, unread=len(unread), unread_rows=[_describe(trace, n) for n in unread[:MAX_EXAMPLES]])
+    unclear: dict[str, str] = trace.extra.get(UNCLEAR, {})
+    counts.unclear = Counter(unclear.keys())
+    counts.unclear_rows = [f"{trace.key} has no {field}: {why}" for field, why in unclear.items()][:MAX_EXAMPLES]
+    asked = (m.content.strip() or m.parts for m in trace.messages if m.role == "user" and m.author == "user")
+    counts.without_task = int(not (trace.task.statement or any(asked)))
     counts.redacted = Counter(read_redactions(trace))
     counts.unredacted = int(not is_redacted(trace))
     for message in trace.messages:
@@ -123,7 +139,7 @@ class SourceReport(msgspec.Struct, kw_only=True):
         self.counts.add(other.counts)
 
 
-class ImportReport(msgspec.Struct, kw_only=True):
+class ImportReport(Report, msgspec.Struct, kw_only=True):
     """What an import did. A row is a row, or a conversation of a session file.
 
     `rows == traces + replaced + grown + sum(drops) + before_since + already_done` always holds.
@@ -207,17 +223,11 @@ def check_not_empty(report: ImportReport, label: str, out: Path) -> None:
         remove_if_empty(out)
     if not report.rows:
         raise SourceError(f"{label}: holds no rows; nothing was imported")
+    rows = f"{label}: nothing was imported: {count_things(report.rows, 'row')}"
     if report.before_since:
-        raise SourceError(
-            f"{label}: nothing was imported: {report.before_since:,} of {report.rows:,} end before the date of ",
-            Setting("since"),
-        )
+        raise SourceError(f"{rows}, of which {report.before_since:,} ended before the date of ", Setting("since"))
     if not report.drops:
-        raise SourceError(f"{label}: all {report.rows:,} rows were dropped before; is this the right source?")
+        raise SourceError(f"{rows}, all dropped before; is this the right source?")
     reason, count = report.drops.most_common(1)[0]
     example = (": ", *report.dropped_rows[reason][0]) if reason in report.dropped_rows else ()
-    raise SourceError(
-        f"{label}: nothing was imported, all {report.rows:,} rows were dropped ({count:,} for {reason}",
-        *example,
-        "); is this the right source?",
-    )
+    raise SourceError(f"{rows}, all dropped ({count:,} for {reason}", *example, "); is this the right source?")

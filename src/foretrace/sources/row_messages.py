@@ -11,22 +11,26 @@ import msgspec
 from foretrace.core.errors import Setting
 from foretrace.core.trace import Message, Role, ToolCall
 from foretrace.encodings.base import Encoding
+from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
+from foretrace.sources.json_values import decode_nested
+from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import (
     find_unknown_fields,
     read_answered_ids,
+    read_block_text,
     read_content,
     read_function_call,
     read_native_calls,
 )
 from foretrace.sources.template_text import goes_on, has_steps, split_observations
 from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
-from foretrace.sources.turn_items import CALL_ROLES, ROLES, Place, Row, is_agent
+from foretrace.sources.turn_items import CALL_ROLES, REST, ROLES, Place, Row, is_agent
 
 _KNOWN = frozenset(
     [
         *("role", "from", "content", "value", "tool_calls", "function_call", "reasoning_content", "reasoning"),
-        *("tool_call_id", "tool_call_ids", "is_error", "train", "trainable", "loss", "is_demo", "is_item_call"),
+        *("tool_call_id", "tool_call_ids", "is_error", "train", "trainable", "loss", "is_demo", "is_item_call", REST),
     ]
 )
 _MARKER = re.compile(
@@ -149,12 +153,19 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
     calls: tuple[ToolCall, ...] = ()
     if role == "assistant":
         calls = read_native_calls(item.get("tool_calls"), index) or read_function_call(item.get("function_call"), index)
+        calls = calls or _read_written_calls(item.get("function_calls"))
         if not calls and name in CALL_ROLES:
-            calls = read_native_calls([_decode_json(text)], index)
+            calls = read_native_calls([decode_nested(text)], index)
     if not calls and content is None and not item.keys() & {"content", "value", "tool_calls", "function_call"}:
         remedy = ("name the one that holds its text: ", Setting("columns", {"content": "KEY"}))
         raise RowError("no_text", f"message {index} has no content; it has {', '.join(sorted(item)[:10])}", *remedy)
     return _Turn(place, item, role, name if name != role else None, text, parts, calls)
+
+
+def _read_written_calls(value: Any) -> tuple[ToolCall, ...]:
+    """Calls that stand beside the content as text, one a line: `f(x=1)`."""
+    written = f"[{', '.join(value.splitlines())}]" if isinstance(value, str) and value.strip() else ""
+    return tuple(msgspec.structs.replace(call, span=None) for call in CALL_LIST.parse(written))
 
 
 def _find_answer(turns: list[_Turn], index: int) -> str | None:
@@ -177,7 +188,7 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
         "turn": index,
         "raw_index": turn.place,
         "raw_role": turn.raw_role,
-        "extra": find_unknown_fields(item, _KNOWN),
+        "extra": _read_extra(item, text),
     }
     is_demo = item.get("is_demo") is True
     if turn.role == "assistant":
@@ -207,6 +218,22 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
     is_notice = turn.raw_role == "environment_state" or (turn.role == "user" and bool(_NOTICE.match(text)))
     author = "demo" if is_demo else "environment" if is_notice else "user"
     return Message(role=turn.role, author=author, content=text, **common)
+
+
+def _read_extra(item: Row, text: str) -> Row:
+    """The fields of a turn that no other field of the message holds, and what blocks of text hold beside it, such as
+    citations."""
+    extra, rest = find_unknown_fields(item, _KNOWN), dict(item.get(REST, {}))
+    content = item.get("content", item.get("value"))
+    blocks = (
+        [block for block in content if isinstance(block, dict) and read_block_text(block)]
+        if isinstance(content, list)
+        else []
+    )
+    if any(len(block) > 2 for block in blocks) and (beside := find_rest(blocks, text)) is not None:
+        rest["text" if "content" in rest else "content"] = beside
+    both = {name: rest.pop(name) for name in extra.keys() & rest.keys()}
+    return {**extra, **rest, **({"rest": both} if both else {})} if rest or both else extra
 
 
 def _answers_text_call(last: Message | None, text: str) -> bool:
@@ -253,13 +280,6 @@ _READY = re.compile(
     r"|I(?:'ll| will) follow)\b",
     re.IGNORECASE,
 )
-
-
-def _decode_json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return text
 
 
 def _read_train_flag(item: Row) -> bool | None:

@@ -16,11 +16,12 @@ from foretrace.sources.base import RowError
 from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.exported_chats import find_exported_chat
 from foretrace.sources.json_values import decode_nested, get_dict, get_text
+from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.text_pairs import find_text_turns
-from foretrace.sources.turn_items import is_agent, is_turn
+from foretrace.sources.turn_items import REST, is_agent, is_turn
 
 Row = dict[str, Any]
 Turns = list[tuple[int | None, Row]]
@@ -42,10 +43,22 @@ _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
 """Where the response of an API holds the model's message."""
 _TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
-_ASKED = ("question", "task", "query")
-"""Columns of the question, beside an agent's text that begins with its first step."""
+_ASKED = ("instruction", "question", "task", "query", "prompt", "input")
+"""Columns of what the agent was asked, beside its text that begins with its first step."""
 _STATES = frozenset(
-    ["state", "values", "channel_values", "session", "thread", "chat", "transcript", "episode", "rollout", *MESSAGES]
+    [
+        "state",
+        "chat_messages",
+        "values",
+        "channel_values",
+        "session",
+        "thread",
+        "chat",
+        "transcript",
+        "episode",
+        "rollout",
+        *MESSAGES,
+    ]
 )
 """Columns that hold the agent's `messages` within; those of a `grader` or in `metadata` are another's."""
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
@@ -72,7 +85,8 @@ def find_turns(row: Row) -> FoundTurns | None:
     """The conversation of a row; `None` where there is none."""
     for find in _FINDERS:
         if found := find(row):
-            return _add_system(row, found)
+            found = _add_system(row, found)
+            return found if find is _find_demonstration else _add_rest(row, found)  # its pages are too large to keep
     return None
 
 
@@ -92,7 +106,29 @@ def read_turns(row: Row, path: str) -> FoundTurns:
     extra = frozenset({column})
     if not turns:
         raise RowError("empty_trace", f"{path} is empty")
-    return _add_system(row, FoundTurns([*enumerate(turns)], extra, path))
+    return _add_rest(row, _add_system(row, FoundTurns([*enumerate(turns)], extra, path)))
+
+
+def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
+    """With what else the columns of the conversation hold: of a step beside its message, of all others in the row."""
+    places: dict[int | None, list[int]] = {}
+    for number, (place, _) in enumerate(found.turns):
+        places.setdefault(place, []).append(number)
+    turns = list(found.turns)
+    rests: Row = {}
+    for column in sorted(found.columns & row.keys()):
+        value = decode_nested(row[column])
+        items = value if isinstance(value, list) else []
+        for place, item in enumerate(items):
+            own = places.get(place, range(len(turns)))
+            if not isinstance(item, dict) or any(turns[number][1] == item for number in own):
+                continue
+            if (rest := find_rest(item, [turns[number][1] for number in own])) is not None and own:
+                turns[own[0]] = turns[own[0]][0], {**turns[own[0]][1], REST: rest}
+        if isinstance(value, dict):
+            rest = find_rest(value, [found.tools, *(turn for _, turn in turns)])
+            rests |= {} if rest is None else {column: rest}
+    return found._replace(turns=turns, rest=rests)
 
 
 def get_path(row: Row, path: str) -> Any:
@@ -126,8 +162,9 @@ def decode_turns(value: Any, column: str) -> list[Row]:
 
 def _zip_lists(value: Row) -> list[Row] | None:
     lists = {key: items for key, items in value.items() if isinstance(items, list)}
-    sizes = {len(items) for items in lists.values()}
-    if not lists or len(sizes) != 1:
+    size = max(map(len, lists.values()), default=0)
+    lists = {key: items for key, items in lists.items() if len(items) == size}
+    if not size or len(lists) < 2:
         return None
     return [dict(zip(lists, items, strict=True)) for items in zip(*lists.values(), strict=True)]
 
@@ -209,7 +246,9 @@ def _find_responses(row: Row) -> FoundTurns | None:
         turns += [(None, turn) for turn in _make_turns(statement, "user")]
     turns += enumerate(output)
     used = {"response"} if nested else {"output", "input", "instructions"}
-    return FoundTurns(turns, frozenset(used), "response.output holds items" if nested else "output holds items")
+    tools = _find_tools(request) or (_find_tools(answer) if isinstance(answer, dict) else None)
+    form = "response.output holds items" if nested else "output holds items"
+    return FoundTurns(turns, frozenset(used), form, tools=tools)
 
 
 def _find_exchange(row: Row) -> FoundTurns | None:
@@ -346,13 +385,13 @@ def _find_template_text(row: Row) -> FoundTurns | None:
         if not isinstance(value, str):
             continue
         turns, what = split_template(value), "a text of a chat template"
-        if not turns and column in (*MESSAGES, "text", "log", "trace", "scratchpad"):
+        if not turns and column not in (*_SYSTEMS, *_ASKED):
             turns, what = split_react(value), "a text of actions and observations"
         if any(is_agent(turn) for turn in turns):
-            asked = next((row[k] for k in _ASKED if isinstance(row.get(k), str)), None)
-            opens = [] if asked is None or turns[0].get("role") != "assistant" else [{"role": "user", "content": asked}]
-            place: Turns = [*((None, turn) for turn in opens), *enumerate(turns)]
-            found.append(FoundTurns(place, frozenset({column}), f"column {column} is {what}"))
+            asked = [] if turns[0].get("role") != "assistant" else [k for k in _ASKED if get_text(row, k).strip()]
+            opens: Turns = [(None, {"role": "user", "content": "\n".join(row[k] for k in asked)})] if asked else []
+            used = frozenset({column, *asked})
+            found.append(FoundTurns([*opens, *enumerate(turns)], used, f"column {column} is {what}"))
     return found[0] if len(found) == 1 else None
 
 
@@ -361,7 +400,7 @@ def _find_numbered(row: Row) -> FoundTurns | None:
     held = decode_nested(row.get("trajectory"))
     if not isinstance(held, dict) or "tool_name_0" not in held:
         return None
-    asked = next((row[k] for k in (*_ASKED, "input") if isinstance(row.get(k), str)), None)
+    asked = next((row[k] for k in _ASKED if isinstance(row.get(k), str)), None)
     turns: Turns = [] if asked is None else [(None, {"role": "user", "content": asked})]
     step = 0
     while f"tool_name_{step}" in held:
@@ -388,9 +427,7 @@ def _find_nested(row: Row) -> FoundTurns | None:
     if len(found) != 1:
         return None
     column, turns = found[0]
-    others = {name: value for name, value in _open_body(row[column]).items() if name != "messages"}
-    rest: Row = {column: others} if others else {}
-    return FoundTurns([*enumerate(turns)], frozenset({column}), f"{column}.messages holds messages", rest=rest)
+    return FoundTurns([*enumerate(turns)], frozenset({column}), f"{column}.messages holds messages")
 
 
 def _split_transcript(text: str) -> Turns:

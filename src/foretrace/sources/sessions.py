@@ -15,6 +15,7 @@ from foretrace.rows.base import Drop
 from foretrace.sources.content_blocks import read_blocks
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.injected_text import split_injected
+from foretrace.sources.leftovers import keep_leftovers
 from foretrace.sources.repositories import find_repository_of_folder, find_repository_of_remote
 
 _MAX_TYPES = 12
@@ -55,8 +56,11 @@ class Session(msgspec.Struct, kw_only=True):
             met = ", ".join(f"{count} {kind}" for kind, count in self.types.most_common(_MAX_TYPES)) or "none"
             return Drop("no_agent_turn", f"session {self.id}: no turn of the agent; record types: {met}")
         messages, notices = _cut_notices(talk.finish())
+        extra = self._make_extra()
         if notices:
-            self.extra["notices_at_the_end"] = [message.content for message in notices]
+            extra["notices_at_the_end"] = [message.content for message in notices]
+        facts = (self.id, self.project, self.created_at, [*self.models], self.tools, self.outcome, extra)
+        keep_leftovers(talk, messages, facts, extra)
         return Trace(
             key=self.key,
             task=Task(
@@ -79,7 +83,7 @@ class Session(msgspec.Struct, kw_only=True):
                 created_at=self.created_at or next((m.started for m in messages if m.started), None),
             ),
             parent=self.parent,
-            extra=self._make_extra(),
+            extra=extra,
         )
 
     def _find_group(self) -> str:

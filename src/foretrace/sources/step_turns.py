@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
+from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.json_values import (
     as_dict,
     as_dicts,
@@ -34,7 +34,7 @@ _ARGUMENTS = (
 _RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
 _THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
 _ASKED = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
-_SCREENS = ("screenshot", "image", "image_path")
+_SCREENS = ("screenshot", "screenshot_path", "image", "image_path")
 _GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
 """What only an agent is asked; a program has a task too."""
 _OBSERVED = frozenset({"observation", "observations", "obs", *_SCREENS})
@@ -132,8 +132,8 @@ def _read_step(item: Any) -> _Step | None:
     thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key) not in (None, "", [], {})), None)
-    if key is None:  # a last thought
-        return _Step(thought, [], result, False) if thought else None
+    if key is None:  # a last thought, or a last state of what was acted on
+        return _Step(thought, [], result, False) if thought or any(key in item for key in _ACTIONS) else None
     if isinstance(item[key], list):
         read = [_read_action(key, each, None) for each in item[key] if isinstance(each, dict)]
     else:

@@ -7,24 +7,23 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.trace import Message, Outcome, Part, Provenance, Task, ToolSpec, Trace
+from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
+from foretrace.encodings.base import Encoding
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.encodings.fence import PLUGIN as FENCE
-from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
+from foretrace.encodings.fence import FENCE
+from foretrace.encodings.parameter_tags import FUNCTION_XML
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.argument_types import type_arguments
-from foretrace.sources.base import RowError, make_row_id
+from foretrace.sources.base import UNCLEAR, RowError, make_row_id
 from foretrace.sources.first_rows import list_first_rows
+from foretrace.sources.json_values import read_success
 from foretrace.sources.known_tools import SWE_AGENT, find_known_tools
-from foretrace.sources.openai_messages import (
-    decode_list,
-    find_unknown_fields,
-    read_answered_ids,
-    read_content,
-    read_native_calls,
-)
+from foretrace.sources.openai_messages import find_unknown_fields, read_content
 from foretrace.sources.repositories import find_repository
+from foretrace.sources.row_messages import make_messages
+from foretrace.sources.row_turns import decode_turns, get_path
+from foretrace.sources.turn_items import flatten_turns
 
 Split = Literal["tool", "xml", "ticks"]
 
@@ -33,11 +32,12 @@ REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it w
 _COLUMNS = frozenset({"messages", "instance_id", "resolved", "model", "traj_id", "patch", "id"})
 _INSTANCE = re.compile(r"[^/.]+__[^/]+?\.[0-9a-f]{8}\.\w")
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
-_MARKER = "OBSERVATION:\n"
+_ENCODINGS: dict[Split, Encoding] = {"xml": FUNCTION_XML, "ticks": FENCE}
+_MINI = "<returncode>"
+"""What mini-swe-agent writes before an output: its rows of the same instances are chats."""
 _VOTES = 5
 """Turns that decide the encoding."""
-_TYPES = {"resolved": bool, "model": str, "traj_id": str}
-_KNOWN = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "is_demo"})
+_TYPES = {"model": str, "traj_id": str}
 _FUNCTION = re.compile(r"\d+: (\S+) ----\n")
 _PARAMETER = re.compile(r"^[ \t]*\(\d+\) (\w+) \((\w+), (required|optional)\): ?(.*)$", re.MULTILINE)
 
@@ -53,20 +53,24 @@ class SweSmith:
         """By its columns and the form of its instance ids, `owner__name.0123abcd.kind__suffix`."""
         for row in list_first_rows(head):
             instance = row.get("instance_id")
-            if "messages" in row and row.keys() <= _COLUMNS and isinstance(instance, str) and _INSTANCE.match(instance):
+            is_ours = "messages" in row and row.keys() <= _COLUMNS and _MINI not in str(row["messages"])
+            if is_ours and isinstance(instance, str) and _INSTANCE.match(instance):
                 return f"messages, and the instance_id of a made bug: {instance[:80]}"
         return None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
         """One row is one attempt at one instance."""
-        raw = decode_list(row, "messages")
+        raw = decode_turns(get_path(row, "messages"), "messages")
         instance = row.get("instance_id")
         if not isinstance(instance, str) or not instance:
             raise RowError("missing_column", "instance_id")
         split = _find_split(raw)
         start = next((i for i, m in enumerate(raw) if m.get("role") == "assistant"), len(raw))
-        messages = tuple(_make_message(m, i, split, i > start) for i, m in enumerate(raw))
-        messages, outcome = _find_outcome(messages, row.get("resolved"))
+        read = make_messages(list(flatten_turns(enumerate(raw), (None, None))), _ENCODINGS.get(split))
+        messages = tuple(_unify(message, start) for message in read)
+        resolved = row.get("resolved")
+        known = ["resolved"] if read_success(resolved) is not None else []
+        messages, outcome = _find_outcome(messages, resolved)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
         tools = _read_tools(messages)
@@ -96,7 +100,8 @@ class SweSmith:
                 protocol=split,
                 transforms=(f"tools of {SWE_AGENT.agent}",) if is_known else (),
             ),
-            extra=find_unknown_fields(row, frozenset({"messages", "instance_id", *typed})),
+            extra=find_unknown_fields(row, frozenset({"messages", "instance_id", *typed, *known}))
+            | ({UNCLEAR: {"success": f"resolved is {resolved!r}"[:80]}} if resolved is not None and not known else {}),
         )
 
 
@@ -118,63 +123,20 @@ def _find_split(raw: list[dict[str, Any]]) -> Split:
     return "xml" if tagged >= fenced else "ticks"
 
 
-def _make_message(raw: dict[str, Any], index: int, split: Split, begun: bool) -> Message:
-    role = raw.get("role")
-    text, parts = read_content(raw.get("content"))
-    extra = find_unknown_fields(raw, _KNOWN)
-    if extra.get("thought") == text:
-        del extra["thought"]
-    if role == "assistant":
-        return _make_assistant_message(raw, index, split, text, parts, extra)
-    if role == "system":
-        return Message(
-            role="system", author="user", content=text, parts=parts, turn=index, raw_index=index, extra=extra
-        )
-    if role == "tool" or (role == "user" and begun):
-        marker = _MARKER if text.startswith(_MARKER) else ""
-        return Message(
-            role="tool",
-            author="environment",
-            content=text[len(marker) :],
-            prefix=marker,
-            parts=parts,
-            tool_call_ids=read_answered_ids(raw),
-            raw_role=None if role == "tool" else role,
-            turn=index,
-            raw_index=index,
-            extra=extra,
-        )
-    if role == "user":
-        demo = raw.get("is_demo") is True
-        return Message(
-            role="user", author="demo" if demo else "user", content=text, parts=parts, turn=index,
-            raw_index=index, extra=extra,
-        )  # fmt: skip
-    raise RowError("unknown_role", f"message {index} has role {role!r}")
-
-
-def _make_assistant_message(
-    raw: dict[str, Any], index: int, split: Split, text: str, parts: tuple[Part, ...], extra: dict[str, Any]
-) -> Message:
-    calls = read_native_calls(raw.get("tool_calls"), index)
-    if not calls and split != "tool":
-        calls = tuple((FUNCTION_XML if split == "xml" else FENCE).parse(text))
-    return Message(
-        role="assistant",
-        author="demo" if raw.get("is_demo") is True else "model",
-        content=text,
-        parts=parts,
-        tool_calls=calls,
-        turn=index,
-        raw_index=index,
-        extra=extra,
-    )
+def _unify(message: Message, start: int) -> Message:
+    """The message as in all three encodings: whatever follows the agent's first turn is from the environment."""
+    extra = message.extra
+    if extra.get("thought") == message.content:
+        extra = {name: value for name, value in extra.items() if name != "thought"}
+    if message.role == "user" and (message.raw_index or 0) > start:
+        return msgspec.structs.replace(message, role="tool", author="environment", raw_role="user", extra=extra)
+    return msgspec.structs.replace(message, extra=extra)
 
 
 def _find_outcome(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message, ...], Outcome]:
     """How the attempt ended. An attempt cut off by a limit is no success, whatever `resolved` says of its
     leftovers, and its last turn was never written by the agent."""
-    success = resolved if isinstance(resolved, bool) else None
+    success = read_success(resolved)
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
         return messages, Outcome(success=success)

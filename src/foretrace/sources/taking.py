@@ -93,8 +93,14 @@ class Taker:
             if stored is not None and goes_on_from(stored, new):
                 added = "present"
         if added == "conflict":
-            remedy = ("take this one with ", Setting("replace", True))
-            return Drop("key_conflict", f"{row['key']} is there with other content", remedy)
+            if row["key"] not in self._outcomes or may_grow:
+                remedy = ("take this one with ", Setting("replace", True))
+                return Drop("key_conflict", f"{row['key']} is there with other content", remedy)
+            remedy = (
+                "rows need ids of their own; of source chat, name their column: ",
+                Setting("columns", {"id": "COLUMN"}),
+            )
+            return Drop("key_conflict", f"an earlier row has the key {row['key']} too, with other content", remedy)
         if added == "present":
             report.already_done += 1
             return converted.counts

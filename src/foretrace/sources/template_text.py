@@ -30,8 +30,9 @@ _FROM_TOOL = re.compile(r"(?:functions\.)?([\w.-]+) to=assistant")
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _OBSERVED = re.compile(r"^Observation(?: \d+)?:", re.MULTILINE)
 _GOES_ON = re.compile(r"^(?:Thought|Action|Final Answer)(?: \d+)?:", re.MULTILINE)
+_QUESTION = re.compile(r"^(?:Question|Claim)(?: \d+)?:", re.MULTILINE)
 _ACTED = re.compile(r"^(?:Action|Act)(?: \d+)?:", re.MULTILINE)
-_STEPS = re.compile(r"^(?:Thought|Action Input|Final Answer)(?: \d+)?:", re.MULTILINE)
+_STEPS = re.compile(r"^(?:(?:Thought|Action Input|Final Answer)(?: \d+)?:|Action(?: \d+)?: ?\w+\[)", re.MULTILINE)
 
 
 def split_template(text: str) -> list[Row]:
@@ -70,12 +71,14 @@ def _refuse_stray(text: str, at: int, end: int) -> None:
 
 
 def split_react(text: str) -> list[Row]:
-    """The turns of a text in which the agent's actions and what was observed take turns; none where they do not. What
-    stands before the first of them is the request."""
-    first = next((m.start() for m in (_GOES_ON.search(text),) if m), None)
-    acted = _ACTED.search(text)
-    if first is None or acted is None or _OBSERVED.search(text, acted.end()) is None:
+    """The turns of a text in which the agent's actions and what was observed take turns; none where they do not, or
+    where nothing is thought: reports have actions and observations too. What stands before the first of them is the
+    request; of several questions, those before the last one are its examples."""
+    begin = max((m.start() for m in _QUESTION.finditer(text)), default=0)
+    goes_on, acted = _GOES_ON.search(text, begin), _ACTED.search(text, begin)
+    if goes_on is None or acted is None or _OBSERVED.search(text, acted.end()) is None or not has_steps(text):
         return []
+    first = goes_on.start()
     asked = text[:first].strip()
     turns = [{"role": "user", "content": asked}] if asked else []
     return [*turns, *split_observations(text[first:])]

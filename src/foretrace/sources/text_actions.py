@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.action_line import PLUGIN as ACTION_LINE
+from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.encodings.base import Encoding
-from foretrace.encodings.call_list import PLUGIN as CALL_LIST
-from foretrace.encodings.calls_in_text import find_calls
-from foretrace.encodings.code_fence import PLUGIN as CODE_FENCE
-from foretrace.encodings.fence import PLUGIN as FENCE
-from foretrace.encodings.json_action import PLUGIN as JSON_ACTION
-from foretrace.encodings.react import PLUGIN as REACT
-from foretrace.encodings.tagged_code import PLUGIN as TAGGED_CODE
-from foretrace.encodings.terminal_json import PLUGIN as TERMINAL_JSON
-from foretrace.encodings.tool_tags import PLUGIN as TOOL_TAGS
-from foretrace.encodings.web_call import PLUGIN as WEB_CALL
-from foretrace.encodings.web_fence import PLUGIN as WEB_FENCE
+from foretrace.encodings.calls_in_text import find_calls, leave_out_held
+from foretrace.encodings.fence import FENCE
+from foretrace.encodings.json_calls import JSON_ACTION, REACT, TERMINAL_JSON
+from foretrace.encodings.parameter_tags import TOOL_TAGS
+from foretrace.encodings.python_calls import CALL_LIST
+from foretrace.encodings.text_bodies import CODE_FENCE, TAGGED_CODE
+from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
 
-_SURE: tuple[tuple[Encoding, tuple[str, ...]], ...] = (
-    (TOOL_TAGS, ("</",)),  # before tags of which one is the name of its argument
-    (TAGGED_CODE, ("<",)),
-    (REACT, ("Action Input:",)),
-    (TERMINAL_JSON, ('"keystrokes"', '"task_complete"')),
-    (JSON_ACTION, ("{",)),
-    (ACTION_LINE, ("Action", "ACTION:", "Act:", "Final Answer:")),
-    (CALL_LIST, (")]",)),
-    (WEB_FENCE, ("```",)),
-    (WEB_CALL, ("(",)),
+_SURE: tuple[Encoding, ...] = (
+    TOOL_TAGS,  # before tags of which one is the name of its argument
+    TAGGED_CODE,
+    REACT,
+    TERMINAL_JSON,
+    JSON_ACTION,
+    ACTION_LINE,
+    CALL_LIST,
+    WEB_FENCE,
+    WEB_CALL,
 )
-"""Encodings that no other text looks like, with a text that each of their calls holds."""
+"""Encodings that no other text looks like."""
 _FENCED: tuple[Encoding, ...] = (CODE_FENCE, FENCE)
 """Encodings of which a chat that shows code is full: they count only where the environment answers."""
 _ANSWERED = re.compile(
@@ -72,24 +67,11 @@ class CallReader:
             return tuple(self.encoding.parse(text))
         tagged = find_calls(text)
         named = [call for call in tagged if call.name]  # what has none may be a tag that prose names
-        own = [] if self.encoding is None else _leave_out_inner(self.encoding.parse(text), named)
+        spans = [call.span for call in named if call.span is not None]
+        own = [] if self.encoding is None else leave_out_held(self.encoding.parse(text), spans)
         if self.encoding is CODE_FENCE:
             own = own[:1]
         return tuple(own if any(call.name for call in own) else tagged or own)
-
-
-def _leave_out_inner(calls: Sequence[ToolCall], tagged: Sequence[ToolCall]) -> list[ToolCall]:
-    """The calls that are no part of a tagged one: an argument may hold text of any kind."""
-    spans = [call.span for call in tagged if call.span is not None]
-    if not spans:
-        return list(calls)
-    starts = [start for start, _ in spans]
-    kept: list[ToolCall] = []
-    for call in calls:
-        index = bisect_right(starts, call.span[0]) - 1 if call.span is not None else -1
-        if index < 0 or call.span is None or spans[index][1] <= call.span[0]:
-            kept.append(call)
-    return kept
 
 
 def _choose(texts: Sequence[AgentText]) -> Encoding | None:
@@ -98,16 +80,17 @@ def _choose(texts: Sequence[AgentText]) -> Encoding | None:
         spoken = spoken[1:]
     if not spoken or len(spoken) < len(texts) * MIN_SHARE:
         return None
-    for encoding, hints in _SURE:
-        if sum(_hits(encoding, hints, each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
-            return encoding
     answered = [each for each in spoken if each.answer is not None]
+    if encoding := _find_usual(_SURE, spoken) or _find_usual(_SURE, answered):
+        return encoding
     if sum(_is_output(each.answer or "") for each in answered) <= len(answered) * MIN_SHARE:
         return None
-    for encoding in _FENCED:
-        if sum(_hits(encoding, ("```",), each.text) for each in spoken) >= len(spoken) * MIN_SHARE:
-            return encoding
-    return None
+    return _find_usual(_FENCED, spoken)
+
+
+def _find_usual(encodings: Sequence[Encoding], texts: Sequence[AgentText]) -> Encoding | None:
+    least = max(1, len(texts) * MIN_SHARE)
+    return next((each for each in encodings if sum(_hits(each, text.text) for text in texts) >= least), None)
 
 
 def _is_tagged(text: str) -> bool:
@@ -123,8 +106,8 @@ def _is_courtesy(first: AgentText) -> bool:
     """Whether the agent's first turn is a line that only greets or agrees, and could hold no call."""
     if len(first.text) >= 160 or first.answer is None or "```" in first.text:
         return False
-    return not any(_hits(encoding, hints, first.text) for encoding, hints in _SURE)
+    return not any(_hits(encoding, first.text) for encoding in _SURE)
 
 
-def _hits(encoding: Any, hints: tuple[str, ...], text: str) -> bool:
-    return any(hint in text for hint in hints) and any(call.name for call in encoding.parse(text))
+def _hits(encoding: Encoding, text: str) -> bool:
+    return any(call.name for call in encoding.parse(text))

@@ -12,12 +12,13 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.python_source import parse_literal
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
-from foretrace.encodings.react import PLUGIN as REACT
+from foretrace.encodings.json_calls import REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.base import RowError
 from foretrace.sources.first_rows import list_first_rows
 from foretrace.sources.openai_messages import read_tool_specs
+from foretrace.sources.row_turns import decode_turns, get_path
 
 RETRY = "This is not the first time you try this task"
 """Begins the turn that the search injects before a retried step; later rows of a branch do not keep it."""
@@ -134,25 +135,8 @@ def _read_query(row: dict[str, Any]) -> str:
 
 def _read_turns(row: dict[str, Any]) -> list[Turn]:
     """Turns of a row, whose conversation is two parallel lists or a list of pairs."""
-    value = row.get("conversations")
-    if "conversations" not in row:
-        raise RowError("missing_column", "conversations")
-    if isinstance(value, str):
-        try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-            raise RowError("bad_json", f"conversations: {error}") from None
-    if isinstance(value, dict):
-        roles, texts = value.get("from"), value.get("value")
-        if not isinstance(roles, list) or not isinstance(texts, list) or len(roles) != len(texts):
-            raise RowError("wrong_column_type", "conversations.from and .value are no lists of one length")
-        pairs = list(zip(roles, texts, strict=True))
-    elif isinstance(value, list):
-        pairs = [(t.get("from"), t.get("value")) if isinstance(t, dict) else (None, None) for t in value]
-    else:
-        raise RowError("null_messages" if value is None else "wrong_column_type", "conversations")
-    if not pairs:
-        raise RowError("empty_trace", "conversations is empty")
+    turns = decode_turns(get_path(row, "conversations"), "conversations")
+    pairs = [(turn.get("from"), turn.get("value")) for turn in turns]
     for index, (role, text) in enumerate(pairs):
         if role not in _ROLES:
             raise RowError("unknown_role", f"turn {index} is from {role!r}")

@@ -28,6 +28,7 @@ _OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", 
 """What a turn of a dialogue says, and what would be taken for another vocabulary; the rest stays with it."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """What stands beside a message that is one of several replies, or a piece of one, and no turn."""
+_HARMONY = frozenset({"role", "channel", "recipient", "content"})
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 
 
@@ -35,12 +36,28 @@ def read_toolkit(item: Row) -> list[Row] | None:
     """The messages in an item without a role; `None` where it is none of these."""
     if (found := read_api_message(item)) is not None:
         return found
+    if item.keys() >= _HARMONY and isinstance(item["role"], str):
+        return [_read_harmony(item)]
     if "role" in item or "from" in item:
         return [_rename_camel(item)] if _CAMEL.keys() & item.keys() else None
     for read in _READERS:
         if (found := read(item)) is not None:
             return found
     return None
+
+
+def _read_harmony(item: Row) -> Row:
+    """A message of gpt-oss: what is said to another is a call of it, what is said in `analysis` a thought."""
+    blocks = item["content"] if isinstance(item["content"], list) else [{"text": item["content"]}]
+    said = "".join(get_text(block, "text") for block in blocks)
+    message = {**item, "content": said}
+    called = get_text(item, "recipient")
+    if item["role"] == "assistant" and called not in ("", "assistant", "all", "user"):
+        call = {"function": {"name": called.removeprefix("functions."), "arguments": said}}
+        return {**message, "content": "", "tool_calls": [call]}
+    if item["role"] == "assistant" and item["channel"] == "analysis":
+        return _make_thought(said)
+    return message
 
 
 def is_task(item: Row) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.api_messages import put_in_order
-from foretrace.sources.base import RowError
 from foretrace.sources.json_values import get_text
+from foretrace.sources.leftovers import find_rest
 from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
 from foretrace.sources.vendor_messages import unify_message
 
@@ -57,6 +57,8 @@ _ITEMS = frozenset({*_CALL_ITEMS, *_CALL_OUTPUTS, *_SERVER_CALLS, "reasoning", "
 _TEXTS = ("content", "value", "text", "message")
 _OF_EACH_REPLY = ("role", "from", "created_at", "timestamp", "train", "trainable", "loss", "is_demo")
 """What each of the replies has that stand in one message; other fields stay with the first."""
+REST = "rest of the item"
+"""Key of a message under which stands what its turn has beside it, for the message's `extra`."""
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
 
 
@@ -79,15 +81,15 @@ def is_agent(item: Row) -> bool:
     return isinstance(name, str) and ROLES.get(name.lower()) == "assistant"
 
 
-def flatten_turns(
-    turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, str | None]
-) -> Iterator[tuple[Place, Row]]:
-    """The messages of a conversation, each with the place of its turn.
+def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, str | None]) -> list[tuple[Place, Row]]:
+    """The messages of a conversation, each with the place of its turn, and with what else the turn holds.
 
     Args:
         keys: What the row calls role and content, where the user names them.
     """
+    messages: list[tuple[Place, Row]] = []
     reasoning = _PendingReasoning()
+    waiting: list[Any] = []  # what items hold that are no messages
     answered: set[str] = set()  # calls of which their own message says what came of them
     turns = put_in_order(list(turns))
     has_steps = any(is_step(item) for _, item in turns)
@@ -97,19 +99,31 @@ def flatten_turns(
         found = [{"role": "user", "content": item["task"]}] if has_steps and is_task(item) else read_toolkit(item)
         if found and get_speaker(item) == "system" and "assistant" in speakers:  # it is not who answers
             found = [{**each, "role": "system"} for each in found]
+        made: list[Row] = []
+        thoughts: list[str] = []
         for named in (item,) if found is None else found:
             if named.get("type") == "reasoning" and "role" not in named:
-                reasoning.add(named)
+                thoughts.append(reasoning.add(named))
                 continue
-            for each in unify_message(named):
-                for message in _read_item(each):
-                    if found is None or "toolCallStates" not in item:
-                        if answered and message.get("role") == "tool" and str(message.get("tool_call_id")) in answered:
-                            continue
-                    elif message.get("role") == "tool":
-                        answered.add(str(message.get("tool_call_id")))
-                    yield from reasoning.join((place, message))
-    yield from reasoning.flush()
+            for message in itertools.chain.from_iterable(map(_read_item, unify_message(named))):
+                if found is None or "toolCallStates" not in item:
+                    if answered and message.get("role") == "tool" and str(message.get("tool_call_id")) in answered:
+                        continue
+                elif message.get("role") == "tool":
+                    answered.add(str(message.get("tool_call_id")))
+                made.append(message)
+        if not made:
+            waiting += [rest for rest in (find_rest(item, thoughts),) if rest is not None]
+        elif made[0] is not item or waiting:
+            rest = (find_rest(item, [*made, *thoughts]) or {}) | ({"before": waiting} if waiting else {})
+            made[0] = {**made[0], **({REST: {**made[0].get(REST, {}), **rest}} if rest else {})}
+            waiting = []
+        messages += itertools.chain.from_iterable(reasoning.join((place, message)) for message in made)
+    messages += reasoning.flush()
+    if waiting and messages:
+        place, last = messages[-1]
+        messages[-1] = place, {**last, REST: {**last.get(REST, {}), "after": waiting}}
+    return messages
 
 
 def _rename(item: Row, role: str | None, content: str | None) -> Row:
@@ -117,9 +131,7 @@ def _rename(item: Row, role: str | None, content: str | None) -> Row:
         return item
     renamed = dict(item)
     for wanted, name in (("role", role), ("content", content)):
-        if name is not None and name != wanted:
-            if name not in renamed:
-                raise RowError("missing_column", f"{name}, which is to hold the {wanted} of a message")
+        if name is not None and name != wanted and name in renamed:
             renamed[wanted] = renamed.pop(name)
     return renamed
 
@@ -133,19 +145,18 @@ class _PendingReasoning:
         self._held: tuple[Place, Row] | None = None
         """The last call, which may still get its reasoning."""
 
-    def add(self, item: Row) -> None:
+    def add(self, item: Row) -> str:
         text = "\n\n".join(
             part["text"]
             for key in ("summary", "content")
             for part in (item.get(key) or () if isinstance(item.get(key), (list, type(None))) else ())
             if isinstance(part, dict) and isinstance(part.get("text"), str)
         )
-        if not text:
-            return
-        if self._held is not None and "reasoning" not in self._held[1]:
+        if text and self._held is not None and "reasoning" not in self._held[1]:
             self._held[1]["reasoning"] = text
-        else:
+        elif text:
             self._texts.append(text)
+        return text
 
     def join(self, found: tuple[Place, Row]) -> Iterator[tuple[Place, Row]]:
         message = found[1]

@@ -11,17 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dataset.little import says, trace, user
 from foretrace.clean.benchmarks import BenchmarkProblem
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.dataset.filters import benchmark_sets
 from foretrace.dataset.filters.benchmark_sets import (
     FINGERPRINTS,
-    describe_unusable_rows,
-    gather_benchmarks,
     list_known_problems,
     parse_benchmark,
     read_benchmarks,
+    write_benchmarks,
 )
+from foretrace.dataset.filters.benchmarks import BenchmarkFilter
+from foretrace.dataset.settings import BuildSettings
 
 DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n import os\n-old = 1\n+new = 1\n+more = 2\n"
 ROW = {"instance_id": "o__r-12", "problem_statement": "It breaks.", "patch": DIFF, "repo": "o/r"}
@@ -46,8 +48,8 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 @pytest.mark.parametrize("name", ["mine.jsonl", "mine.json", "mine.parquet", "mine.csv"])
 def test_rows_of_every_format(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, [ROW])
-    assert read_benchmarks([str(path)]) == [EXPECTED]
-    (named,) = read_benchmarks([f"swebench={path}"])
+    assert read_benchmarks([str(path)]) == ([EXPECTED], [])
+    ((named,), _) = read_benchmarks([f"swebench={path}"])
     assert (named.benchmark, named.id) == ("swebench", "o__r-12")
 
 
@@ -56,7 +58,7 @@ def test_rows_of_every_format(tmp_path: Path, name: str) -> None:
 )
 def test_list_of_ids(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    problems = read_benchmarks([str(tmp_path / name)])
+    problems, _ = read_benchmarks([str(tmp_path / name)])
     assert [(each.benchmark, each.id, each.statement) for each in problems] == [
         ("ids", "o__r-12", ""),
         ("ids", "o__r-13", ""),
@@ -66,11 +68,11 @@ def test_list_of_ids(tmp_path: Path, name: str, text: str) -> None:
 def test_rows_with_nothing_to_look_for_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(f'{json.dumps(ROW)}\nno json\n\n[1]\n{{"foo": 1}}\n')
-    assert read_benchmarks([str(path)])[0].id == "o__r-12"
-    (said,) = describe_unusable_rows([str(path)])
+    (problem,), (said,) = read_benchmarks([str(path)])
+    assert problem.id == "o__r-12"
     assert said.startswith(f"{path}: 3 of 4 rows hold nothing to look for, first row 2: JSON is malformed")
     path.with_suffix(".txt").write_text("o__r-12\n\n")
-    assert describe_unusable_rows([str(path.with_suffix(".txt"))]) == []
+    assert read_benchmarks([str(path.with_suffix(".txt"))])[1] == []
 
 
 def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:
         "canonical_solution": "    return 2 * a\n",
         "test": "METADATA = {}\n\ndef check(candidate):\n    assert candidate(1) == 2\n",
     }
-    (problem,) = read_benchmarks([f"humaneval={write(tmp_path / 'h.jsonl', [own])}"])
+    (problem,), _ = read_benchmarks([f"humaneval={write(tmp_path / 'h.jsonl', [own])}"])
     assert problem.solution == "    return 2 * a\n"
     assert problem.tests.startswith("def check(candidate)")
     row = {
@@ -90,27 +92,22 @@ def test_humaneval_and_mbpp_by_their_problem_sets(tmp_path: Path) -> None:
         "code": "def f(a):\n    return 2 * a",
         "test_list": ["assert f(1) == 2", "assert f(2) == 4"],
     }
-    (problem,) = read_benchmarks([f"mbpp={write(tmp_path / 'm.jsonl', [row])}"])
+    (problem,), _ = read_benchmarks([f"mbpp={write(tmp_path / 'm.jsonl', [row])}"])
     assert (problem.id, problem.statement) == ("mbpp/7", row["text"])
     assert problem.tests == "assert f(1) == 2\nassert f(2) == 4"
 
 
-def test_hub_is_asked_once_and_its_rows_go_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Path | None] = []
-
+def test_what_was_read_goes_to_a_file_for_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(name: str, path: Path | None) -> list[BenchmarkProblem]:
-        asked.append(path)
         return [EXPECTED]
 
     monkeypatch.setattr(benchmark_sets, "_read", read)
-    benchmark_sets._read_once.cache_clear()
-    given = write(tmp_path / "other.jsonl", [ROW])
-    gathered = gather_benchmarks(["swebench", str(given)], tmp_path)
-    assert [parse_benchmark(text).name for text in gathered] == ["swebench", "other"]
-    given.unlink()  # what is looked for was read, and is the same in all workers
-    assert read_benchmarks(gathered)[0] == EXPECTED
-    assert asked == [None, given]
-    benchmark_sets._read_once.cache_clear()
+    problems, _ = read_benchmarks(["swebench"])
+    written = write_benchmarks(problems, tmp_path)
+    monkeypatch.undo()
+    found = BenchmarkFilter(BuildSettings(decontaminate=("swebench",)), written)
+    assert found.examine(trace("a", user("Go."), says("Done."), task="o__r-12")) is not None
+    assert write_benchmarks([], tmp_path) != written  # another name for other problems
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 from dataset.little import says, trace, user
 from foretrace.core.errors import UsageError
 from foretrace.core.trace import Trace
-from foretrace.dataset.filters.license import LicenseFilter
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import examine_traces, make_trace_filters, select_traces
+from foretrace.dataset.trace_filters import LicenseFilter, examine_traces, make_trace_filters, select_traces
 
 
 def make_trace(key: str, license: str | None) -> Trace:

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import foretrace.dataset
-from foretrace.dataset.recipes.load import load_configs, load_recipes
+from foretrace.dataset.recipes.base import load_configs, load_recipes
 
 SOURCES = sorted(Path(next(iter(foretrace.dataset.__path__))).rglob("*.py"))
 

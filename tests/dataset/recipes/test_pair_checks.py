@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from foretrace.core.message_columns import ChatText
-from foretrace.dataset.gate import Gate
-from foretrace.dataset.recipes.base import RowGroup
-from foretrace.dataset.recipes.pair_checks import BalanceCheck
+from foretrace.dataset.recipes.base import Gate, RowGroup
+from foretrace.dataset.recipes.verifier import BalanceCheck
 from foretrace.dataset.settings import BuildSettings
 
 MIRRORED = [("g", "a", "b"), ("g", "b", "a")]

@@ -224,8 +224,9 @@ def test_a_server_that_cannot_be_reached_is_told_so_once(caplog: pytest.LogCaptu
 
 FLOORS = ("models", "sandbox", "problems", "protocols", "episodes")
 NOT_HERE = {
-    *("cost", "price_in", "price_out"),  # of a budget, which only runs of `generate` have
+    *("cost", "max_cost", "price_in", "price_out"),  # of a budget, which only runs of `generate` have
     "context_length",  # of Ollama's own interface, and refused for the others
+    "forms",  # all three decide here
     "min_level",  # a run here has `level`
     "options",  # of adapters that are not used here
 }
@@ -273,7 +274,7 @@ def test_without_the_library_an_import_says_what_to_install() -> None:
     script = "import sys; sys.modules['verifiers'] = None; import foretrace_env"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "ImportError: the verifiers library is not there" in done.stderr
-    assert done.stderr.strip().endswith('pip install "foretrace[verifiers]"')
+    assert done.stderr.strip().endswith('pip install -e ".[verifiers]" in the checkout of foretrace')
 
 
 def test_the_wheel_holds_all_packages() -> None:

@@ -15,6 +15,7 @@ from foretrace.core.plugins import BUILT_IN
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predict import check_guesses
 from foretrace.evaluation.predictors.base import Guess, Predictor
+from foretrace.evaluation.predictors.regression import Regression
 from foretrace.registry import make_predictor
 
 NAMES = [*(name for name in BUILT_IN["predictor"] if name != "markov"), "markov:1", "markov:2", "markov:3"]
@@ -109,3 +110,23 @@ def test_memory_learns_nothing_by_heart_that_it_could_not_know() -> None:
     by_place = {(row.step - 2) // 2: predictor.predict(row.prompt, 1)[0][3] or 0.0 for row in TEST[:7]}
     assert by_place[2] < 0.3 and by_place[4] < 0.3
     assert min(by_place[place] for place in (0, 1, 3, 5, 6)) > 0.6
+
+
+def test_memory_fits_its_model_of_types_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its ranker learns from probabilities that say nothing of the group that they are for."""
+    fitted: list[int] = []
+    fit_types = Regression.fit
+    monkeypatch.setattr(Regression, "fit", lambda self, rows: (fitted.append(len(rows)), fit_types(self, rows))[1])
+    fit("memory", TRAIN[:60])
+    assert fitted == [60]
+
+
+def test_types_of_a_held_out_row_are_not_learnt_from_its_group() -> None:
+    other = next(action for action in ActionType if action not in {row.action for row in TRAIN})
+    group = TRAIN[0].group
+    model = Regression()
+    model.fit([row._replace(action=other) if row.group == group else row for row in TRAIN])
+    assert sorted(model.held_out) == [*range(len(TRAIN))]
+    own = [model.held_out[at] for at, row in enumerate(TRAIN) if row.group == group]
+    others = [model.held_out[at] for at, row in enumerate(TRAIN) if row.group != group]
+    assert max(shares[other] for shares in own) < 0.01 < max(shares[other] for shares in others)

@@ -285,3 +285,13 @@ def test_few_descriptors(runner: asyncio.Runner) -> None:
 
     for box in box_at(3, runner):
         box.do(starve(box.sandbox))
+
+
+def test_the_first_run_does_not_wait_for_servers_that_it_does_not_need(runner: asyncio.Runner) -> None:
+    async def run_one() -> int:
+        async with LocalSandbox(settings(workers=6)) as sandbox:
+            assert (await sandbox.run("print(1)")).ok
+            return len(marked() - before)
+
+    before = marked()
+    assert runner.run(run_one()) <= 2  # one fork server, which is two processes at level 3

@@ -12,7 +12,7 @@ import pytest
 
 from foretrace.core.errors import SandboxError
 from sandbox.boxes import QUICK, Blocks, Box, box_at, marked, start_sleeping, until
-from timing import AT_ONCE_S, LateError, thrice_if_late
+from timing import AT_ONCE_S, LateError
 
 
 def test_blocks_accumulate(blocks: Blocks) -> None:
@@ -326,28 +326,6 @@ def test_no_process_is_left_of_a_session(box: Box) -> None:
     assert until(lambda: len(marked() - before) <= 2)
 
 
-def test_one_process_waits_for_the_next_block(jailed: Box) -> None:
-    """It is forked ahead of time from the state that is likely to be used next, and ends with the session."""
-    first = Blocks(jailed)
-    first.out("x = 0")
-    first.close()
-    before = marked()
-    blocks = Blocks(jailed)
-
-    def states_and(ahead: int) -> bool:
-        return until(lambda: len(marked() - before) == blocks.session.head + 1 + ahead)
-
-    assert states_and(1)  # while what is to be run first is still thought about
-    assert blocks.run("x = 1").step == 1 and states_and(1)
-    assert blocks.run("x += 1; 1 / 0").step is None and states_and(1)
-    assert blocks.run("x += 1").step == 3
-    assert blocks.out("print(x)", 1) == "1\n" and blocks.out("print(x)", 3) == "2\n"
-    assert until(lambda: len(marked() - before) == 5 + 1)
-    blocks.close()
-    assert until(lambda: not marked() - before)
-
-
-@thrice_if_late
 def test_what_a_thread_does_after_its_block_belongs_to_the_state(jailed: Box) -> None:
     blocks = Blocks(jailed)
     code = "import threading, time\nx = []\ndef later(): time.sleep(.2); x.append(1)\n"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 from collections import namedtuple
 from datetime import timedelta, timezone
 from decimal import Decimal
-from fractions import Fraction
-from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,7 +15,6 @@ from hypothesis import strategies as st
 
 from foretrace.core.problem import Test
 from foretrace.sandbox.inside.wire.values import decode, encode
-from foretrace.sandbox.judging.compare import equal
 from sandbox.boxes import Box
 
 LIMIT = 1 << 16
@@ -30,11 +26,8 @@ SPELLED = st.one_of(
     st.datetimes(),
     st.timedeltas(),
     st.uuids(),
-    st.ip_addresses(),
-    st.timedeltas(timedelta(hours=-23), timedelta(hours=23)).map(timezone),
+    st.datetimes(timezones=st.just(timezone(timedelta(hours=2)))),
     st.integers(-(10**6), 10**6).map(lambda n: Decimal(f"3e{n}")),
-    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]).map(ZoneInfo),
-    st.text("ab./\\: ").flatmap(lambda text: st.sampled_from([PurePosixPath(text), PureWindowsPath(text)])),
 )
 
 
@@ -42,14 +35,10 @@ SPELLED = st.one_of(
 def test_a_spelled_value_comes_back(value: Any) -> None:
     back = decode(encode([value], LIMIT))[0]
     assert type(back) is type(value) and back == value
-    assert equal(back, value)
 
 
-def test_a_time_keeps_its_zone() -> None:
-    zone = ZoneInfo("Europe/Berlin")
-    twice = datetime.datetime(2024, 10, 27, 2, 30, tzinfo=zone, fold=1)  # half past two comes twice on that day
-    back = decode(encode([twice], LIMIT))[0]
-    assert (back.tzinfo, back.fold, back.utcoffset()) == (zone, 1, timedelta(hours=1))
+def test_a_time_of_a_named_zone_is_opaque() -> None:
+    assert encode(datetime.datetime(2024, 10, 27, tzinfo=ZoneInfo("Europe/Berlin")), LIMIT)[0] == "o"
 
 
 def test_a_named_tuple_is_a_tuple() -> None:
@@ -68,11 +57,7 @@ def test_a_named_tuple_is_a_tuple() -> None:
         ["x", "date", "2020-13-01"],
         ["x", "timedelta", "1 2"],
         ["x", "timedelta", "99999999999999 0 0"],
-        ["x", "timezone", "9 0 0"],
-        ["x", "IPv4Address", "1.2.3"],
         ["x", "Path", "/"],
-        ["x", "ZoneInfo", "../../etc/passwd"],
-        ["x", "ZoneInfo", "No/Where"],
         ["x", "datetime", "2024-01-01T00:00:00 x UTC"],
         ["x", "Decimal"],
         ["x", "Decimal", 1],
@@ -81,13 +66,6 @@ def test_a_named_tuple_is_a_tuple() -> None:
 def test_no_spelling_of_ours_is_refused(tagged: list[Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode(tagged)
-
-
-def test_kinds_are_told_apart() -> None:
-    assert not equal(Decimal("1.5"), "1.5")
-    assert equal(Decimal("1.5"), 1.5) and equal(3, Fraction(3)) and not equal(Fraction(1, 3), 0.333)
-    assert not equal(datetime.date(2020, 1, 1), "2020-01-01")
-    assert not equal(uuid.UUID(int=1), 1)
 
 
 def test_a_class_of_the_same_name_is_not_spelled(box: Box) -> None:

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foretrace.sandbox.inside.wire.frames import FrameReader, pack_frame
-from foretrace.sandbox.inside.wire.values import MAX_DEPTH, IteratorItems, OpaqueValue, decode, encode, show_value
-from foretrace.sandbox.judging.compare import equal
+from foretrace.sandbox.inside.wire.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
 
 LIMIT = 512 * 1024
 TEXTS = st.text(st.characters(), max_size=8)  # lone surrogates too
@@ -51,7 +50,7 @@ JSON = st.recursive(
         st.integers(),
         st.floats(),
         st.sampled_from(
-            ["i", "f", "c", "r", "s", "b", "ba", "e", "l", "t", "S", "F", "d", "g", "o", "h", "nan", "0x1", "ff"]
+            ["i", "f", "c", "r", "s", "b", "ba", "e", "l", "t", "S", "F", "d", "o", "h", "nan", "0x1", "ff"]
         ),
     ),
     lambda inner: st.lists(inner, max_size=5),
@@ -150,23 +149,24 @@ class Colour(IntEnum):
         int,
         deque([1]),
         object(),
+        (x for x in (1, 2)),
     ],
-    ids=[f"{number}" for number in range(10)],
+    ids=[f"{number}" for number in range(11)],
 )
 def test_all_else_is_opaque_and_equal_to_nothing(value: object) -> None:
     back = over_the_wire(value)
     assert type(back) is OpaqueValue
     assert back.type == type(value).__name__
-    assert not equal(back, back)
+    assert back != back
     inside = over_the_wire([value, 1])
     assert type(inside[0]) is OpaqueValue and inside[1] == 1
 
 
 def test_a_named_tuple_is_a_tuple() -> None:
     pair = namedtuple("Pair", "a b")(1, [2])
-    assert type(over_the_wire(pair)) is tuple and equal(over_the_wire([pair]), [(1, [2])])
+    assert type(over_the_wire(pair)) is tuple and over_the_wire([pair]) == [(1, [2])]
     liar = type("Liar", (type(pair),), {"__iter__": lambda self: iter((3, 4)), "__eq__": lambda *_: True})(1, 2)
-    assert not equal(over_the_wire(liar), (3, 4)) and not equal(over_the_wire(liar), (5, 6))
+    assert over_the_wire(liar) not in ((3, 4), (5, 6))
 
 
 def test_what_is_too_large_too_deep_or_cyclic_is_opaque_and_says_so() -> None:
@@ -189,21 +189,10 @@ def test_what_is_too_large_too_deep_or_cyclic_is_opaque_and_says_so() -> None:
     assert over_the_wire(range(10**30)) == range(10**30)
 
 
-def test_iterators_are_sent_as_their_items() -> None:
-    def endless() -> object:
-        n = 0
-        while True:
-            yield (n := n + 1)
-
-    assert list(over_the_wire(x * 2 for x in (1, 2))) == [2, 4]
-    stream = over_the_wire(endless())
-    assert type(stream) is IteratorItems and stream != [1] and next(stream) == 1
-    with pytest.raises(RuntimeError, match="goes on"):
-        list(stream)
-    failing = over_the_wire(1 // n for n in (1, 0))
-    assert next(failing) == 1
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        next(failing)
+def test_long_lists_of_numbers_are_not_walked_one_by_one() -> None:
+    many = list(range(2_000_000))
+    assert over_the_wire(many, 16384 * 1024) == many
+    assert over_the_wire([*many[:99], 1 << 60, True]) == [*many[:99], 1 << 60, True]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +218,6 @@ def test_iterators_are_sent_as_their_items() -> None:
         ["S", ["l"]],
         ["o", "name"],
         ["h", 1, "Stack"],
-        ["g"],
         ["S", *(["i", hex(n * (2**61 - 1))] for n in range(200))],
     ],
     ids=repr,
@@ -257,6 +245,10 @@ def test_numpy_scalars_are_plain_numbers_and_arrays_are_not() -> None:
 
 def test_values_are_shown_alike_in_few_characters() -> None:
     assert show_value({3, 1, 2}) == "{1, 2, 3}"
+    chain: frozenset[object] = frozenset()
+    for _ in range(60):  # which must not take twice as long with each level
+        chain = frozenset({chain})
+    assert show_value(chain).startswith("frozenset({frozenset({")
     assert show_value(frozenset({"b", "a"})) == "frozenset({'a', 'b'})"
     assert show_value((1,)) == "(1,)" and show_value(()) == "()" and show_value(set()) == "set()"
     assert show_value({"a": [1, None, ..., 2.5, b"x"]}) == "{'a': [1, None, Ellipsis, 2.5, b'x']}"

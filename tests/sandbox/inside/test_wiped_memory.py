@@ -77,7 +77,7 @@ async def tell(sandbox: Any, mark: str) -> None:
         )
     ]
     assert (await sandbox.judge(code, tests, entry_point="f")).passed
-    for form in ("judge", "shared"):
+    for form in ("calls", "together"):
         verdict = await sandbox.judge(code, checks, entry_point="f", setup=f"y = '{mark}setup'", form=form)
         assert verdict.passed and verdict.integrity == form, verdict
     async with await sandbox.session() as session:

@@ -53,10 +53,6 @@ FORGED = {
     "def f(x):\n  put(len(b).to_bytes(4, 'big') + b)\n  return 7 * x",
     "null frame": PUT + "put(b'\\0\\0\\0\\4null')\ndef f(x): return 7 * x",
     "closed channel": "import os\ndef f(x):\n  os.close(3)\n  return 7 * x",
-    "kept value": PUT + f"def f(x):\n  put({frame('value', ['h', 0, 'X'], None)})\n  return 7 * x",
-    "object of no class": PUT + f"def f(x):\n  put({frame('v', [], ['h', 0, ['n', 'builtins', 'int']], [], None)})\n"
-    "  return 7 * x",
-    "changes that are none": PUT + f"def f(x):\n  put({frame('v', [[5, ['l']]], 7, [], None)})\n  return 7 * x",
     "gone": PUT + f"def f(x):\n  put({frame('gone', 'x')})\n  return 7 * x",
     "raised of odd parts": PUT
     + f"def f(x):\n  put({frame('raised', {'kind': 'E', 'message': 5, 'bases': [['x']]})})\n  return 7 * x",
@@ -73,44 +69,25 @@ FORGED = {
     "recursion": "def f(x): return f(x)",
     "sys.modules": "import sys\nfor n in list(sys.modules): sys.modules[n] = None\ndef f(x): return 0",
 }
-TO_TESTS = ", to the tests"
-AT_TESTS = {
-    name + TO_TESTS: code.replace(".write(3", ".write(4").replace(".close(3", ".close(4")
-    for name, code in FORGED.items()
-    if PUT in code or "close(3" in code
-}
-"""The same where it goes to the tests' process instead of the parent."""
-FORGED |= AT_TESTS
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_nothing_passes_that_was_not_computed(judged: Judge, name: str) -> None:
     split = judged(FORGED[name], "assert f(1) == 7", "assert f(2) == 14", wall_s=0.5)
-    assert split.integrity in ("split", "judge") and not split.passed, split
+    assert not split.passed, split
     relayed = judged(FORGED[name], LOOP, wall_s=0.5)
-    assert relayed.integrity == "judge" and not relayed.passed, relayed
-    if name.removesuffix(TO_TESTS) not in ("closed channel", "many answers", "trailing bytes"):
+    assert not relayed.passed, relayed
+    if name not in ("closed channel", "many answers", "trailing bytes"):
         assert not any(outcome(split)), split
 
 
-@pytest.mark.parametrize(
-    "name", ["many answers", "early answers", "trailing bytes", "no json", "kept value", "object of no class"]
-)
+@pytest.mark.parametrize("name", ["many answers", "early answers", "trailing bytes", "no json"])
 def test_a_process_that_breaks_the_protocol_is_believed_in_nothing(judged: Judge, name: str) -> None:
     for tests in (["assert f(1) == 7", "assert f(2) == 14"], [LOOP]):
         verdict = judged(FORGED[name], *tests, wall_s=30)
         assert not any(outcome(verdict)), verdict
         assert verdict.ending == "killed" and verdict.seconds < AT_ONCE_S
         assert verdict.error is not None and verdict.error.kind == "OutOfTurn"
-
-
-@pytest.mark.parametrize(
-    "name", ["many answers", "early answers", "trailing bytes", "no json", "kept value", "deep json", "gone"]
-)
-def test_nor_is_one_that_breaks_it_towards_the_tests(judged: Judge, name: str) -> None:
-    verdict = judged(AT_TESTS[name + TO_TESTS], LOOP, wall_s=5)
-    assert not any(outcome(verdict)) and verdict.ending == "killed" and verdict.seconds < 2, verdict
-    assert verdict.error is not None and verdict.error.kind == "OutOfTurn"
 
 
 SEARCH = """
@@ -147,17 +124,18 @@ def f(x):
 """
 
 
-@pytest.mark.parametrize("form", ["split", "judge", "shared"])
+@pytest.mark.parametrize("form", ["values", "calls", "together"])
 def test_the_expected_value_is_not_in_the_candidates_process(judged: Judge, form: Integrity) -> None:
     test = "assert f('argument') == 'zebracrossing-731942'"
     control = "assert f('zebracrossing-731942') == 'zebracrossing-731942'"
     for _ in range(3):  # a process that served another test of this kind must hold nothing of it
         verdict = judged(SEARCH, test, form=form)
-        assert verdict.passed is (form == "shared"), verdict
-    assert judged(SEARCH, control, form=form).passed, "a search that cannot find shows nothing"
+        assert not verdict.passed and verdict.integrity == form, verdict
+    found = judged(SEARCH, control, form=form)
+    assert found.passed or found.flags == ("peeked",), "a search that cannot find shows nothing"
 
 
-@pytest.mark.parametrize("form", ["judge", "shared"])
+@pytest.mark.parametrize("form", ["calls", "together"])
 def test_no_fork_server_of_a_candidate_has_seen_test_code(judged: Judge, form: Integrity) -> None:
     test = "assert f('argument') == 'zebracrossing-731942'"
     for _ in range(3):

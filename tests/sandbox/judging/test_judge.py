@@ -14,11 +14,11 @@ from portions import in_portions, take
 from sandbox.judge_fixture import LOOP, Judge, outcome
 
 
-def test_split_says_of_each_test_what_came_and_what_was_wanted(judged: Judge) -> None:
+def test_values_say_of_each_test_what_came_and_what_was_wanted(judged: Judge) -> None:
     code = "def f(x):\n    if x == 3: raise ValueError('no three')\n    return x * 2"
     verdict = judged(code, "assert f(1) == 2", "assert f(2) == 5", "assert f(3) == 6", "assert abs(f(.25) - .4) < .2")
     right, wrong, raised, close = verdict.tests
-    assert outcome(verdict) == [True, False, False, True] and verdict.integrity == "split" and verdict.ending == "ok"
+    assert outcome(verdict) == [True, False, False, True] and verdict.integrity == "values" and verdict.ending == "ok"
     assert (right.actual, right.expected, right.error) == ("2", "2", None)
     assert (wrong.actual, wrong.expected) == ("4", "5")
     assert (raised.actual, raised.error) == (None, "ValueError: no three")
@@ -39,9 +39,9 @@ def check(candidate):
 """
     code = "def f(x):\n    if type(x) is list: return sum(x)\n    return x * 2"
     verdict = judged(code, check, setup="def helper(x):\n    return x * 2\ndef f(x): pass")
-    assert outcome(verdict) == [True, False, True] and verdict.integrity == "judge"
+    assert outcome(verdict) == [True, False, True] and verdict.integrity == "calls"
     assert verdict.tests[1] == TestResult(
-        name="0:7", passed=False, actual="2", expected="3", seconds=verdict.tests[1].seconds
+        name="0:7", passed=False, actual="2", expected="3", seconds=verdict.tests[1].seconds, form="calls"
     )
 
 
@@ -136,9 +136,9 @@ except IndexError as error:
 """
 
 
-def test_classes_live_in_the_candidates_process(judged: Judge) -> None:
+def test_objects_of_the_answer(judged: Judge) -> None:
     verdict = judged(STACK, STACK_TESTS, entry_point="Stack")
-    assert verdict.passed and verdict.integrity == "judge", verdict
+    assert verdict.passed and verdict.integrity == "together", verdict
     wrong = judged(STACK.replace("self.items.pop()", "self.items.pop(0)"), STACK_TESTS, entry_point="Stack")
     assert not wrong.tests[1].passed and wrong.tests[1].actual == "1"
 
@@ -174,16 +174,14 @@ def test_an_object_that_agrees_with_everything_passes_no_comparison_with_a_value
     assert outcome(judged(LIAR, tests, entry_point="Stack")) == [False] * 8
 
 
-def test_shared(judged: Judge) -> None:
-    tests = "assert f(lambda x: x + 1, 1) == 2\nfor i in (1, 2):\n    assert candidate(len, [i]) == 1"
-    verdict = judged("def f(g, x): return g(x)", tests, form="shared")
-    assert verdict.passed and verdict.integrity == "shared"
-    verdict = judged("def f(g, x): return x", tests, form="shared")
-    assert outcome(verdict) == [False, False] and verdict.tests[0].actual == "1"
-    assert judged("def f(:", tests, form="shared").ending == "error"
-    left = judged("import os\ndef f(g, x): os._exit(0)", tests, form="shared")
-    assert (outcome(left), left.ending) == ([False, False], "exit")
-    assert judged("def f(g, x): return g(x)", tests).integrity == "judge"
+def test_a_function_that_gives_objects_is_judged_in_one_process(judged: Judge) -> None:
+    code = "import collections\nP = collections.namedtuple('P', 'a b')\ndef f(x): return P(x, x + 1)"
+    tests = "for n in (1, 2):\n    assert f(n).b == n + 1"
+    verdict = judged(code, tests)
+    assert verdict.passed and {test.form for test in verdict.tests} == {"together"}
+    assert not judged(code.replace("x + 1", "x"), tests).passed
+    left = judged("import os\ndef f(x): os._exit(0)", tests)
+    assert (outcome(left), left.ending, left.flags) == ([False], "exit", ("exited",))
 
 
 def test_programs(judged: Judge) -> None:
@@ -192,7 +190,7 @@ def test_programs(judged: Judge) -> None:
         Test(stdin=a, stdout=b, tolerance=1e-3) for a, b in (("1", "0.333"), ("2", "1"), ("3", ""), ("4", ""), ("", ""))
     ]
     verdict = judged(code, *cases)
-    assert verdict.integrity == "stdin"
+    assert verdict.integrity == "values"
     assert outcome(verdict) == [True, False, False, True, False]
     assert verdict.tests[1].actual == "'0.6666666666666666\\n'" and verdict.tests[1].expected == "'1'"
     assert verdict.tests[2].error == "the program left with exit code 1"
@@ -219,7 +217,7 @@ def test_programs(judged: Judge) -> None:
         ("(" * 5000 + ")" * 5000, "error", None),
     ],
 )
-@pytest.mark.parametrize("test", ["assert f(1) == 1", LOOP], ids=["split", "judge"])
+@pytest.mark.parametrize("test", ["assert f(1) == 1", LOOP], ids=["values", "calls"])
 def test_code_that_cannot_be_loaded(judged: Judge, code: str, ending: str, kind: str | None, test: str) -> None:
     verdict = judged(code, test, test, wall_s=0.4)
     assert outcome(verdict) == [False, False]
@@ -236,21 +234,17 @@ FATAL = {
 
 
 @pytest.mark.parametrize("kind", FATAL)
-def test_one_fatal_call_fails_its_own_test_alone(judged: Judge, kind: str) -> None:
+def test_a_fatal_call_leaves_the_tests_before_it_passed(judged: Judge, kind: str) -> None:
     what, ending = FATAL[kind]
     code = f"def f(x):\n    if x == 2:\n        {what}\n    return x"
     verdict = judged(code, *(f"assert f({n}) == {n}" for n in range(5)), wall_s=0.4)
-    assert outcome(verdict) == [True, True, False, True, True]
+    after = kind != "hang"  # which takes all the time that there is
+    assert outcome(verdict) == [True, True, False, after, after]
     assert verdict.ending == ending and verdict.tests[2].error
-    asserts = "\n".join(f"assert f(int('{n}') + 0 * ord('a'[:1])) == {n}" for n in range(5))
-    relayed = judged(code, "x = 1\n" + asserts, wall_s=0.4)
-    assert relayed.integrity == "judge" and outcome(relayed) == [True, True, False, True, True]
+    called = judged(code, "x = 1\n" + "\n".join(f"assert f({n} * x) == {n}" for n in range(5)), wall_s=0.4)
+    assert called.integrity == "calls" and outcome(called) == [True, True, False, False, False]
     swallowed = "try:\n    f(2)\nexcept BaseException:\n    pass\nassert f(1) == 1"
     assert outcome(judged(code, swallowed, wall_s=0.4)) == [False]
-    assert outcome(judged(code, swallowed.replace("BaseException", "Exception"), "assert f(1) == 1", wall_s=0.4)) == [
-        False,
-        True,
-    ]
 
 
 def test_there_are_at_most_three_processes(judged: Judge) -> None:
@@ -314,6 +308,6 @@ def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
         alone = next(node for node in tree.body if getattr(node, "name", "") == row["entry_point"])
         bare = judged(ast.unparse(alone), row["test"], **where)
         assert bare.passed, (row["task_id"], bare)
-        assert right.passed and right.integrity in ("split", "judge"), (row["task_id"], right)
+        assert right.passed and right.integrity in ("values", "calls", "together"), (row["task_id"], right)
         empty = judged(row["prompt"] + "    return None\n", row["test"], **where)
         assert not empty.passed and len(empty.tests) == len(right.tests), row["task_id"]

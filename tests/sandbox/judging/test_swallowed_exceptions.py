@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from foretrace.core.problem import Test
 from sandbox.boxes import Box
-
-
-@pytest.mark.parametrize("raised", ["StopIteration", "StopAsyncIteration", "GeneratorExit"])
-@pytest.mark.parametrize(
-    "test",
-    [
-        "xs = [1, 2, 3]\nassert all(map(lambda x: f(x) == x * 2, xs))",
-        "assert not any(map(f, [1, 2]))",
-        "assert list(map(f, [1, 2])) == []",
-        "class S:\n    def __getitem__(self, i):\n        return f(i)\nassert all(S())",
-        "class S:\n    @property\n    def x(self):\n        return f(1)\nassert getattr(S(), 'x', 5) == 5",
-    ],
-)
-def test_an_exception_that_a_builtin_takes_for_its_own_is_no_pass(box: Box, raised: str, test: str) -> None:
-    verdict = box.judge(f"def f(x):\n    raise {raised}", [Test(code=test)], entry_point="f")
-    assert verdict.integrity in ("judge", "split")
-    assert not verdict.passed
 
 
 def test_an_exception_that_the_test_asks_for_is_a_pass(box: Box) -> None:
     test = "try:\n    f(1)\nexcept IndexError:\n    caught = True\nelse:\n    caught = False\nassert caught"
     assert box.judge("def f(x):\n    raise IndexError('no')", [Test(code=test)], entry_point="f").passed
     assert not box.judge("def f(x):\n    return 1", [Test(code=test)], entry_point="f").passed
-
-
-@pytest.mark.parametrize("method", ["equals", "issubset", "startswith", "count"])
-def test_an_object_of_the_candidates_is_shown_what_is_expected_among_others_alone(box: Box, method: str) -> None:
-    code = (
-        "class Box:\n    def __init__(self, x): self.x = x\n"
-        "class Liar:\n    def __getattr__(self, name): return lambda *a: (print('LEAK', a), True)[1]\n"
-        "def f(b): return Liar()"
-    )
-    verdict = box.judge(code, [Test(code=f"assert f(Box(3)).{method}([1, 2, 3])")], entry_point="f")
-    assert not verdict.passed
-    assert (verdict.stdout + verdict.stderr).count("LEAK") == 25
 
 
 def test_classes_that_tests_instantiate_still_work(box: Box) -> None:

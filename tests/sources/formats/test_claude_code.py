@@ -229,7 +229,7 @@ def test_what_a_fork_copied_is_not_trained_on_twice(tmp_path: Path) -> None:
     forked = {"forkedFrom": {"sessionId": "s0", "messageUuid": "x"}}
     records = chain(line("user", "go", **forked), line("assistant", "yes", **forked), line("assistant", "more"))
     messages = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records)).messages
-    assert [m.train for m in messages] == [None, False, None] and messages[1].extra == {"inherited": True}
+    assert [m.train for m in messages] == [None, False, None] and messages[1].extra["inherited"] is True
 
 
 def test_prompts_that_were_queued_are_prompts(tmp_path: Path) -> None:
@@ -327,3 +327,41 @@ def test_text_is_data(tmp_path: Path) -> None:
     asked, said, got = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records)).messages
     assert asked.content == said.content == got.content == wild
     assert json.loads(said.tool_calls[0].arguments) == {"cmd": wild} and len(said.tool_calls) == 1
+
+
+def test_the_snapshot_of_the_prompt_is_the_system_message_and_names_the_tools(tmp_path: Path) -> None:
+    def snapshot(*prompt: str, **more: Any) -> dict[str, Any]:
+        given = {"type": "prompt_snapshot", "systemPrompt": list(prompt), **more}
+        return line("user", "") | {"type": "attachment", "attachment": given}
+
+    tools = [{"name": "Read", "description": "Reads a file.", "input_schema": {"type": "object"}}]
+    records = chain(
+        line("user", "go"), snapshot("You are terse.", "Be brie\ufffd."),
+        snapshot("You are terse.", "Be brief.", tools=tools),
+        line("assistant", "yes"), snapshot("You are terse.", "Be brief.", tools=tools), line("assistant", "more"),
+        snapshot("You are verbose."), line("assistant", "and more"),
+    )  # fmt: skip
+    (trace,) = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records)).traces
+    assert [(m.role, m.content) for m in trace.messages] == [
+        ("system", "You are terse.\nBe brief."), ("user", "go"), ("assistant", "yes"), ("assistant", "more"),
+        ("system", "You are verbose."), ("assistant", "and more"),
+    ]  # fmt: skip
+    assert [(tool.name, tool.parameters) for tool in trace.tools] == [("Read", '{"type": "object"}')]
+
+
+def test_what_no_message_says_is_in_extra_under_its_own_name(tmp_path: Path) -> None:
+    cited = {**text("It is so."), "citations": [{"url": "https://example.org/a", "title": "A"}]}
+    usage = {"output_tokens": 3, "service_tier": "standard"}
+    records = chain(
+        line("user", "go", brandNew={"deep": [1]}),
+        line("assistant", [cited, call("t1", command="ls")], message={"usage": usage}),
+        line("user", [result("t1", "a")], toolUseResult={"stdout": "a\nb", "stderr": "", "interrupted": False}),
+        line("user", [result("t1", "x" * 30)], toolUseResult={"stdout": "x" * 30, "originalFile": "y z" * 3000}),
+    )
+    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    asked, said, ran, again = read.messages
+    assert asked.extra["brandNew"] == {"deep": [1]} and said.extra["usage"] == usage
+    assert said.extra["content"] == [{"citations": cited["citations"]}]
+    assert ran.extra["toolUseResult"] == {"stdout": "a\nb", "interrupted": False}
+    assert "toolUseResult" not in again.extra, "a copy is not kept twice"
+    assert read.account.notes["long texts, left out: originalFile"] == 1

@@ -128,11 +128,11 @@ def test_sessions_in_one_file_are_a_trace_each(tmp_path: Path) -> None:
     assert dict(report.drops) == {"no_user_turn": 1}
 
 
-def test_what_stands_beside_a_message_is_counted(tmp_path: Path) -> None:
+def test_what_stands_beside_a_message_is_kept(tmp_path: Path) -> None:
     talk = [say("user", "q"), say("assistant", "a")]
     records = [{"id": n, "note": "n", "message": message} for n, message in enumerate(talk)]
-    _, report = load(tmp_path, "rows.jsonl", records)
-    assert report.sources["message_list"].account.notes["values of note beside a message, left out"] == 2
+    (trace,), _ = load(tmp_path, "rows.jsonl", records)
+    assert [message.extra["note"] for message in trace.messages] == ["n", "n"]
 
 
 def test_steps_of_smolagents_with_their_task(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from foretrace.rows.head import read_head
 from foretrace.sources import opencode_store
 from foretrace.sources.account import Account
 from foretrace.sources.formats.opencode import OpenCode
+from foretrace.sources.report import count_trace
 from sources.session_files import Read, count, read_file
 
 SCHEMA = """
@@ -135,7 +136,7 @@ def test_a_session_is_the_same_wherever_it_is_kept(tmp_path: Path, where: str) -
     assert (trace.key, trace.task.group, trace.provenance.model) == ("opencode@ses", "app", "m")
     said, first, second = trace.messages[1:4]
     assert (said.content, said.reasoning) == ("I look", "hm")
-    assert said.extra == {"usage": {"input": 5, "output": 2}, "stop_reason": "tool-calls"}
+    assert (said.extra["usage"], said.extra["stop_reason"]) == ({"input": 5, "output": 2}, "tool-calls")
     assert (first.tool_s, second.tool_s, first.tool_s_source) == (1, 1.5, "runner") and first.is_error
     assert (said.model_s, said.model_s_source) == (1.5, "runner"), "3.5 s without 2 s in which tools ran side by side"
     assert trace.messages[4].model_s == 1 and found.account.ignored == {"part step-start": 2, "part patch": 1}
@@ -287,6 +288,20 @@ def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
                  make_folder(tmp_path / "storage", sessions)):  # fmt: skip
         found = read_file(OpenCode(), path)
         assert found.traces and found.account.records == 1 + len(messages) + sum(len(p) for _, p in messages)
+
+
+def test_an_empty_first_turn_is_counted_as_no_task(tmp_path: Path) -> None:
+    for asked, expected in (("", 1), ("go", 0)):
+        path = make_folder(tmp_path / f"storage{expected}", {"ses": [user(asked), agent(text("done"), at=1, done=2)]})
+        (trace,) = read_file(OpenCode(), path).traces
+        assert count_trace(trace).without_task == expected
+
+
+def test_parts_whose_message_is_not_there_are_counted(tmp_path: Path) -> None:
+    path = make_folder(tmp_path / "storage", {"ses": CONVERSATION})
+    (path / "part" / "msg_gone").mkdir()
+    (path / "part" / "msg_gone" / "prt.json").write_text('{"type": "text", "text": "lost"}')
+    assert read_file(OpenCode(), path).account.ignored["part without a message"] == 1
 
 
 def test_files_that_are_no_json_and_parts_without_a_message(tmp_path: Path) -> None:

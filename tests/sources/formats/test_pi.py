@@ -65,7 +65,8 @@ def test_a_tree_is_read_along_its_last_branch(tmp_path: Path) -> None:
     assert (asked.reasoning, asked.model_s, trace.messages[2].tool_s) == ("hm", 2.5, 0.5), (
         "start in the message, end beside"
     )
-    assert trace.messages[2].is_error and asked.extra == {"usage": {"input": 1}, "stop_reason": "toolUse"}
+    assert trace.messages[2].is_error and asked.extra["usage"] == {"input": 1}
+    assert asked.extra["stop_reason"] == "toolUse"
     assert (trace.key, trace.task.group, trace.extra["title"]) == ("pi@p1", "app", "a title")
     assert found.account.ignored["abandoned branch"] == 2 and found.account.notes["abandoned branches"] == 1
     assert found.account.unknown == {"brand_new": 1} and found.account.notes["errors of the model's API"] == 1

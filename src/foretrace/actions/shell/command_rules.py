@@ -15,12 +15,22 @@ from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, merge_
 from foretrace.actions.shell.cmdlet_rules import may_run_more
 from foretrace.actions.shell.parse import MAX_DEPTH, RUNS_BY_NAME, SimpleCommand, split_commands
 from foretrace.actions.shell.program_rules import classify_program, get_program_name
-from foretrace.actions.shell.program_tables import DIRECT_RUNNERS, RUN_WRAPPERS, SHELLS, VALUE_FLAGS, WRAPPERS
+from foretrace.actions.shell.program_tables import (
+    DIRECT_RUNNERS,
+    OPEN_PROGRAMS,
+    PYTHON,
+    RUN_WRAPPERS,
+    SHELLS,
+    VALUE_FLAGS,
+    WRAPPERS,
+)
 from foretrace.actions.taxonomy import Effect
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _STARTS = re.compile(r"(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec(?:-batch)?(?:=.*)?)\Z", re.DOTALL)
 """Options of `find` and `fd` that start a command."""
+_RUNS_TEXT = re.compile(r"-[a-z]*c$")
+"""The option of a shell that runs the next argument."""
 _MAX_STARTED = 20
 _XARGS_FLAGS = frozenset(("-I", "-n", "-P", "-d", "-L", "-s", "-a", "-j"))
 
@@ -46,12 +56,58 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
     return facts
 
 
+@lru_cache(maxsize=512)
+def list_commands(text: str, depth: int = 0) -> list[SimpleCommand]:
+    """List all commands that a shell text starts, including those inside other commands, without their wrappers.
+
+    Programs have their name only, without a path. The result is shared and must not be changed.
+    """
+    found: list[SimpleCommand] = []
+    for command in split_commands(text):
+        found += _list_inner(command, depth)
+    return found
+
+
+def _list_inner(command: SimpleCommand, depth: int) -> list[SimpleCommand]:
+    argv = strip_wrappers(command.argv)
+    if not argv:
+        return [msgspec.structs.replace(command, argv=[])]
+    argv = [get_program_name(argv[0]), *argv[1:]]
+    found = [msgspec.structs.replace(command, argv=argv)]
+    if depth >= MAX_DEPTH:
+        return found
+    script = " ".join(argv[1:]) if argv[0] == "eval" else _find_script(command, argv) if argv[0] in SHELLS else None
+    if script:
+        return found + list_commands(script, depth + 1)
+    for started in _find_started(argv):
+        if argv[0] == "find" and "-name" in argv[:-1]:
+            started = [argv[argv.index("-name") + 1] if word == "{}" else word for word in started if word != ";"]
+        found += _list_inner(SimpleCommand(argv=started, writes=[], cwd=command.cwd), depth + 1)
+    return found
+
+
+def _find_started(argv: list[str]) -> list[list[str]]:
+    """The commands that `xargs` or `find -exec` starts."""
+    if argv[0] in ("xargs", "parallel", "watch"):
+        return [argv[_skip_flags(argv, 1, _XARGS_FLAGS) :]]
+    if argv[0] not in ("find", "fd", "fdfind"):
+        return []
+    starts = [i for i, word in enumerate(argv) if _STARTS.match(word)][:_MAX_STARTED]
+    found: list[list[str]] = []
+    for start, end in itertools.pairwise([*starts, len(argv)]):
+        value = [argv[start].partition("=")[2]] if "=" in argv[start] else []
+        found.append([*value, *argv[start + 1 : end]])
+    return found
+
+
 def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None:
     """Classify one command of a line; `None` where nothing is left of it without its wrappers."""
     argv = strip_wrappers(command.argv)
     if not argv:
         return None if not command.writes else _add_redirection(make_facts(CallKind.SETUP, "shell.setup"), command)
     facts = _classify_nested(command, argv, depth) or classify_program(command, argv)
+    if facts.effect is Effect.PURE_READ and _runs_arguments(argv):
+        facts = msgspec.structs.replace(facts, effect=Effect.UNKNOWN)
     if facts.effect is Effect.PURE_READ and _starts_more(command.argv[: len(command.argv) - len(argv)]):
         facts = msgspec.structs.replace(facts, effect=Effect.SANDBOX_EXEC)
     if command.background and facts.kind is CallKind.VERIFY:
@@ -92,6 +148,15 @@ def _starts_more(wrapping: list[str]) -> bool:
     return ("docker" in wrapping and "run" in wrapping) or any(map(RUNS_BY_NAME.match, wrapping))
 
 
+def _runs_arguments(argv: list[str]) -> bool:
+    """Whether a program runs what its arguments say."""
+    name = get_program_name(argv[0])
+    if argv[1:] == ["--version"]:
+        return False
+    starts = name in ("find", "fd", "fdfind") and any(map(_STARTS.match, argv))
+    return starts or name in OPEN_PROGRAMS or PYTHON.match(name) is not None
+
+
 def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = VALUE_FLAGS) -> int:
     while position < len(argv) and (argv[position].startswith("-") or _ASSIGNMENT.match(argv[position])):
         position += 2 if argv[position] in with_value else 1
@@ -104,20 +169,22 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
     if depth >= MAX_DEPTH:
         return None
     if name in SHELLS:
-        return _classify_nested_shell(command, argv, depth)
+        script = _find_script(command, argv)
+        if script is not None:
+            return classify_shell(script, depth + 1)
+        flags = [*itertools.takewhile(lambda word: word[:1] in ("-", "+") and not _RUNS_TEXT.match(word), argv[1:])]
+        return make_facts(CallKind.VERIFY, "shell.lint") if "-n" in flags else None
     if name.lower().removesuffix(".exe") in ("pwsh", "powershell"):
         starts = [i for i, word in enumerate(argv) if word.lower() in ("-command", "-c")]
         return classify_shell(" ".join(argv[starts[0] + 1 :]), depth + 1) if starts else None
     if name == "eval":
         return classify_shell(" ".join(argv[1:]), depth + 1)
     if name in ("xargs", "parallel", "watch"):
-        rest = argv[_skip_flags(argv, 1, _XARGS_FLAGS) :]
-        return _classify_started(command, rest, depth) or make_facts(CallKind.SETUP, "shell.filter")
+        started = _classify_started(command, _find_started([name, *argv[1:]])[0], depth)
+        return started or make_facts(CallKind.SETUP, "shell.filter")
     if name in ("find", "fd", "fdfind"):
-        starts = [i for i, word in enumerate(argv) if _STARTS.match(word)][:_MAX_STARTED]
-        for start, end in itertools.pairwise([*starts, len(argv)]):
-            value = [argv[start].partition("=")[2]] if "=" in argv[start] else []
-            inner = _classify_started(command, [*value, *argv[start + 1 : end]], depth)
+        for started in _find_started([name, *argv[1:]]):
+            inner = _classify_started(command, started, depth)
             if inner is not None and (inner.kind > CallKind.SEARCH or inner.effect is not Effect.PURE_READ):
                 return inner
         if "-delete" in argv:
@@ -125,16 +192,14 @@ def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> Cal
     return None
 
 
-def _classify_nested_shell(command: SimpleCommand, argv: list[str], depth: int) -> CallFacts | None:
-    """Classify `bash -c "..."` and `bash <<EOF`; `None` for `bash script.sh`."""
+def _find_script(command: SimpleCommand, argv: list[str]) -> str | None:
+    """The text that `bash -c "..."` or `bash <<EOF` runs; `None` for `bash script.sh` and `bash -n`."""
     for position, word in enumerate(argv[1:], 1):
-        if re.match(r"-[a-z]*c$", word):
-            return classify_shell(argv[position + 1], depth + 1) if position + 1 < len(argv) else None
-        if word == "-n":
-            return make_facts(CallKind.VERIFY, "shell.lint")
-        if not word.startswith(("-", "+")):
+        if _RUNS_TEXT.match(word):
+            return argv[position + 1] if position + 1 < len(argv) else None
+        if word == "-n" or not word.startswith(("-", "+")):
             return None
-    return classify_shell(command.stdin, depth + 1) if command.stdin is not None else None
+    return command.stdin
 
 
 def _classify_started(command: SimpleCommand, argv: list[str], depth: int) -> CallFacts | None:

@@ -12,6 +12,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,6 +42,8 @@ RUNS_BY_NAME = re.compile(
 folders in which a user's programs usually are, or behind those in which they are looked for already."""
 MAX_COMMANDS = 400
 """Commands of one text that are read."""
+_MAX_SUBSHELLS = 8
+"""How deep subshells are told apart."""
 MAX_DEPTH = 4
 """How deep `bash -c "bash -c ..."` is followed."""
 
@@ -50,6 +53,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _SINKS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
+_SUBSHELLS = split_words("subshell command_substitution process_substitution function_definition")
 _WORD_NODES = split_words(
     "word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion "
     "command_substitution process_substitution brace_expression arithmetic_expansion"
@@ -75,16 +79,53 @@ class SimpleCommand(msgspec.Struct):
     background: bool = False
     cwd: str = ""
     """Directory that an earlier `cd` of the same text went to, or empty."""
+    start: int = 0
+    """Where it stands in the text that was parsed."""
+
+    @property
+    def text(self) -> str:
+        """The command as one line; only the beginning of a long one."""
+        return " ".join(self.argv[:80])[:400]
 
     def resolve_path(self, name: str) -> str:
         """A path as seen from the directory in which the text started."""
-        if self.cwd and not name.startswith(("/", "~", "$")):
-            name = posixpath.join(self.cwd, name)
-        return posixpath.normpath(name) if name else name
+        return _join_path(self.cwd, name) if name else name
 
 
+class _Directories(msgspec.Struct):
+    """The directories of one shell, as its commands change them."""
+
+    current: str = ""
+    previous: str = ""
+    stack: tuple[str, ...] = ()
+
+    def follow(self, argv: list[str]) -> None:
+        """Follow `cd`, `pushd` and `popd`."""
+        name = argv[0] if argv else ""
+        target = next((word for word in argv[1:] if word == "-" or word[:1] not in "-+"), "")
+        if name == "popd" or (name == "pushd" and not target):
+            if not self.stack:
+                return
+            there, *rest = self.stack
+            self.stack = tuple(rest) if name == "popd" else (self.current, *rest)
+        elif name in ("cd", "pushd"):
+            there = self.previous if target == "-" else _join_path(self.current, target or "~")
+            self.stack = (self.current, *self.stack) if name == "pushd" else self.stack
+        else:
+            return
+        self.current, self.previous = there, self.current
+
+
+def _join_path(folder: str, name: str) -> str:
+    return posixpath.normpath(name if not folder or name.startswith(("/", "~", "$")) else posixpath.join(folder, name))
+
+
+@lru_cache(maxsize=512)
 def split_commands(command: str) -> list[SimpleCommand]:
-    """Split a text into its simple commands, in order, each with the directory that its own `cd`s lead to."""
+    """Split a text into its simple commands, in order, each with the directory that its own `cd`s lead to.
+
+    The result is shared and must not be changed.
+    """
     text = write_as_words(command[:MAX_CHARACTERS].replace("\0", " ")).strip()
     if not text:
         return []
@@ -101,17 +142,42 @@ def split_commands(command: str) -> list[SimpleCommand]:
     if not commands:
         words = text.split(None, 40)[:40]
         commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
-    cwd = ""
     for each in commands.copy():
         if data:
             each.argv = [restore(word, data) for word in each.argv]
             each.stdin = each.stdin and restore(each.stdin, data)
         if each.expands_stdin and each.stdin and not each.writes:
             commands += _read_body_substitutions(each.stdin)
-        each.cwd = cwd
-        if each.argv[:1] == ["cd"] and len(each.argv) > 1:
-            cwd = posixpath.normpath(posixpath.join(cwd, each.argv[1]))
+    _follow_directories(commands, root)
     return commands
+
+
+def _follow_directories(commands: list[SimpleCommand], root: Node) -> None:
+    """Say in which directory each command runs. A subshell starts where the shell around it is, and leaves it there."""
+    if not any(each.argv[:1] in (["cd"], ["pushd"]) for each in commands):
+        return
+    subshells = _find_subshells(root)
+    shells: dict[tuple[tuple[int, int], ...], _Directories] = {(): _Directories()}
+    for each in sorted(commands, key=lambda command: command.start):
+        around = tuple(span for span in subshells if span[0] <= each.start < span[1])[:_MAX_SUBSHELLS]
+        for depth in range(len(around)):
+            if around[: depth + 1] not in shells:
+                shells[around[: depth + 1]] = msgspec.structs.replace(shells[around[:depth]])
+        each.cwd = shells[around].current
+        shells[around].follow(each.argv)
+
+
+def _find_subshells(root: Node) -> list[tuple[int, int]]:
+    """Start and end of all that runs in a shell of its own, the outermost first: `(...)`, `$(...)`, the commands of a
+    pipeline; and of functions, which run elsewhere."""
+    found: set[tuple[int, int]] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        stack.extend(node.children)
+        own = node.children if node.type == "pipeline" else [node] if node.type in _SUBSHELLS else []
+        found.update((each.start_byte, each.end_byte) for each in own)
+    return sorted(found, key=lambda span: (span[0], -span[1]))
 
 
 def _read_expansions(root: Node, source: str) -> list[SimpleCommand]:
@@ -228,7 +294,7 @@ def _add_command(
         if kind not in ("word", "raw_string", "number") and child.named_child_count:
             substitutions.extend(_find_substitutions(child))
     if argv:
-        commands.append(SimpleCommand(argv=argv, writes=[], piped=piped))
+        commands.append(SimpleCommand(argv=argv, writes=[], piped=piped, start=node.start_byte))
     return redirections
 
 
@@ -253,7 +319,7 @@ def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> Non
         return
     name = unquote(target, source)
     if not commands:
-        commands.append(SimpleCommand(argv=[":"], writes=[]))
+        commands.append(SimpleCommand(argv=[":"], writes=[], start=node.start_byte))
     if any(c.type == "ERROR" for c in node.children):  # the grammar does not know `<>`
         operator = "<>"
     is_stream = operator == ">&" and re.fullmatch(r"\d*-?|\$.*", name) is not None

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts
-from foretrace.actions.python_reads import only_reads_files
 from foretrace.actions.python_rules import classify_inline_python
 from foretrace.actions.shell.cmdlet_rules import classify_cmdlet
 from foretrace.actions.shell.git_rules import classify_git
@@ -25,14 +24,14 @@ from foretrace.actions.shell.program_tables import (
     PROGRAMS,
     PYTHON,
     REMOTE_CHECKS,
+    SQL_CLIENTS,
     SUBCOMMANDS,
     WRITE_FLAGS,
 )
-from foretrace.actions.shell.remote_rules import is_lookup
+from foretrace.actions.shell.remote_rules import is_lookup, seems_lookup
 from foretrace.actions.shell.request_rules import sends_api, sends_request
-from foretrace.actions.shell.showing_options import classify_showing
 from foretrace.actions.shell.writing_options import has_writing_option
-from foretrace.actions.sql_rules import is_read_only_sql, may_call_more
+from foretrace.actions.sql_rules import is_read_only_sql
 from foretrace.actions.taxonomy import Effect
 
 FINAL_MARKERS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
@@ -43,15 +42,11 @@ ProgramRule = Callable[[SimpleCommand, list[str]], CallFacts]
 _VERSION_FLAGS = frozenset(("--version", "-V", "-version", "--help", "-h"))
 _LOCAL_URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?:[:/]|$)")
 _DOCKER_GROUPS = frozenset({"compose", "container", "image", "volume", "network"})
+_ARCHIVE_LISTS = {"tar": re.compile(r"-?t[a-zA-Z]*|-[zvjJ]+t[a-zA-Z]*|--list"), "unzip": re.compile(r"-[lpZ][qv]*")}
+"""Program of archives -> its first option where it shows one."""
 _SETTING_SCRIPT = re.compile(
     r"(?:^|/)(?:activate(?:\.\w+)?|\.?env(?:\.\w+)?|\.(?:ba|z)shrc|\.(?:bash_)?profile|profile|nvm\.sh|conda\.sh)$"
 )
-_PERL_PATTERN = re.compile(r"(?<![\w$)])/[^/\n]*/")
-_PERL_RUNS = re.compile(
-    r"\b(?:system|exec|unlink|open|sysopen|rename|rmdir|mkdir|symlink|link|chmod|chown|utime|truncate|kill|eval|do|require"
-    r"|use|fork|syscall|qx|readpipe|socket|dbmopen)\b|`|-M|/[gimsxora]*e[gimsxoera]*(?:$|[\s;})])"
-)
-"""What lets code of Perl do more than show what it is given."""
 _SQL_LOOKS = re.compile(r"(?:\\(?:d[A-Za-z]*\+?|l\+?|z|conninfo|encoding)(?: [\w.*]+)?|-l|--list)\Z")
 """What psql shows of itself."""
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
@@ -83,8 +78,8 @@ def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
         return make_facts(CallKind.SETUP, "shell.print")
     if command.piped and name in FILTERS and name not in PROGRAM_RULES:
         return make_facts(CallKind.SETUP, "shell.filter")
-    if (facts := classify_showing(command, argv)) is not None:
-        return facts
+    if len(argv) > 1 and (lists := _ARCHIVE_LISTS.get(name)) is not None and lists.fullmatch(argv[1]):
+        return make_facts(CallKind.READ, "shell.read", Effect.UNKNOWN)
     rule = PROGRAM_RULES["python"] if PYTHON.match(name) else PROGRAM_RULES.get(name)
     if rule is not None:
         return rule(command, argv)
@@ -188,8 +183,7 @@ def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
         return facts
     if facts.kind in (CallKind.OTHER, CallKind.READ) or "sys.stdin" in code:
         # Code behind a pipe that only reads its standard input is a filter of what is printed.
-        is_harmless = only_reads_files(code, compares=True, opens=False)
-        return make_facts(CallKind.SETUP, "shell.filter", None if is_harmless else Effect.SANDBOX_EXEC)
+        return make_facts(CallKind.SETUP, "shell.filter", Effect.SANDBOX_EXEC)
     return facts
 
 
@@ -202,10 +196,8 @@ def _classify_python_module(command: SimpleCommand, argv: list[str]) -> CallFact
         return make_facts(CallKind.SETUP if command.piped else CallKind.VERIFY, "shell.filter")
     if name in ("venv", "virtualenv", "ensurepip", "zipfile", "tarfile"):
         return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
-    if name == "pydoc" and {"-w", "-p", "-b"} & {*argv}:
-        return make_facts(CallKind.OTHER, "shell.environment", Effect.LOCAL_WRITE)
     if name in ("site", "sysconfig", "platform", "pydoc"):
-        return make_facts(CallKind.OTHER, "shell.environment", Effect.PURE_READ)
+        return make_facts(CallKind.OTHER, "shell.environment", Effect.SANDBOX_EXEC)
     if name in ("pip", "black", "isort", "autopep8", "yapf", "coverage", "ruff", "alembic"):
         return classify_program(command, argv)
     return make_facts(CallKind.VERIFY, "shell.module")
@@ -250,9 +242,7 @@ def _classify_perl(command: SimpleCommand, argv: list[str]) -> CallFacts:
         paths = tuple(command.resolve_path(w) for w in argv[1:] if not w.startswith("-") and re.match(r"[\w./-]+$", w))
         return make_facts(CallKind.WRITE, "shell.sed", writes=paths, payload=" ".join(argv)[:4000])
     if any(re.match(r"-[a-z]*[np][a-z]*e$", word) for word in argv[1:]):
-        kind = CallKind.SETUP if command.piped else CallKind.READ
-        runs = any(_PERL_RUNS.search(_PERL_PATTERN.sub("", word)) for word in argv[1:])
-        return make_facts(kind, "shell.filter", Effect.SANDBOX_EXEC if runs else None)
+        return make_facts(CallKind.SETUP if command.piped else CallKind.READ, "shell.filter")
     return _classify_interpreter(command, argv)
 
 
@@ -330,6 +320,8 @@ def _classify_remote(command: SimpleCommand, argv: list[str]) -> CallFacts:
         return make_facts(CallKind.VERIFY, "shell.build")
     if is_lookup(name, argv[1:]):
         return make_facts(CallKind.SEARCH, "shell.look")
+    if name != "kubectl" and seems_lookup(argv[1:]):
+        return make_facts(CallKind.SEARCH, "shell.look", Effect.UNKNOWN)
     return make_facts(CallKind.OTHER, "shell.remote", Effect.EXTERNAL_WRITE)
 
 
@@ -363,18 +355,11 @@ def _classify_curl(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_sql_client(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    texts = [*argv[1:], command.stdin or ""]
-    found = {text: reads for text in texts if (reads := is_read_only_sql(text)) is not None}
-    if not found:
-        is_alone = command.stdin is None and not command.reads and not any(re.match("-f|--file", w) for w in argv[1:])
-        if is_alone and any(_SQL_LOOKS.match(word) for word in argv[1:]):
-            return make_facts(CallKind.SEARCH, "shell.sql")
-        return make_facts(CallKind.OTHER, "shell.sql", Effect.UNKNOWN)
-    if all(found.values()):
-        has_file = command.reads or any(re.match(r"-f|--file", word) for word in argv[1:])
-        more = has_file or any(map(may_call_more, found))
-        return make_facts(CallKind.SEARCH, "shell.sql", Effect.UNKNOWN if more else None)
-    return make_facts(CallKind.OTHER, "shell.sql", Effect.LOCAL_WRITE)
+    found = [is_read_only_sql(text) for text in (*argv[1:], command.stdin or "")]
+    if False in found:
+        return make_facts(CallKind.OTHER, "shell.sql", Effect.LOCAL_WRITE)
+    shows = True in found or any(_SQL_LOOKS.match(word) for word in argv[1:])
+    return make_facts(CallKind.SEARCH if shows else CallKind.OTHER, "shell.sql", Effect.UNKNOWN)
 
 
 def _classify_sort(command: SimpleCommand, argv: list[str]) -> CallFacts:
@@ -411,8 +396,8 @@ PROGRAM_RULES: dict[str, ProgramRule] = {
     **dict.fromkeys(
         ("apt", "apt-get", "apt-cache", "dpkg", "conda", "mamba", "brew", "gem"), _classify_package_manager
     ),
-    **dict.fromkeys(("curl", "wget", "http", "httpie"), _classify_curl),
-    **dict.fromkeys(("sqlite3", "mysql", "psql", "mariadb", "duckdb", "clickhouse-client"), _classify_sql_client),
+    **dict.fromkeys(("curl", "wget"), _classify_curl),
+    **dict.fromkeys(SQL_CLIENTS, _classify_sql_client),
     **dict.fromkeys(("md5sum", "sha1sum", "sha256sum", "sha512sum"), _classify_checksum),
     **{name: _classify_subcommand for name in SUBCOMMANDS if name != "uv"},
 }

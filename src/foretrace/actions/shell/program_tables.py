@@ -101,6 +101,11 @@ INTERPRETERS = split_words(
 )
 """Programs that run a script named in their arguments, besides Python."""
 
+SQL_CLIENTS = split_words("sqlite3 mysql psql mariadb duckdb clickhouse-client")
+OPEN_PROGRAMS = INTERPRETERS | split_words("xargs eval parallel watch awk gawk mawk")
+"""Programs that run what their arguments say. They are never a pure read: what may run early is known by its program
+and options alone."""
+
 PYTHON = re.compile(r"(?:python|pypy|ipython)[\d.]*$")
 SHELLS = split_words("bash sh zsh dash ksh fish")
 WRAPPERS = split_words(

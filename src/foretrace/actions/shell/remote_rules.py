@@ -7,6 +7,7 @@ is then not listed here is no look-up.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -32,30 +33,6 @@ def _make(lookups: str, valued: str = "", switches: str = "") -> _Program:
     return _Program(re.compile(lookups), split_words(valued), split_words(switches))
 
 
-_GCLOUD_GROUPS = (
-    "alpha|beta|compute|instances|disks|networks|subnets|firewall-rules|zones|regions|images|snapshots|addresses|"
-    "machine-types|forwarding-rules|backend-services|instance-groups|instance-templates|routers|routes|container|"
-    "clusters|node-pools|operations|run|services|revisions|jobs|executions|projects|organizations|folders|iam|"
-    "service-accounts|keys|roles|storage|buckets|objects|sql|databases|users|backups|functions|pubsub|topics|"
-    "subscriptions|secrets|versions|logging|logs|sinks|metrics|monitoring|dashboards|config|configurations|auth|"
-    "artifacts|repositories|packages|docker|builds|triggers|dns|managed-zones|record-sets|app|scheduler|tasks|queues|"
-    "redis|spanner|bigtable|dataproc|dataflow|kms|keyrings|eventarc|workflows|filestore|components|billing|accounts"
-)
-_AZ_GROUPS = (
-    "vm|vmss|group|account|storage|blob|container|share|queue|table|keys|webapp|functionapp|appservice|plan|aks|"
-    "nodepool|acr|repository|keyvault|secret|key|certificate|network|vnet|subnet|nsg|rule|nic|public-ip|lb|"
-    "application-gateway|dns|zone|disk|snapshot|image|sql|server|db|cosmosdb|mysql|postgres|flexible-server|redis|"
-    "monitor|metrics|activity-log|log-analytics|workspace|ad|user|sp|app|role|assignment|definition|deployment|sub|"
-    "operation|resource|provider|tag|policy|lock|feature|identity|servicebus|namespace|topic|eventhubs|eventhub|"
-    "containerapp|revision|replica|env|repos|pr|pipelines|boards|devops|project|extension|cloud|batch|job|pool|config"
-)
-_AWS_OUTFILE = (
-    "get-object|get-object-torrent|get-job-output|get-export|get-sdk|get-configuration|get-latest-configuration|"
-    "get-hosted-configuration-version|get-media|get-media-for-fragment-list|get-clip|get-dash-streaming-session-url|"
-    "get-thing-shadow|get-raw-message-content|get-package-version-asset|get-console-screenshot|get-cluster-credentials|"
-    "get-data-set-details|get-federation-token|get-runtime-details|get-invocation|get-retained-message"
-)
-"""Operations that look by their name, and write a file of their own or make something."""
 _KUBECTL = (
     rf"(?:get|describe|logs|top|explain|api-resources|api-versions|version|events){_ANY}|cluster-info|"
     rf"config (?:view|get-contexts|get-clusters|get-users|current-context){_ANY}|rollout (?:status|history){_ANY}|"
@@ -78,38 +55,8 @@ _PROGRAMS = {
         "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as --request-timeout",
         "-A --all-namespaces --insecure-skip-tls-verify",
     ),
-    "helm": _make(
-        rf"(?:list|ls|status|history|version|env|(?:get|show|search) [a-z]+|(?:repo|plugin|dependency) list){_ANY}",
-        "-n --namespace --kube-context --kubeconfig",
-        "--debug",
-    ),
-    **dict.fromkeys(
-        ("terraform", "tofu"),
-        _make(
-            rf"(?:show|output|graph|version|(?:state|workspace) (?:list|show)|providers schema){_ANY}|providers",
-            "-chdir",
-        ),
-    ),
-    "aws": _make(
-        rf"[a-z][\w-]* (?!(?:{_AWS_OUTFILE})(?: |$))(?:describe|list|get|batch-get|lookup|head|filter)-[\w-]+(?: -)?|"
-        rf"s3 ls{_ANY}|[a-z][\w-]* wait [\w-]+(?: -)?|logs tail{_ANY}|configure (?:list|get [\w.-]+)(?: -)?",
-        "--profile --region --output --endpoint-url --query --ca-bundle --color --cli-read-timeout",
-        "--no-cli-pager --no-paginate --no-verify-ssl --no-sign-request --debug",
-    ),
-    "gcloud": _make(
-        rf"(?:(?:{_GCLOUD_GROUPS}) )+(?:list|describe(?: [^ ]+)?)(?: -)?|logging read{_ANY}|"
-        rf"storage (?:ls|cat|du){_ANY}|(?:info|version)(?: -)?|config get(?:-value)? [^ ]+(?: -)?",
-        "--project --account --format --configuration --verbosity --zone --region --location",
-        "-q --quiet",
-    ),
-    "az": _make(
-        rf"(?:(?:{_AZ_GROUPS}) )+(?:show|list(?:-[a-z-]+)?)(?: -)?|version",
-        "--subscription -o --output --query",
-        "--only-show-errors --debug --verbose",
-    ),
     "gh": _make(_GH, "-R --repo"),
     "docker": _make(_DOCKER, f"-H --host -c --context --config -l --log-level {_COMPOSE}", "-D --debug --tls"),
-    "docker-compose": _make(rf"(?:ps|logs|images|ls|top|port|version){_ANY}", _COMPOSE),
     "npm": _make(
         rf"(?:ls|list|view|outdated|root|prefix|bin|whoami){_ANY}|config (?:get|list|ls){_ANY}|audit(?: -)?",
         "--prefix -C -w --workspace",
@@ -119,11 +66,9 @@ _PROGRAMS = {
     "pnpm": _make(rf"(?:ls|list|why){_ANY}", "-C --dir -F --filter", "-r --recursive --json"),
     "cargo": _make(rf"(?:\+[\w.-]+ )?(?:tree|metadata|search){_ANY}", "--manifest-path", "-q --quiet --offline"),
     "go": _make(rf"(?:list|doc|version|mod (?:graph|why|verify)){_ANY}|env(?: [\w ]+)?", "-C"),
-    "composer": _make(rf"show{_ANY}", "-d --working-dir"),
-    "bazel": _make(rf"(?:query|cquery|aquery|info|version|help){_ANY}"),
-    "flask": _make(rf"routes{_ANY}", "--app -A --env-file -e"),
 }
 """Program -> its look-ups."""
+_LOOKS = re.compile(r"(?:get|list|describe|show|ls|status|history|version|info|search|lookup|tail)(?:-|\Z)")
 _FILE_OPTIONS = re.compile(
     r"--(?:output-dir(?:ectory)?|output_file|profile-output|template-output|out|out-file|outfile|fix|force)(?:=|$)|-mod=mod$"
 )
@@ -145,10 +90,15 @@ def is_lookup(name: str, arguments: Sequence[str], others: Sequence[str] = ()) -
         return False
     if any(_FILE_OPTIONS.match(word) for word in arguments):
         return False
-    if name == "docker" and "config" in arguments and any(re.match(r"-o|--output", word) for word in arguments):
-        return False  # `docker compose config -o FILE`
-    # `aws s3api get-object --key k FILE`: a file to write stands last, behind the value of a flag.
-    return name != "aws" or not _ends_in_operand(arguments)
+    # `docker compose config -o FILE`
+    writes = name == "docker" and "config" in arguments
+    return not writes or not any(re.match(r"-o|--output", word) for word in arguments)
+
+
+def seems_lookup(arguments: Sequence[str]) -> bool:
+    """Whether the first words of a command are those of a look-up, as far as anybody can tell who does not know it."""
+    words = itertools.takewhile(lambda word: not word.startswith("-"), arguments[:4])
+    return any(map(_LOOKS.match, words))
 
 
 def _read_words(program: _Program, arguments: Sequence[str]) -> Iterator[str]:
@@ -165,11 +115,3 @@ def _read_words(program: _Program, arguments: Sequence[str]) -> Iterator[str]:
             yield "-"
             return
         position += 1
-
-
-def _ends_in_operand(arguments: Sequence[str]) -> bool:
-    """Whether a command of aws that gets something ends in two words that are no flags, after one that is."""
-    if len(arguments) < 2 or "get-" not in " ".join(arguments[:6]):
-        return False
-    tail = arguments[2:]
-    return len(tail) > 2 and not tail[-1].startswith("-") and not tail[-2].startswith("-")

@@ -1,11 +1,11 @@
-"""Whether a command that makes a request sends something: curl, wget, HTTPie, `gh api`.
+"""Whether a command that makes a request sends something: curl, wget, `gh api`.
 
-Short options are read as the programs read them: several in one word, the value in the same word or the next
-(`curl -sXPOST`, `gh api -iX DELETE`).
+Short options are read as curl reads them: several in one word, the value in the same word or the next (`-sXPOST`).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -13,47 +13,23 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _CURL_VALUES = "AbCDdEeFHhKmoPQrTtUuwXxYyz"
 """Short options of curl that have a value."""
 _CURL_SENDS = re.compile(r"--(?:data|form|json|upload-file|quote|mail-|url-query-data|telnet-option)")
-_GH_VALUES = "XfFHqtp"
-_GH_PLAIN = re.compile(
-    r"--(?:paginate|include|silent|slurp|verbose|(?:header|jq|template|hostname|preview|cache)(?:=.*)?)$"
+_WGET_SENDS = re.compile(r"--(?:post|body|method)\b")
+_GH_SAFE = re.compile(
+    r"(?:-[HqtipX]|--(?:paginate|include|silent|slurp|verbose|header|jq|template|hostname|preview|cache))(?:=|$)"
 )
-_HTTPIE_SENDS = re.compile(r"[\w.\[\]-]+(?::?=(?!=)|@).*|--form|-f$|--raw|--multipart")
-_METHOD = re.compile(r"[A-Za-z]{2,20}$")
+"""Options of `gh api` with which it only looks; fields make it a POST, and others may do so too."""
 
 
 def sends_request(name: str, arguments: Sequence[str]) -> bool:
-    """Whether a request may change something elsewhere.
-
-    Args:
-        name: `curl`, `wget`, `http` or `httpie`.
-        arguments: What follows it.
-    """
-    if name == "curl":
-        return _sends_curl(arguments)
-    if name == "wget":
-        methods = [value for word, value in _read_long(arguments) if word == "--method"]
-        sends = any(word.startswith(("--post-", "--body-")) for word in arguments)
-        return _is_changing(methods[-1]) if methods else sends
-    words = [word for word in arguments if not word.startswith("-")]
-    if words and _METHOD.match(words[0]) and words[0].isupper():
-        return _is_changing(words[0])
-    return any(_HTTPIE_SENDS.match(word) and "://" not in word.split("=")[0] for word in arguments)
+    """Whether a request of `curl` or `wget` may change something elsewhere; `arguments` follow the name."""
+    return any(map(_WGET_SENDS.match, arguments)) if name == "wget" else _sends_curl(arguments)
 
 
 def sends_api(arguments: Sequence[str]) -> bool:
-    """Whether `gh api` changes something: by its method, or by fields, which make it a POST. An option that is not
-    known may do so too."""
-    methods = [value for word, value in _read_long(arguments) if word == "--method"]
-    fields = any(re.match(r"--(?:raw-field|field|input)\b", word) for word in arguments)
-    unknown = False
-    for letter, value in _read_short(arguments, _GH_VALUES):
-        methods += [value] if letter == "X" else []
-        fields = fields or letter in "fF"
-        unknown = unknown or letter not in "XfFHqtpi"
-    for word in arguments:
-        if word.startswith("--") and not _GH_PLAIN.match(word):
-            unknown = unknown or not re.match(r"--(?:method|raw-field|field|input)(?:=|$)", word)
-    return unknown or any(_is_changing(method) for method in methods) or (fields and not methods)
+    """Whether `gh api` may change something, by its method or another option."""
+    options = [word for word in arguments if word.startswith("-")]
+    methods = [after for word, after in itertools.pairwise([*arguments, ""]) if word == "-X"]
+    return not all(map(_GH_SAFE.match, options)) or any(map(_is_changing, methods))
 
 
 def _sends_curl(arguments: Sequence[str]) -> bool:

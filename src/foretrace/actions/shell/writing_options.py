@@ -19,8 +19,6 @@ _WGET_OUTPUT = re.compile(r"(?:-[A-Za-z]*O|--output-document)(?:=?(.+))?$")
 _DATE_VALUES = re.compile(r"-\w*[dfrvzI]$|--(?:date|file|reference)$")
 """Options of `date` before their value; with `-j`, that of BSD sets nothing."""
 _NUMBER = re.compile(r"\+?(?:0x[\da-fA-F]+|\d+)$")
-_AWK_WRITES = re.compile(r"\bprintf?\b[^;{}\n]*[>|]|\bsystem\s*\(")
-_AWK_STARTS = re.compile(r"\|&?\s*getline\b")
 _SED_SCRIPT = re.compile(r"(?:--expression=|-[nErsz]*e)")
 _SED_RUNS = re.compile(
     r"(?:^|[;{}\n])\s*(?:[\d,$]+\s*!?)?\s*e(?:\s+\S|\s*$)|s/[^/\n]*/[^/\n]*/[gpiImM\d]*e[gpiImM\d]*(?:$|[\s;}])"
@@ -42,12 +40,9 @@ _FLAGS = {
     "yq": r"-[a-zA-Z]*i|--inplace|--in-place",
     "history": r"-[acdnrws]",
     "file": r"-C|--compile",
-    **dict.fromkeys(("http", "https", "httpie"), r"-d$|--download|-o|--output"),
     "base64": r"-[a-zA-Z]*o|--output",
     "shuf": r"-o|--output",
     "svn": r"--(?:diff-cmd|editor-cmd|config-option|config-dir)",
-    "journalctl": r"--(?:cursor-file|vacuum|rotate|flush|sync|relinquish|smart|setup-keys|update-catalog)",
-    "dmesg": r"-\w*[cCDEn]|--(?:clear|read-clear|console)",
     "man": r"-[PH]|--pager|--html",
     "info": r"-o|--output",
     "ss": r"-\w*K|--kill",
@@ -55,15 +50,11 @@ _FLAGS = {
     "bat": r"--pager(?!=(?:cat|never|less)?$)",
     "go": r"--?(?:toolexec|exec)\b",
     "hg": r"--config|-o|--output",
-    "psql": r"-[oL]|--output|--log-file|\\+(?:copy|i|ir|o|!|g|w|e|s|lo_|password|set)",
-    "mysql": r"--tee|--pager",
-    "sqlite3": r"-init|\.(?:o|output|once|save|backup|clone|import|restore|read|load|log|trace|shell|system|excel)\b",
     "ip": r"-b|exec$|(?:add|del|delete|set|flush|replace|change|append|restore)$",
     "ifconfig": r"\d+\.\d+\.|(?:up|down|add|del|netmask)$",
     "nvidia-smi": r"-r|--gpu-reset|-pm|-pl|-c$|-e$|-ac|-lgc",
     "exiftool": r"-[\w:]+[-+<]?=|-overwrite_original|-delete_original",
     "ast-grep": r"-U|--update-all",
-    "rpm": r"--pipe|--eval|-E|-D|--define|--rcfile|--macros|--load|--(?:rebuild|init)db|.*%\(",
     "rg": r"--pre$|--pre=|--hostname-bin",
 }
 """Program -> what one of its arguments begins with where it writes, or runs something."""
@@ -108,15 +99,6 @@ def _does_wget_write(arguments: Sequence[str]) -> bool:
         return False
     outputs = _list_outputs(arguments, _WGET_OUTPUT)
     return not outputs or any(output not in _NOWHERE for output in outputs)
-
-
-def _does_awk_write(arguments: Sequence[str]) -> bool:
-    if any(re.match(r"-f|--file", word) for word in arguments):  # a script that is not known
-        return True
-    script = re.sub(r'>+\s*"(?:/dev/(?:stderr|stdout|null)|-)"', "", " ".join(arguments))
-    # Without its texts, and without what stands in brackets, where > compares.
-    bare = re.sub(r"(?<!system)\([^()]*\)", "", re.sub(r'"(?:[^"\\]|\\.)*"', "", script))
-    return (_AWK_WRITES.search(bare) or _AWK_STARTS.search(bare)) is not None
 
 
 def _does_sed_write(arguments: Sequence[str]) -> bool:
@@ -168,7 +150,6 @@ _RULES: dict[str, Callable[[Sequence[str]], bool]] = {
     **dict.fromkeys(("docker", "docker-compose"), _does_docker_write),
     "curl": _does_curl_write,
     "wget": _does_wget_write,
-    **dict.fromkeys(("awk", "gawk", "mawk"), _does_awk_write),
     **dict.fromkeys(("sed", "gsed"), _does_sed_write),
     **dict.fromkeys(("uniq", "xxd"), _has_second_operand),
     "hostname": lambda arguments: bool(_list_operands(arguments)),

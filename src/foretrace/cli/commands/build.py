@@ -10,7 +10,7 @@ import typer
 
 from foretrace.cli.options import EngineOptions, NoRedact, corrections_option, out_option
 from foretrace.cli.output import Output
-from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.core.errors import Setting, StoreError, UsageError, count_things
 from foretrace.core.places import find_address, write_place
 from foretrace.engines.one_pool import OnePool
 from foretrace.engines.processes import release_memory, usable_cores
@@ -78,8 +78,8 @@ _Split = Annotated[
     typer.Option(
         "--split",
         metavar="A/B/C",
-        help="Shares of train, validation and test.",
-        show_default="0.8/0.1/0.1",
+        help="Shares of train, validation and test (default: 0.8/0.1/0.1).",
+        show_default=False,
         parser=_parse_split,
     ),
 ]
@@ -205,7 +205,9 @@ def build(
     The dataset is checked before it is written: if a check (a gate) fails, nothing is written and an
     older dataset in --out stays as it is (exit code 3).
     """
+    given = locals()
     from foretrace.api.datasets import check_references
+    from foretrace.api.settings import pick_settings
     from foretrace.cli.display.dataset import show_dataset, show_pushed
     from foretrace.cli.with_progress import add_references_with_progress, build_with_progress, push_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
@@ -225,30 +227,16 @@ def build(
     from foretrace.dataset.build import check_output
     from foretrace.objectstores.dataset import open_dataset_for_writing
 
-    settings = BuildSettings(
-        target=target,
-        outcomes=outcomes,
-        max_context_tokens=max_context_tokens,
-        window=window,
+    lists = {"license_allow": license_allow, "license_deny": license_deny, "decontaminate": decontaminate}
+    settings = pick_settings(
+        BuildSettings,
+        given,
         tokenizer=None if tokenizer is None else str(tokenizer),
-        split=(split.train, split.validation, split.test),
-        seed=seed,
-        eval_size=eval_size,
-        pairs=pairs,
-        recipes=tuple(recipes or ()),
-        statistical_gates=statistical_gates,
-        allow_demo=allow_demo,
-        allow_unread=allow_unread,
-        keep_flagged=keep_flagged,
-        dedup=dedup,
-        license_allow=_split_names(license_allow),
-        license_deny=_split_names(license_deny),
-        decontaminate=_split_names(decontaminate),
-        keep_contaminated=keep_contaminated,
+        split=list(split),
+        recipes=recipes or [],
         corrections=None if corrections is None else str(corrections),
-        mistakes=tuple(str(file) for file in mistakes or ()),
-        allow_unchecked=allow_unchecked,
-        hard=hard,
+        mistakes=[str(file) for file in mistakes or ()],
+        **{name: _split_names(names) for name, names in lists.items()},
     )
     # Before hours of importing, what the build itself would refuse after them.
     settings.check()
@@ -300,7 +288,7 @@ def build(
             pushed = push_with_progress(output, folder, push, private=private, allow_undecided=allow_undecided)
             facts["repositories"] = msgspec.to_builtins(pushed)
             if not output.json:
-                show_pushed(output, pushed, dry_run=False)
+                show_pushed(output, pushed)
     output.write_json(facts)
 
 
@@ -394,7 +382,8 @@ def _import(
     output.note(f"imported {text} into {write_place(into)}: {sum_import(report)}")
     if report.found is not None and report.found.unknown:
         first = report.found.unknown[0]
-        output.note(f"not recognised: {report.found.unknown_count:,} files, e.g. {first.path}: {first.seen}")
+        count = count_things(report.found.unknown_count, "file")
+        output.note(f"not recognised: {count}, e.g. {first.path}: {first.seen}")
     for file in report.found.ambiguous if report.found is not None else ():
         output.warn(f"warning: left out: {file.describe()}; import it under the name of one of them")
     return import_facts(report, text, into)

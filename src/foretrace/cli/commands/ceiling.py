@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from foretrace.cli.options import AssumeTimes
 from foretrace.cli.output import Output
 
 
@@ -14,9 +15,10 @@ def ceiling(
     output: Output,
     traces: Annotated[Path, typer.Argument(metavar="TRACES", help="Traces folder.")],
     *,
-    proposer_s: Annotated[
-        float, typer.Option("--proposer-s", metavar="S", help="Seconds that one guess of a predictor takes.")
+    guess_latency: Annotated[
+        float, typer.Option("--guess-latency", metavar="S", help="Seconds that one guess of a predictor takes.")
     ] = 0.2,
+    assume_times: AssumeTimes = None,
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -28,7 +30,7 @@ def ceiling(
     """Measure what a perfect predictor of the next call would save on your traces.
 
     Needs no model: the upper limit of prefetching calls, of running steps ahead, and of starting calls early, from the
-    times that the traces have. Unknown times are never assumed. Intervals are 95%, a bootstrap over tasks.
+    times that the traces have. Times are assumed only with --assume-times. Intervals are 95%, a bootstrap over tasks.
     """
     output.stay_small()
     import msgspec
@@ -39,6 +41,13 @@ def ceiling(
 
     warn_unsealed(output, traces)
     with output.progress(f"measuring {traces}") as progress:
-        report = ceiling(traces, proposer_s=proposer_s, allow=allow or (), seed=seed, progress=progress)
+        report = ceiling(
+            traces,
+            guess_latency=guess_latency,
+            assume_times=assume_times,
+            allow=allow or (),
+            seed=seed,
+            progress=progress,
+        )
     if not output.write_json({"traces_folder": str(traces), **msgspec.to_builtins(report)}):
         show_ceiling(output, report)

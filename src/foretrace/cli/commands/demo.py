@@ -116,7 +116,8 @@ def _generate(output: Output, traces: Path) -> GenerateReport | str:
                 protocol=_PROTOCOL,
                 out=traces,
                 samples=_SAMPLES,
-                sampling={"temperature": _TEMPERATURE, "max_tokens": 1024},
+                temperature=_TEMPERATURE,
+                max_tokens=1024,
                 concurrency=_CONCURRENCY,
                 progress=lambda status: progress(f"1. generate: {describe_progress(status)}"),
             )
@@ -142,7 +143,7 @@ def _measure_ceiling(traces: Path) -> CeilingReport:
     from foretrace.core.store import read_traces
 
     generated = (trace for trace in read_traces(traces) if trace.provenance.origin == "generated")
-    return ceiling(generated, proposer_s=0.0, allow=("sandbox_exec",))
+    return ceiling(generated, guess_latency=0.0, allow=("sandbox_exec",))
 
 
 def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[str, ScoreReport]:

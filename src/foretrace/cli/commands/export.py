@@ -33,6 +33,8 @@ def export(
     ],
 ) -> None:
     """Write the traces of a folder in a format that others read, and say what it could not hold."""
+    import msgspec
+
     from foretrace.api.traces import export
     from foretrace.cli.display.traces import show_export, warn_unsealed
 
@@ -45,16 +47,5 @@ def export(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "
             "and are no training data"
         )
-    counts = {"traces": report.traces, "written": report.written}
-    if format == "inline":
-        counts["with_tokens"] = report.with_tokens
-    fields = {"lost": report.lost, "kept": report.kept}
-    file = {
-        "format": format,
-        "out": str(out),
-        "files": report.files,
-        "bytes": report.bytes,
-        "replaced": report.replaced,
-    }
-    if not output.write_json({**counts, "dropped": report.dropped, **fields, **file}):
-        show_export(output, counts, report, out)
+    if not output.write_json(msgspec.to_builtins(report)):
+        show_export(output, report)

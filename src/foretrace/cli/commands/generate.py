@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -81,8 +81,7 @@ _Concurrency = Annotated[
     typer.Option(
         "--concurrency",
         metavar="N",
-        help="Attempts at one time; auto finds out what the server can do.",
-        show_default="auto",
+        help="Attempts at one time; auto, the default, finds out what the server can do.",
         parser=_parse_concurrency,
     ),
 ]
@@ -97,6 +96,10 @@ _TopK = Annotated[int | None, hidden_option("--top-k", "Of the sampling.", min=1
 _Feedback = Annotated[Literal["public", "counts"], hidden_option("--feedback", "What a model is told of its tests.")]
 _Hints = Annotated[bool, hidden_option("--hints", "Add hints after failures.")]
 _StructureBonus = Annotated[bool, hidden_option("--structure-bonus", "Add the structure bonus to the reward.")]
+_Flagged = Annotated[
+    Literal["zero", "report"],
+    hidden_option("--flagged", "The reward of code that cheats its tests: as if none had passed, or as any other."),
+]
 _Tokens = Annotated[int | None, hidden_option("--max-tokens-total", "Tokens of the run at most.", min=1)]
 _Time = Annotated[float | None, hidden_option("--max-time", "Seconds after which no attempt begins.", min=0.0)]
 _Cost = Annotated[float | None, hidden_option("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
@@ -129,6 +132,7 @@ def generate(
     feedback: _Feedback = "public",
     hints: _Hints = False,
     structure_bonus: _StructureBonus = False,
+    flagged: _Flagged = "zero",
     sandbox: Annotated[SandboxOptions, HIDDEN],
     engine: Annotated[EngineOptions, HIDDEN],
     max_tokens_total: _Tokens = None,
@@ -145,32 +149,24 @@ def generate(
     The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
     """
-    from foretrace.api.generation import MAX_SESSIONS, TerminatedError, make_cluster_runner, run_generate
+    given = locals()
+    from foretrace.api.generation import (
+        MAX_SESSIONS,
+        TerminatedError,
+        make_cluster_runner,
+        make_generate_settings,
+        run_generate,
+    )
     from foretrace.cli.display.generate import (
         StatusDisplay,
         note_dropped_problems,
         note_unknown_to_demo,
         show_report,
     )
-    from foretrace.core.completion import Sampling
-    from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
-    from foretrace.episodes.settings import EpisodeSettings
     from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
-    settings = GenerateSettings(
-        redact=not no_redact,
-        redact_emails=redact_emails,
-        redact_addresses=redact_addresses,
-        samples=samples,
-        sampling=Sampling(top_p=top_p, top_k=top_k, max_tokens=max_tokens, **_make_temperature(temperature)),
-        seed=seed,
-        episode=EpisodeSettings(max_turns=max_turns, feedback=feedback, hints=hints, structure_bonus=structure_bonus),
-        keep=keep,
-        concurrency=concurrency,
-        budget=Budget(tokens=max_tokens_total, seconds=max_time, cost=max_cost, price_in=price_in, price_out=price_out),
-    )
-    check_settings(settings)
+    settings = make_generate_settings({**given, "redact": not no_redact})
     made_server = server.make_server()
     made_protocol = make_protocol(protocol)
     sandbox_settings = sandbox.make_settings(max_sessions=concurrency or MAX_SESSIONS)
@@ -211,11 +207,6 @@ def generate(
             raise
     show_report(output, report, out, len(drops))
     _check_report(report)
-
-
-def _make_temperature(temperature: float | None) -> dict[str, Any]:
-    """The temperature as a part of `Sampling`; `None` is the server's own, which for a model in this process is 1."""
-    return {"temperature": 1.0, "extra": {"temperature": None}} if temperature is None else {"temperature": temperature}
 
 
 def _check_report(report: GenerateReport) -> None:

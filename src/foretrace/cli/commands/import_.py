@@ -19,7 +19,8 @@ from foretrace.core.places import write_place
 _Source = Annotated[
     str,
     typer.Argument(
-        metavar="SOURCE", help="auto, a source (`foretrace sources` lists them), source:split, or module:Class."
+        metavar="SOURCE",
+        help="A source (`foretrace sources` lists them), source:split, module:Class, or auto. May be left out: auto.",
     ),
 ]
 _Paths = Annotated[
@@ -104,17 +105,17 @@ def import_(
 ) -> None:
     """Convert agent logs to traces, and add them to a traces folder.
 
-    With auto, folders are searched, and each file goes to the source that knows its format. Every row or conversation
-    becomes a trace, is dropped and counted with the reason, or was already there. The same command again goes on where
-    an interrupted one stopped, and takes what was written since. Files that no source knows are listed; those that
-    several know are listed too, and then the exit code is 1.
+    Without a source, folders are searched, and each file goes to the source that knows its format. Every row or
+    conversation becomes a trace, is dropped and counted with the reason, or was already there. The same command again
+    goes on where an interrupted one stopped, and takes what was written since. Files that no source knows are listed;
+    those that several know are listed too, and then the exit code is 1.
     """
     from foretrace.clean.redact import make_redactor
     from foretrace.cli.display.imports import show_import
     from foretrace.core.pairs import parse_pairs
     from foretrace.engines.one_pool import OnePool
     from foretrace.engines.processes import usable_cores
-    from foretrace.registry import open_inputs
+    from foretrace.registry import AUTO, is_path, open_inputs
     from foretrace.sources.importing import import_inputs
     from foretrace.sources.report import check_not_empty
 
@@ -128,8 +129,10 @@ def import_(
     hub = {"split": split, "revision": revision, "repo": repo}
     output.interrupt_message = f"interrupted; nothing was imported into {write_place(out)}"
     where = engine.make_engine(workers, processes=usable_cores())
+    if is_path(source):
+        source, paths = AUTO, [source, *(paths or [])]
     with _keep_stdin(paths or []) as files, OnePool() as one:
-        with output.progress(f"opening {source}") as progress:
+        with output.progress("opening the input") as progress:
             if paths and ":" not in source and not any("://" in path for path in paths):
                 output.stay_small()
             opened = open_inputs(

@@ -38,14 +38,14 @@ _MaxTokens = Annotated[
 ]
 _Concurrency = Annotated[
     int | None,
-    typer.Option("--concurrency", metavar="N", help="Requests at a time; else found out.", show_default="auto"),
+    typer.Option("--concurrency", metavar="N", help="Requests at a time; else found out (default: auto)."),
 ]
 _K = Annotated[int, typer.Option("--k", metavar="K", help="Guesses at a step at most.")]
 _Limit = Annotated[int | None, typer.Option("--limit", metavar="N", help="Only the first N rows.")]
 _Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Assigns groups to folds, and seeds answers.")]
 _Folds = Annotated[
     int | None,
-    typer.Option("--folds", metavar="N", help="With train rows: parts of the groups.", show_default="5"),
+    typer.Option("--folds", metavar="N", help="With train rows: parts of the groups (default: 5)."),
 ]
 _Times = Annotated[
     bool, typer.Option("--times/--no-times", help="Write seconds; without them the same rows give the same bytes.")

@@ -37,4 +37,4 @@ def push(
         output, dataset, org, name=name, private=private, dry_run=dry_run, allow_undecided=allow_undecided
     )
     if not output.write_json({"dry_run": dry_run, "repositories": msgspec.to_builtins(pushed)}):
-        show_pushed(output, pushed, dry_run=dry_run)
+        show_pushed(output, pushed)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from foretrace.cli.options import out_option, parse_file
+from foretrace.cli.options import AssumeTimes, out_option, parse_file
 from foretrace.cli.output import Output
 
 
@@ -30,14 +30,14 @@ def replay(
     cancel: Annotated[
         bool, typer.Option("--cancel/--no-cancel", help="End a wrong call when the model's reply is known.")
     ] = True,
-    proposer_s: Annotated[
-        float, typer.Option("--proposer-s", metavar="S", help="Seconds of a guess whose prediction has none.")
-    ] = 0.2,
+    guess_latency: Annotated[
+        float | None,
+        typer.Option("--guess-latency", metavar="S", help="Seconds of every guess (default: as predicted, else 0.2)."),
+    ] = None,
+    assume_times: AssumeTimes = None,
     verifier_s: Annotated[
         float | None,
-        typer.Option(
-            "--verifier-s", metavar="S", help="Seconds between a guess and its launch.", show_default="measured"
-        ),
+        typer.Option("--verifier-s", metavar="S", help="Seconds between a guess and its launch (default: measured)."),
     ] = None,
     price_token: Annotated[
         float, typer.Option("--price-token", metavar="X", help="Price of a token of the proposer.")
@@ -65,6 +65,7 @@ def replay(
     Runs its guesses while the model writes, on the recorded times: what is right is used, what is wrong is wasted. Only
     guessed calls that are safe to run early are launched. Intervals are 95%, a bootstrap over tasks.
     """
+    given = locals()
     output.stay_small()
     import msgspec
 
@@ -73,27 +74,15 @@ def replay(
     from foretrace.cli.display.traces import warn_unsealed
     from foretrace.core.files import replace_file
     from foretrace.evaluation.frontier_picture import check_picture, write_picture
+    from foretrace.evaluation.replay_report import ReplaySettings
 
     if frontier is not None:
         check_picture(frontier)
     warn_unsealed(output, traces)
     with output.progress(f"replaying {traces}") as progress:
-        report = replay(
-            traces,
-            predictions,
-            proposer_s=proposer_s,
-            verifier_s=verifier_s,
-            threshold=threshold,
-            ahead=ahead,
-            top=top,
-            parallel=parallel,
-            cancel=cancel,
-            price_token=price_token,
-            price_tool_s=price_tool_s,
-            allow=allow or (),
-            seed=seed,
-            progress=progress,
-        )
+        settings: dict[str, Any] = {name: given[name] for name in ReplaySettings.__struct_fields__}
+        settings["allow"] = allow or ()
+        report = replay(traces, predictions, **settings, progress=progress)
     if frontier is not None:
         write_picture(frontier, report)
     facts = {"traces_folder": str(traces), "predictions": str(predictions), **msgspec.to_builtins(report)}

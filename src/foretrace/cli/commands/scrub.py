@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +26,7 @@ def scrub(
     import msgspec
 
     from foretrace.api.traces import scrub
-    from foretrace.cli.display.traces import warn_unsealed
+    from foretrace.cli.display.traces import show_scrubbed, warn_unsealed
 
     warn_unsealed(output, traces)
     output.interrupt_message = (
@@ -37,18 +36,5 @@ def scrub(
         report = scrub(
             traces, out=out, redact_emails=redact_emails, redact_addresses=redact_addresses, progress=progress
         )
-    if output.write_json(msgspec.to_builtins(report)):
-        return
-    output.print_fields(
-        [
-            ("traces", report.traces),
-            ("written", report.written),
-            ("changed", report.changed),
-            *((f"  {name}", count) for name, count in report.redacted.items()),
-            ("drops", sum(report.drops.values())),
-            *((f"  {reason}", count) for reason, count in report.drops.items()),
-            ("already there", report.already_there),
-            ("traces folder", str(out)),
-            ("in a browser", f"foretrace view {shlex.quote(str(out))}"),
-        ]
-    )
+    if not output.write_json(msgspec.to_builtins(report)):
+        show_scrubbed(output, report)

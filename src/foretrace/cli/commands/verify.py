@@ -68,7 +68,7 @@ def verify(
             output.note("what was answered is kept, the same command goes on")
             raise
     if not output.write_json(msgspec.to_builtins(report)):
-        show_verified(output, report, dataset, pairs=pairs)
+        show_verified(output, report)
 
 
 def _run(

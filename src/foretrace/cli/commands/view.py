@@ -42,7 +42,7 @@ def view(
     import msgspec
 
     from foretrace.api.reports import view
-    from foretrace.cli.display.traces import warn_unsealed
+    from foretrace.cli.display.traces import show_view, warn_unsealed
 
     if out is not None and single is not None:
         raise UsageError(Setting("single"), " writes one file, and ", Setting("out"), " a folder: leave one out")
@@ -57,25 +57,5 @@ def view(
         import webbrowser
 
         webbrowser.open(Path(report.page).resolve().as_uri())
-    if output.write_json({"inputs": [str(path) for path in inputs], **msgspec.to_builtins(report)}):
-        return
-    fields = [
-        ("rows" if report.kind == "dataset" else report.kind, report.listed),
-        *(
-            (name, count)
-            for name, count in (
-                ("left out", report.left_out),
-                ("not in the list", report.unlisted),
-                ("not readable", report.unreadable),
-            )
-            if count
-        ),
-    ]
-    output.print_fields(
-        [*fields, ("bytes", _measure(Path(report.page), is_folder=single is None)), ("page", report.page)]
-    )
-
-
-def _measure(page: Path, *, is_folder: bool) -> int:
-    """Bytes of the page with all its files."""
-    return sum(p.stat().st_size for p in page.parent.rglob("*")) if is_folder else page.stat().st_size
+    if not output.write_json({"inputs": [str(path) for path in inputs], **msgspec.to_builtins(report)}):
+        show_view(output, report)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretrace.cli.output import Cell, Output
+from foretrace.cli.output import Cell, Output, write_count
 
 if TYPE_CHECKING:
+    from foretrace.evaluation.assumed_times import AssumedTimes
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
     from foretrace.evaluation.replay_report import ReplayReport
 
@@ -18,8 +19,6 @@ _ROW_DEPTH = "3"
 """The depth that a row of a table shows."""
 _LONGEST = 3
 """Calls with a time from stamps that are named."""
-_MOST_OF_IT = 0.67
-"""Share of the saving that the tools in the first sentence have together, if three of them have it."""
 
 
 def show_ceiling(output: Output, report: CeilingReport) -> None:
@@ -39,6 +38,8 @@ def show_ceiling(output: Output, report: CeilingReport) -> None:
         if len(rows) > 1 or title == "tool":
             output.print()
             _show_rows(output, title, rows)
+    output.print()
+    output.print((report.conclusion.text, "bold"))
 
 
 def summarise_ceiling(report: CeilingReport) -> str:
@@ -48,23 +49,19 @@ def summarise_ceiling(report: CeilingReport) -> str:
         return "unknown: there is no step of a model in these traces"
     if report.verdict == "unknown" or oracle.saved_s is None:
         known = f"{report.known_steps:,} of {report.steps:,} steps"
-        return f"unknown: the times of {known} are known, and half of them are needed; record {_first_want(report)}"
-    text = f"a perfect predictor of the next call saves at most {write_saving(oracle)} of {write_time(report.wall_s)}"
-    names, share = _find_most_saved(report.tools, oracle.saved_s)
-    where = ", ".join(f"`{name}`" for name in names)
-    return f"{text}; {write_share(share)} of it in {where}" if names else text
+        assume = "" if report.assume_times is not None else "; or assume them: --assume-times tracelab"
+        wanted = f"record {_first_want(report)}{assume}"
+        return f"unknown: the times of {known} are known, and half of them are needed; {wanted}"
+    return f"a perfect predictor of the next call saves at most {write_saving(oracle)} of {write_time(report.wall_s)}"
 
 
-def _find_most_saved(tools: Sequence[CeilingRow], saved_s: float) -> tuple[list[str], float]:
-    """The few tools that have most of the saving, and their share of it."""
-    names: list[str] = []
-    share = 0.0
-    for row in tools[:3]:
-        if not row.oracle.saved_s or share >= _MOST_OF_IT:
-            break
-        names.append(row.name)
-        share += row.oracle.saved_s / saved_s
-    return names, share
+def describe_assumed(assumed: AssumedTimes, count: int) -> str:
+    """Which times are assumed, of how many steps, and where they come from."""
+    calls = "".join(f", {name} {write_time(seconds)}" for name, seconds in assumed.actions.items())
+    return (
+        f"times of {count:,} steps are assumed, not measured: a reply {write_time(assumed.model)}, a call "
+        f"{write_time(assumed.tool)}{calls} ({assumed.source})"
+    )
 
 
 def _describe_time(report: CeilingReport) -> str:
@@ -75,8 +72,8 @@ def _describe_time(report: CeilingReport) -> str:
     )
     of_time = ", ".join(f"{write_share(seconds / report.wall_s)} {what}" for seconds, what in shares)
     return (
-        f"{report.traces:,} traces of {report.tasks:,} tasks; times are known of {write_share(report.coverage)} of "
-        f"{report.steps:,} steps: {of_time}"
+        f"{write_count(report.traces, 'trace')} of {write_count(report.tasks, 'task')}; times are known of "
+        f"{write_share(report.coverage)} of {write_count(report.steps, 'step')}: {of_time}"
     )
 
 
@@ -85,8 +82,12 @@ def _first_want(report: CeilingReport) -> str:
 
 
 def _list_wants(report: CeilingReport) -> list[str]:
-    reasons = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in report.unknown_steps.items())
-    lines = [f"unknown times: {reasons}"] if reasons else []
+    lines: list[str] = []
+    if report.assume_times is not None and report.assumed_steps:
+        lines.append(describe_assumed(report.assume_times, report.assumed_steps))
+    if report.unknown_steps:
+        reasons = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in report.unknown_steps.items())
+        lines.append(f"unknown times: {reasons}")
     if longest := report.overlaps.get("longest"):
         lines.append(f"{longest:,} steps have parallel calls of which only durations are known: the longest counts")
     return lines
@@ -109,14 +110,14 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
     known = write_share(report.coverage)
     ways: list[tuple[Cell, ...]] = [
         (
-            f"guess the next call while the model writes, {report.proposer_s:g} s a guess",
+            f"guess the next call while the model writes, {report.guess_latency:g} s a guess",
             *_write_way(report.oracle),
             known,
         )
     ]
     for depth in _DEPTHS:
         ahead = report.ahead[depth]
-        stale = f", {ahead.stale:,} stale reads paid again" if ahead.stale else ""
+        stale = f", {write_count(ahead.stale, 'stale read')} paid again" if ahead.stale else ""
         ways.append((f"guess {depth} calls ahead{stale}", *_write_way(ahead), known))
     eager = report.eager
     unknown = ("unknown", "") if eager.verdict == "unknown" else _write_way(eager)

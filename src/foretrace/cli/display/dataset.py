@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,19 @@ from foretrace.core.places import find_address, write_place
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
     from foretrace.api.traces import LabelReport
-    from foretrace.dataset.push import PushedRepository
+    from foretrace.dataset.push import PushedRepository, PushReport
+    from foretrace.dataset.report import BuildReport
 
 _BAR_WIDTH = 30
 _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed": "REMOVED"}
 
 
-def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
+def show_build(output: Output, report: BuildReport) -> None:
+    """What a dataset holds, without where it is."""
+    show_dataset(output, report.manifest, None)
+
+
+def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> None:
     """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import format_figures
     from foretrace.dataset.demonstration import describe_demonstration
@@ -61,6 +66,8 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path) -> None:
     output.print()
     if demonstration := describe_demonstration(manifest):
         output.print((demonstration, "yellow"))
+    if out is None:
+        return
     output.print(f"dataset: {write_place(out)}")
     if (out / "report.html").is_file():
         output.print(f"in a browser: {out / 'report.html'}")
@@ -161,13 +168,16 @@ def warn_corrections(output: Output, counts: CorrectionCounts) -> None:
         output.warn(f"warning: {warning}", "yellow")
 
 
-def show_pushed(output: Output, pushed: Sequence[PushedRepository], *, dry_run: bool) -> None:
-    """Say what was pushed."""
-    done = "would push" if dry_run else "pushed"
+def show_pushed(output: Output, pushed: PushReport) -> None:
+    """Say what was pushed, or would be."""
     output.print_table(
         ("repository", "rows", "files", "bytes", "what"),
-        [(p.url, p.rows, len(p.files), p.bytes, "is there already" if p.skipped else done) for p in pushed],
+        [(p.url, p.rows, len(p.files), p.bytes, _describe_push(p)) for p in pushed],
     )
+
+
+def _describe_push(one: PushedRepository) -> str:
+    return "is there already" if one.skipped else "would push" if one.commit is None else "pushed"
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.display.dataset import show_actions
-from foretrace.cli.output import Output
+from foretrace.cli.output import Output, write_count
 
 if TYPE_CHECKING:
     from foretrace.api.traces import LabelReport
@@ -76,7 +76,7 @@ def show_worth(output: Output, ceiling: CeilingReport | None, scores: Mapping[st
         [(name, *(_find_share(report, metric) for metric in columns)) for name, report in scores.items()],
     )
     if any_score.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: there are only {any_score.groups} groups to draw from")
+        output.print(f"the intervals are too narrow: they are drawn from only {write_count(any_score.groups, 'group')}")
 
 
 def _find_share(report: ScoreReport, metric: str) -> str:

@@ -17,7 +17,7 @@ _PATTERNS = 5
 """Patterns of one tool that are shown."""
 
 
-def show_effects(output: Output, manifest: EffectsManifest, out: Path, *, replaced: bool) -> None:
+def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = None, *, replaced: bool = False) -> None:
     """The most frequent tools and patterns, and where the file is."""
     rows: list[tuple[Cell, ...]] = []
     for tool in manifest.tools:
@@ -36,7 +36,8 @@ def show_effects(output: Output, manifest: EffectsManifest, out: Path, *, replac
     )
     if manifest.unread_calls:
         output.print(f"left out: calls that could not be read {manifest.unread_calls:,}")
-    output.print(f"file: {describe_output(out, replaced)}")
+    if out is not None:
+        output.print(f"file: {describe_output(out, replaced)}")
 
 
 def _make_row(name: str, evidence: EffectEvidence) -> tuple[Cell, ...]:

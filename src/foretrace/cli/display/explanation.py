@@ -65,7 +65,7 @@ def _list_paths(call: ReadCall) -> list[tuple[str, tuple[str, ...]]]:
 
 def _describe_repair(rule: str, repair: RepairEvidence) -> str:
     what = one_line(repair.target) or "what it did"
-    parts = [f"does over {what}" + ("" if repair.step is None else f" of step [{repair.step}]")]
+    parts = [f"redoes {what}" + ("" if repair.step is None else f" of step [{repair.step}]")]
     if repair.shown_by is not None:
         line = f": {one_line(repair.line)[:_WIDTH]}" if repair.line else ""
         shows = "leaves it open" if rule == "repair.doubtful_target" else "shows the failure"

@@ -118,18 +118,11 @@ def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Pr
         )
 
 
-def report_facts(report: GenerateReport, out: Path, dropped: int) -> dict[str, Any]:
-    """The report as one JSON object; `dropped` rows of the problem set could not be used."""
-    return {"out": str(out), "problems_left_out": dropped, **report.make_facts()}
-
-
-def show_report(output: Output, report: GenerateReport, out: Path, dropped: int) -> None:
+def show_report(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
     """Say what a run did."""
     counts = report.counts
     for path in report.damaged:
-        output.warn(
-            f"{path}: a damaged journal of an earlier run; what could be read of it is in {out}, and it is kept"
-        )
+        output.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is sealed, and it is kept")
     if report.stopped and not report.error:
         output.note(f"stopped before the end: {report.stopped}; the same command goes on")
     for kind, example in counts.examples.items():
@@ -138,7 +131,8 @@ def show_report(output: Output, report: GenerateReport, out: Path, dropped: int)
         output.note("they count neither as success nor as failure; the same command makes them again")
     if counts.cut_replies:
         output.note(_cut_replies(report))
-    if output.write_json(report_facts(report, out, dropped)):
+    if output.json:
+        output.write_json({"out": str(out), "problems_left_out": dropped, **report.make_facts()})
         return
     output.print_fields(_report_fields(report, out, dropped))
     if report.metrics:
@@ -160,7 +154,7 @@ def _cut_replies(report: GenerateReport) -> str:
     return f"{text}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else text
 
 
-def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tuple[str, Cell]]:
+def _report_fields(report: GenerateReport, out: Path | None, dropped: int) -> list[tuple[str, Cell]]:
     counts = report.counts
     isolation = report.isolation or {}
     estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
@@ -196,7 +190,9 @@ def _report_fields(report: GenerateReport, out: Path, dropped: int) -> list[tupl
         rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')}){weakest}"))
         rows += _list_nodes(report)
         rows += [(f"not {name}", why) for name, why in isolation.get("refused", {}).items()]
-    return [*rows, ("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
+    if out is not None:
+        rows += [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
+    return rows
 
 
 def _list_nodes(report: GenerateReport) -> list[tuple[str, Cell]]:

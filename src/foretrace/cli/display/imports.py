@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output
-from foretrace.core.errors import Setting
+from foretrace.core.errors import Setting, count_things
 from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
@@ -35,10 +35,13 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "traces": report.traces,
         "replaced": report.replaced,
         "grown": report.grown,
-        "already_there": report.already_done,
+        "already_there": report.already_done - report.dropped_before,
+        "dropped_before": report.dropped_before,
         "before_since": report.before_since,
         "drops": dict(sorted(report.drops.items())),
         "examples": report.render_examples(write_flag),
+        "unclear": dict(sorted(report.total.counts.unclear.items())),
+        "unclear_examples": report.total.counts.unclear_rows,
         "unread_calls": dict(sorted(report.unread.items())),
         "unread_examples": report.unread_rows,
         "success": {name: report.success[name] for name in ("true", "false", "unknown")},
@@ -76,18 +79,18 @@ def _show_sources(output: Output, report: ImportReport, found: FoundFiles, *, de
     if len(rows) > 1:
         rows.append(("all", *_list_result(report.total), ""))
     output.print_table(("source", "files", "traces", "drops", "turns", "calls", "because, e.g."), rows)
-    for count, what in ((found.companions, "are read with another one"), (found.too_old, "are too old")):
+    for count, what in ((found.companions, "read with another one"), (found.too_old, "too old")):
         if count:
-            output.print(f"{count:,} files {what}")
+            output.print(f"{what}: {count_things(count, 'file')}")
     output.print()
     limit = _MAX_FILES_IN_DETAIL if details else _MAX_FILES
     if found.unknown_count:
-        output.print(f"not recognised: {found.unknown_count:,} files")
+        output.print(f"not recognised: {count_things(found.unknown_count, 'file')}")
         shown = sorted(found.unknown, key=lambda file: file.seen.startswith(_NO_DATA))[:limit]
         output.print_table(("file", "bytes", "what is in it"), [(str(f.path), f.size, f.seen) for f in shown])
         _print_rest(output, found.unknown_count - len(shown))
     if found.ambiguous:
-        output.print(f"left out, since several sources know them: {len(found.ambiguous):,} files")
+        output.print(f"left out, since several sources know them: {count_things(len(found.ambiguous), 'file')}")
         shown_files = found.ambiguous[:limit]
         output.print_table(("file", "may be"), [(str(f.path), _list_claims(f.claims)) for f in shown_files])
         _print_rest(output, len(found.ambiguous) - len(shown_files))
@@ -114,12 +117,48 @@ def _name_folder(out: Path) -> list[tuple[str, str]]:
     return [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
 
 
-def show_import(output: Output, report: ImportReport, label: str, out: Path, *, details: bool = False) -> None:
+def show_import(
+    output: Output, report: ImportReport, label: str = "", out: Path | None = None, *, details: bool = False
+) -> None:
     """Say what an import did.
 
     Args:
         details: Show more examples, and the account of records by type.
     """
+    _note_gaps(output, report, details=details)
+    counts = report.total.counts
+    note_redactions(output, counts)
+    if out is not None and output.json:
+        output.write_json(import_facts(report, label, out))
+        return
+    _note_stamped(output, counts)
+    if report.found is not None:
+        _show_sources(output, report, report.found, details=details)
+    outcomes, has_read = report.success, report.total.files > 0
+    optional = (("replaced", report.replaced), ("grown", report.grown), ("too old", report.before_since))
+    output.print_fields(
+        [
+            *([("input", label)] * bool(label)),
+            ("rows" if report.found is None else "conversations", report.rows),
+            ("traces", report.traces),
+            *((name, count) for name, count in optional if count),
+            ("drops", report.drops.total()),
+            *((f"  {reason}", count) for reason, count in sorted(report.drops.items())),
+            ("already there", report.already_done - report.dropped_before),
+            *([("dropped before", report.dropped_before)] * bool(report.dropped_before)),
+            *((f"unread calls, {source}", count) for source, count in sorted(report.unread.items())),
+            ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
+            *([("turns", _list_turns(counts))] * has_read),
+            *(_name_folder(out) if out and (report.traces or report.grown or report.already_done) else []),
+        ]
+    )
+    if report.found is not None and has_read:
+        _show_account(output, report, details=details)
+    output.print(sum_import(report))
+
+
+def _note_gaps(output: Output, report: ImportReport, *, details: bool) -> None:
+    """Say what was dropped, left unknown, or not read."""
     for reason, examples in sorted(report.render_examples(write_flag).items()):
         for example in examples if details or report.found is None else examples[:1]:
             output.note(f"dropped, {reason}: {example}")
@@ -127,42 +166,31 @@ def show_import(output: Output, report: ImportReport, label: str, out: Path, *, 
     if 2 * unknown > report.traces:
         which = "no row says" if unknown == report.traces else f"{unknown:,} of {report.traces:,} traces do not say"
         output.note(
-            f"{which} whether the attempt succeeded: `foretrace build` takes successful attempts only, "
-            "unless it is given --outcomes not_failed or --outcomes all"
+            f"{which} whether the attempt succeeded: if a column does, name it (source chat, "
+            f"{write_flag(Setting('columns', {'success': 'COLUMN'}))}); `foretrace build` takes successful attempts "
+            "only, unless it is given --outcomes not_failed or --outcomes all"
         )
+    counts = report.total.counts
+    if counts.unclear:
+        found = ", ".join(f"{field} {count:,}" for field, count in sorted(counts.unclear.items()))
+        output.note(f"left unknown: {found}, e.g. {counts.unclear_rows[0]}")
     for example in report.unread_rows:
         output.note(f"unread call: {example}")
     if report.unread:
         output.note(
-            "the environment answers messages in which no call was read: name the source of their format, or say how "
+            f"calls were not read in {count_things(counts.unread, 'message')} of the agent, though tool output "
+            "seems to follow (`foretrace build` refuses many of them): name the source of their format, or say how "
             f"calls are written with {write_flag(Setting('call_pattern', 'REGEX'))}"
         )
-    note_redactions(output, report.total.counts)
-    if output.write_json(import_facts(report, label, out)):
-        return
-    _note_stamped(output, counts=report.total.counts)
-    if report.found is not None:
-        _show_sources(output, report, report.found, details=details)
-    outcomes, counts, has_read = report.success, report.total.counts, report.total.files > 0
-    optional = (("replaced", report.replaced), ("grown", report.grown), ("too old", report.before_since))
-    output.print_fields(
-        [
-            ("input", label),
-            ("rows" if report.found is None else "conversations", report.rows),
-            ("traces", report.traces),
-            *((name, count) for name, count in optional if count),
-            ("drops", report.drops.total()),
-            *((f"  {reason}", count) for reason, count in sorted(report.drops.items())),
-            ("already there", report.already_done),
-            *((f"unread calls, {source}", count) for source, count in sorted(report.unread.items())),
-            ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
-            *([("turns", f"{counts.turns:,}, with {counts.calls:,} calls and {counts.results:,} results")] * has_read),
-            *(_name_folder(out) if report.traces or report.grown or report.already_done else []),
-        ]
-    )
-    if report.found is not None and has_read:
-        _show_account(output, report, details=details)
-    output.print(sum_import(report))
+    if counts.without_task:
+        output.note(
+            f"no task in {count_things(counts.without_task, 'trace')}: no message says what the agent was asked to do"
+        )
+
+
+def _list_turns(counts: TraceCounts) -> str:
+    calls, results = count_things(counts.calls, "call"), count_things(counts.results, "result")
+    return f"{counts.turns:,}, with {calls} and {results}"
 
 
 def _note_stamped(output: Output, counts: TraceCounts) -> None:
@@ -182,8 +210,8 @@ def note_redactions(output: Output, counts: TraceCounts) -> None:
         output.note(f"taken out of the traces: {found}")
     if counts.unredacted:
         output.warn(
-            f"warning: {counts.unredacted:,} traces were written as they are: secrets and user names in them were not "
-            "looked for (`foretrace scrub` takes them out)"
+            f"warning: {count_things(counts.unredacted, 'trace')} not looked through for secrets and user names "
+            "(`foretrace scrub` takes them out)"
         )
 
 
@@ -254,7 +282,9 @@ def sum_import(report: ImportReport) -> str:
     """What became of the rows, as a sum."""
     optional = ((report.replaced, "replaced"), (report.grown, "grown"), (report.before_since, "too old"))
     more = "".join(f" + {count:,} {what}" for count, what in optional if count)
+    before = f" + {report.dropped_before:,} dropped before" if report.dropped_before else ""
     return (
-        f"{report.rows:,} rows = {report.traces:,} traces{more} + {report.drops.total():,} drops "
-        f"+ {report.already_done:,} already there"
+        f"{count_things(report.rows, 'row')} = {count_things(report.traces, 'trace')}{more} "
+        f"+ {count_things(report.drops.total(), 'drop')} "
+        f"+ {report.already_done - report.dropped_before:,} already there{before}"
     )

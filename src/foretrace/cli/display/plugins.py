@@ -16,7 +16,7 @@ def show_plugins(output: Output, plugins: Sequence[PluginFacts], own: str) -> No
     for plugin in plugins:
         output.print((plugin.name, "bold"), f"  {plugin.about}")
         count = f"{plugin.problems:,} problems; " if plugin.problems else ""
-        license = plugin.license or "that of the rows"
+        license = plugin.license or "as the rows say"
         output.print((f"    {count}{plugin.place or 'local files only'}; license {license}", "dim"))
         if plugin.recognized:
             output.print((f"    auto knows it {plugin.recognized[0].lower()}{plugin.recognized[1:]}", "dim"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from foretrace.cli.display.ceiling import write_saving, write_share, write_time
-from foretrace.cli.output import Cell, Output
+from foretrace.cli.display.ceiling import describe_assumed, write_saving, write_share, write_time
+from foretrace.cli.output import Cell, Output, write_count
 
 if TYPE_CHECKING:
     from foretrace.evaluation.replay_report import ReplayReport
@@ -23,17 +23,23 @@ def show_replay(output: Output, report: ReplayReport) -> None:
         output.print()
         _show_frontier(output, report)
         output.print()
+        if report.settings.assume_times is not None and report.assumed_steps:
+            output.print(describe_assumed(report.settings.assume_times, report.assumed_steps))
         for assumption in report.assumed:
             output.print(f"assumed: {assumption.text} ({assumption.count:,})")
     for line in _list_left_out(report):
         output.print(line)
+    if report.verdict == "known":
+        output.print()
+        output.print((report.conclusion.text, "bold"))
 
 
 def _summarise(report: ReplayReport) -> str:
     if report.verdict == "unknown" or not report.base_s:
         known = f"{report.known_steps:,} of {report.steps:,} steps with a prediction"
         want = report.to_record[0] if report.to_record else "the times of model and tools"
-        return f"unknown: the times of {known} are known, and half of them are needed; record {want}"
+        assume = "" if report.settings.assume_times is not None else "; or assume them: --assume-times tracelab"
+        return f"unknown: the times of {known} are known, and half of them are needed; record {want}{assume}"
     saved_s, most = report.saved_s or 0.0, report.oracle
     whole = write_time(report.base_s)
     perfect = f"a perfect predictor would have saved {write_saving(most)}"
@@ -59,8 +65,8 @@ def _describe_launches(report: ReplayReport) -> str:
 def _describe_accuracy(report: ReplayReport) -> str:
     accuracy = report.accuracy
     text = (
-        f"{report.traces:,} traces of {report.tasks:,} tasks; times are known of {write_share(report.coverage)} of "
-        f"{report.steps:,} steps with a prediction"
+        f"{write_count(report.traces, 'trace')} of {write_count(report.tasks, 'task')}; times are known of "
+        f"{write_share(report.coverage)} of {write_count(report.steps, 'step')} with a prediction"
     )
     if accuracy.hit_rate is not None:
         text += f"; the first guess is right at {write_share(accuracy.hit_rate)} of those with calls"
@@ -113,8 +119,10 @@ def _list_left_out(report: ReplayReport) -> Iterator[str]:
             "these are not the traces that the predicted dataset was built from, or not all of them: predictions count "
             "where key and step fit"
         )
+    if report.steps_without_prediction:
+        count = f"{report.steps_without_prediction:,} steps of these traces have no prediction"
+        yield f"{count}: their time counts, and none of it is saved"
     left_out = {
-        "steps of these traces without a prediction": report.steps_without_prediction,
         "predictions for steps that are not in these traces": report.other_predictions,
         **{f"{name.replace('_', ' ')} in the predictions": count for name, count in report.problems.items()},
     }

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli.display.ceiling import write_share
-from foretrace.cli.output import Cell, Output
+from foretrace.cli.output import Cell, Output, write_count
 
 if TYPE_CHECKING:
-    from foretrace.core.references import ScoreRow
+    from foretrace.core.references import References, ScoreRow
     from foretrace.evaluation.pair_accuracy import PairReport
     from foretrace.evaluation.score_report import (
         ArgumentRow,
@@ -39,10 +39,10 @@ _DECISIVE = (
 """Columns of the first table, with slice and metric."""
 
 
-def show_scores(output: Output, report: ScoreReport, predictions: Path, *, details: bool) -> None:
+def show_scores(output: Output, report: ScoreReport, predictions: Path | None = None, *, details: bool = False) -> None:
     """The table of what decides, what was left out, and with `details` all other figures."""
-    name = report.predictor or predictions.name
-    output.print((f"{name} on {report.rows:,} eval steps of {report.tasks:,} tasks", "bold"))
+    name = report.predictor or (predictions.name if predictions is not None else "this file")
+    output.print((f"{name} on {write_count(report.rows, 'eval step')} of {write_count(report.tasks, 'task')}", "bold"))
     output.print()
     _show_table(output, name, report)
     if report.target == "call":
@@ -54,7 +54,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path, *, detai
     if report.references_left_out is not None:
         output.print(f"references are left out: {report.references_left_out}; build it with references again")
     if report.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
+        output.print(f"the intervals are too narrow: they are drawn from only {write_count(report.groups, 'group')}")
     if report.calibration:
         whole = 0 if report.predicted == "type" else -1  # the confidence is that of the whole guess
         output.print(_describe_calibration(report.calibration[whole]))
@@ -79,6 +79,15 @@ def _show_table(output: Output, name: str, report: ScoreReport) -> None:
     if report.against is not None:
         lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
     lines += [(f"{each.predictor} (reference)", each.scores) for each in report.references]
+    _show_lines(output, lines)
+
+
+def show_references(output: Output, references: References) -> None:
+    """The table of what decides, of each predictor."""
+    _show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
+
+
+def _show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]]) -> None:
     tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
     columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
     output.print_table(
@@ -115,12 +124,12 @@ def _describe_calibration(calibration: Calibration) -> str:
     text = f"confidence that the {calibration.of} is right: off by {_write_points(calibration.ece)} points (ECE)"
     best = next((row for row in calibration.coverage if row.coverage), None)
     if best is None:
-        return f"{text}; no choice of the surest has fewer than {write_share(calibration.coverage[-1].risk)} wrong"
-    return f"{text}; at most {write_share(best.risk)} are wrong of the surest {write_share(best.coverage)}"
+        return f"{text}; even of the surest guesses {write_share(calibration.coverage[-1].risk)} or more are wrong"
+    return f"{text}; of the surest {write_share(best.coverage)}, at most {write_share(best.risk)} are wrong"
 
 
 def _show_comparison(output: Output, against: Comparison) -> None:
-    output.print(f"against {against.other}, both on the same draws of {against.tasks:,} tasks:")
+    output.print(f"against {against.other}, both on the same draws of {write_count(against.tasks, 'task')}:")
     if against.missing:
         output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
     if against.without_first:
@@ -189,16 +198,17 @@ def _write_auroc(share: Share) -> str:
     return f"{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
 
 
-def show_pair_scores(output: Output, report: PairReport, scores: Path) -> None:
+def show_pair_scores(output: Output, report: PairReport, scores: Path | None = None) -> None:
     """How often the right action of a pair is preferred, by family."""
-    output.print((f"{report.verifier or scores.name} on {report.rows:,} test pairs", "bold"))
+    name = report.verifier or (scores.name if scores is not None else "this file")
+    output.print((f"{name} on {report.rows:,} test pairs", "bold"))
     output.print()
     output.print_table(
         ("family", "pairs", "prefers the right action"),
         [(row.name or "all", row.accuracy.n, _write(row.accuracy)) for row in report.families],
     )
     if report.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: there are only {report.groups} groups to draw from")
+        output.print(f"the intervals are too narrow: they are drawn from only {write_count(report.groups, 'group')}")
     text = (
         f"{report.missing:,} pairs without two scores count as wrong; {report.unknown:,} scores of other pairs are "
         "ignored"
@@ -206,10 +216,9 @@ def show_pair_scores(output: Output, report: PairReport, scores: Path) -> None:
     output.print(text + _list_faults(report.problems))
 
 
-def show_verified(output: Output, report: VerifyReport, dataset: Path, *, pairs: bool) -> None:
+def show_verified(output: Output, report: VerifyReport) -> None:
     """What was scored, what was not and why, and what to type next."""
-    what = "pairs" if pairs else "predictions"
-    output.print((f"{report.verifier} scored {report.rows:,} {what}: {report.scored:,} scores", "bold"))
+    output.print((f"{report.verifier} scored {report.rows:,} {report.what}: {report.scored:,} scores", "bold"))
     left_out = {
         "of an earlier run": report.already_done,
         "without an action, not scored": report.no_action,
@@ -228,7 +237,7 @@ def show_verified(output: Output, report: VerifyReport, dataset: Path, *, pairs:
     if "p50" in report.latency_s:
         output.print(f"a score takes {_write_seconds(report.latency_s['p50'])} (median)")
     output.print(f"scores: {report.out}")
-    output.print(f"next: foretrace score {report.out} {dataset}")
+    output.print(f"next: foretrace score {report.out} {report.dataset}")
 
 
 def _count_rows(report: ScoreReport) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,18 +20,23 @@ from foretrace.core.files import describe_output
 from foretrace.core.journal import count_unsealed
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
+from foretrace.report.trace_index import find_start, find_title
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import Corrections
+    from foretrace.clean.scrub import ScrubReport
     from foretrace.exports.export_traces import ExportReport
+    from foretrace.report.view import ViewReport
 
 _WIDTH = 180
 """Characters of a line that are shown."""
 _SUCCESS = {True: ("success", "green"), False: ("failed", "red"), None: ("outcome unknown", "yellow")}
 
 
-_OPTIONAL = ("model", "protocol", "seed", "sample", "reward")
-"""Columns of the list that are left out where no trace has anything there."""
+_FIRST_WORDS = 60
+"""Characters of the first words in the list."""
+_MADE_ID = re.compile(r"(?:\w+:)?[0-9a-f]{16}")
+"""A task's id that was made from its text: it tells a person nothing."""
 
 
 class _Excerpt(msgspec.Struct, frozen=True):
@@ -61,8 +68,13 @@ def warn_unsealed(output: Output, folder: Path) -> None:
 def trace_summary(trace: Trace) -> dict[str, Any]:
     """What the list says of a trace."""
     origin, outcome = trace.provenance, trace.outcome
+    folder = trace.extra.get("cwd")
+    group = trace.task.group if trace.task.group != trace.task.id else None
     return {
         "key": trace.key,
+        "date": find_start(trace),
+        "project": Path(folder).name if isinstance(folder, str) else group,
+        "first_words": find_title(trace),
         "task": trace.task.id,
         "model": origin.model,
         "protocol": origin.protocol,
@@ -76,31 +88,76 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> None:
-    """Print summaries of traces, out of `total`; columns in which none has anything are left out."""
+    """Print summaries of traces, out of `total`; columns that say nothing of any are left out."""
     if not rows:
         output.print("no traces")
         return
-    success = {True: "yes", False: "no", None: "unknown"}
-    columns = [name for name in rows[0] if name not in _OPTIONAL or any(row[name] is not None for row in rows)]
-    texts = [{**row, "success": success[row["success"]]} for row in rows]
-    output.print_table(columns, [[row[name] for name in columns] for row in texts])
+    shown = [{**row, **_shorten_summary(row)} for row in rows]
+    columns = [name for name in rows[0] if any(row[name] is not None for row in shown)]
+    output.print_table([name.replace("_", " ") for name in columns], [[row[name] for name in columns] for row in shown])
     if total > len(rows):
         output.note(f"{len(rows)} of {total:,} traces; --all lists them all")
 
 
-def show_export(output: Output, counts: Mapping[str, int], report: ExportReport, out: Path) -> None:
-    """Say what was exported: the counts by name, the traces that were dropped, what was lost of the others, and where
-    the file is."""
+def _shorten_summary(row: Mapping[str, Any]) -> dict[str, Cell]:
+    """What the list shows in another way than `--json`; None is nothing worth a column."""
+    words = one_line(row["first_words"])
+    return {
+        "date": row["date"] and row["date"][:16].replace("T", " "),
+        "first_words": words or None if len(words) <= _FIRST_WORDS else f"{words[: _FIRST_WORDS - 1]}…",
+        "task": None if _MADE_ID.fullmatch(row["task"]) else row["task"],
+        "success": {True: "yes", False: "no", None: "unknown"}[row["success"]],
+        "status": None if row["status"] == "done" else row["status"],
+    }
+
+
+def show_export(output: Output, report: ExportReport) -> None:
+    """Say what was exported, which traces were dropped, what was lost of the others, and where the file is."""
     from foretrace.exports.base import describe_losses
 
-    fields: list[tuple[str, Cell]] = [(name.replace("_", " "), count) for name, count in counts.items()]
+    fields: list[tuple[str, Cell]] = [("traces", report.traces), ("written", report.written)]
+    if report.format == "inline":
+        fields.append(("with tokens", report.with_tokens))
     fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
     for what, found in (("lost", report.lost), ("for foretrace only", report.kept)):
         fields += [(f"{what}, {unit}", text) for unit, text in describe_losses(found).items()]
-    if out.is_dir():
+    is_folder = Path(report.out).is_dir()
+    if is_folder:
         fields.append(("files", report.files))
-    where = ("folder" if out.is_dir() else "file", describe_output(out, report.replaced))
+    where = ("folder" if is_folder else "file", describe_output(report.out, report.replaced))
     output.print_fields([*fields, ("bytes", report.bytes), where])
+
+
+def show_scrubbed(output: Output, report: ScrubReport) -> None:
+    """Say what was taken out of traces."""
+    output.print_fields(
+        [
+            ("traces", report.traces),
+            ("written", report.written),
+            ("changed", report.changed),
+            *((f"  {name}", count) for name, count in report.redacted.items()),
+            ("drops", sum(report.drops.values())),
+            *((f"  {reason}", count) for reason, count in report.drops.items()),
+            ("already there", report.already_there),
+            ("traces folder", report.out),
+            ("in a browser", f"foretrace view {shlex.quote(report.out)}"),
+        ]
+    )
+
+
+def show_view(output: Output, report: ViewReport) -> None:
+    """Say what a page shows, and where it is."""
+    page = Path(report.page)
+    files = page.parent.rglob("*") if page.name == "index.html" else [page]
+    left_out = {"left out": report.left_out, "not in the list": report.unlisted, "not readable": report.unreadable}
+    output.print_fields(
+        [
+            ("rows" if report.kind == "dataset" else report.kind, report.listed),
+            *((name, count) for name, count in left_out.items() if count),
+            ("bytes", sum(file.stat().st_size for file in files)),
+            ("page", report.page),
+        ]
+    )
 
 
 def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None = None) -> dict[str, Any]:
@@ -166,6 +223,8 @@ def _header(output: Output, trace: Trace) -> None:
         ending.append(f"reward {outcome.reward:g}")
     if outcome.fabricated:
         ending.append("its ending was rewritten by the source")
+    if outcome.flags:
+        ending.append(f"the answer was flagged: {', '.join(outcome.flags)}")
     if outcome.error is not None:
         ending.append(f"{outcome.error.kind}: {outcome.error.message}")
     output.print(("task     ", "dim"), one_line(f"{trace.task.id} (group {trace.task.group})"))

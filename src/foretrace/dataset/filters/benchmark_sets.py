@@ -39,16 +39,7 @@ _STATEMENT = ("statement", "problem_statement", "prompt", "question", "problem",
 _SOLUTION = ("solution", "canonical_solution", "patch", "reference", "code")
 _TESTS = ("tests", "test", "test_list", "test_patch")
 _DIFF = re.compile(r"(?m)^(?:diff --git |--- [^\n]*\n\+\+\+ |@@ )")
-_GATHERED = ".benchmark.jsonl"
 _LISTED = (".csv", ".txt", *SUFFIXES)
-
-
-class _ReadBenchmark(NamedTuple):
-    problems: tuple[BenchmarkProblem, ...]
-    unusable: int
-    """Rows in which there is nothing to look for."""
-    example: str
-    """The first of them, counted from 1, and what is wrong with it."""
 
 
 class _Unusable(NamedTuple):
@@ -106,52 +97,36 @@ def parse_benchmark(text: str) -> BenchmarkName:
     return BenchmarkName(name if is_named else path.name.partition(".")[0], path)
 
 
-def read_benchmarks(texts: Sequence[str]) -> list[BenchmarkProblem]:
-    """The problems of the benchmarks that are named.
+def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[str]]:
+    """The problems of the benchmarks that are named; and for each with rows in which there is nothing to look for, how
+    many these are, and what is wrong with the first.
 
     Raises:
         UsageError: a name that is not known, a file that is not there or has no problem.
         ProblemError: a file or the Hub cannot be read.
     """
-    return [problem for text in texts for problem in _read_problems(*parse_benchmark(text))]
-
-
-def describe_unusable_rows(texts: Sequence[str]) -> list[str]:
-    """For each benchmark with rows in which there is nothing to look for: how many, and the first of them.
-
-    Raises:
-        UsageError, ProblemError: as `read_benchmarks`.
-    """
-    described: list[str] = []
-    for text in texts:
-        name, path = parse_benchmark(text)
-        found = _read_once(name, path, _stamp(path))
-        if found.unusable:
-            described.append(
-                f"{path or name}: {found.unusable:,} of {found.unusable + len(found.problems):,} rows hold nothing to "
-                f"look for, {found.example}"
-            )
-    return described
-
-
-FileStamp = tuple[int, int] | None
-"""Size and time of a file, by which a changed one is told; `None` of a benchmark of the Hub."""
-
-
-def stamp_benchmarks(texts: Sequence[str]) -> tuple[FileStamp, ...]:
-    """The stamps of the files that are named."""
-    return tuple(_stamp(parse_benchmark(text).path) for text in texts)
-
-
-def _stamp(path: Path | None) -> FileStamp:
-    if path is None:
-        return None
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
-
-
-def _read_problems(name: str, path: Path | None) -> tuple[BenchmarkProblem, ...]:
-    return _read_once(name, path, _stamp(path)).problems
+    problems: list[BenchmarkProblem] = []
+    warnings: list[str] = []
+    for name, path in map(parse_benchmark, texts):
+        try:
+            rows = list(_read(name, path))
+        except SourceError as error:
+            hint = () if path is not None else ("; or name a file: ", Setting("decontaminate", f"{name}=FILE"))
+            raise ProblemError(*error.parts, *hint) from None
+        usable = [row for row in rows if isinstance(row, BenchmarkProblem)]
+        if not usable:
+            columns = ", ".join((*_ID, *_STATEMENT, *_SOLUTION))
+            why = f"no row has an id, a statement, a solution or tests; columns that are read: {columns}"
+            raise UsageError(f"{path or name}: {why}")
+        problems += usable
+        for number, row in enumerate(rows, 1):
+            if isinstance(row, _Unusable):
+                warnings.append(
+                    f"{path or name}: {len(rows) - len(usable):,} of {len(rows):,} rows hold nothing to look for, "
+                    f"first row {number}: {row.why}"
+                )
+                break
+    return problems, warnings
 
 
 def list_known_problems(*, but: Iterable[str]) -> list[BenchmarkProblem]:
@@ -172,15 +147,11 @@ def _list_known(name: str) -> tuple[BenchmarkProblem, ...]:
     return tuple(BenchmarkProblem(benchmark=name, id=row.id, fingerprints=row.fingerprints) for row in rows)
 
 
-def gather_benchmarks(texts: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """The same benchmarks in files of this folder: the Hub is asked once, and all workers look for the same."""
-    gathered: list[str] = []
-    for number, text in enumerate(texts):
-        name, path = parse_benchmark(text)
-        copy = folder / f"{number}-{name}{_GATHERED}"
-        copy.write_bytes(b"".join(msgspec.json.encode(problem) + b"\n" for problem in _read_problems(name, path)))
-        gathered.append(f"{name}={copy}")
-    return tuple(gathered)
+def write_benchmarks(problems: Sequence[BenchmarkProblem], folder: Path) -> Path:
+    """Write problems into a file of the folder, named by what they are, so that all workers look for the same."""
+    path = folder / f"benchmarks-{compute_digest(problems)}"
+    path.write_bytes(msgspec.msgpack.encode(problems))
+    return path
 
 
 def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
@@ -197,53 +168,26 @@ def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
     )
 
 
-@functools.lru_cache(maxsize=16)
-def _read_once(name: str, path: Path | None, stamp: FileStamp) -> _ReadBenchmark:
-    if path is not None and path.name.endswith(_GATHERED):
-        lines = path.read_bytes().splitlines()
-        return _ReadBenchmark(tuple(msgspec.json.decode(line, type=BenchmarkProblem) for line in lines), 0, "")
-    try:
-        rows = list(_read(name, path))
-    except SourceError as error:
-        hint = () if path is not None else ("; or name a file: ", Setting("decontaminate", f"{name}=FILE"))
-        raise ProblemError(*error.parts, *hint) from None
-    problems = tuple(row for row in rows if isinstance(row, BenchmarkProblem))
-    unusable = [(number, row.why) for number, row in enumerate(rows, 1) if isinstance(row, _Unusable)]
-    if not problems:
-        what = "no row has an id, a statement, a solution or tests"
-        raise UsageError(f"{path or name}: {what}; columns that are read: {', '.join((*_ID, *_STATEMENT, *_SOLUTION))}")
-    example = "first row {}: {}".format(*unusable[0]) if unusable else ""
-    return _ReadBenchmark(problems, len(unusable), example)
-
-
 def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable]:
-    if name == "humaneval":
-        for problem in HumanEval().load(path):
+    if name in _IDS:
+        for problem in (HumanEval() if name == "humaneval" else Mbpp()).load(path):
             if isinstance(problem, UnusableRow):
                 yield _Unusable(problem.reason)
-            else:
-                check = problem.hidden_tests[0].code
-                yield BenchmarkProblem(
-                    benchmark=name,
-                    id=problem.id,
-                    statement=problem.statement,
-                    solution=(problem.reference or "").removeprefix(problem.prompt),
-                    tests=check[check.find("def check(") :],  # what stands before it is the same in many
-                )
-    elif name == "mbpp":
-        for problem in Mbpp().load(path):
-            if isinstance(problem, UnusableRow):
-                yield _Unusable(problem.reason)
-            else:
-                tests = "\n".join(test.code for test in (*problem.public_tests, *problem.hidden_tests))
-                asked = problem.statement.partition("\n\nName the function")[0]  # which is not of the benchmark
-                yield BenchmarkProblem(
-                    benchmark=name, id=problem.id, statement=asked, solution=problem.reference or "", tests=tests
-                )
+                continue
+            tests = "\n".join(test.code for test in (*problem.public_tests, *problem.hidden_tests))
+            if name == "humaneval":  # what stands before the check is the same in many
+                tests = problem.hidden_tests[0].code
+                tests = tests[tests.find("def check(") :]
+            yield BenchmarkProblem(
+                benchmark=name,
+                id=problem.id,
+                statement=problem.statement.partition("\n\nName the function")[0],  # which is not of the benchmark
+                solution=(problem.reference or "").removeprefix(problem.prompt),
+                tests=tests,
+            )
     else:
-        rows = HubRows(SWEBENCH_HUB).read() if path is None else None
-        values: Iterable[Any] = _read_file(path) if path is not None else (row.value for row in rows or ())
-        yield from (_make_problem(name, value) for value in values if value != "")
+        rows = _read_file(path) if path is not None else (row.value for row in HubRows(SWEBENCH_HUB).read())
+        yield from (_make_problem(name, value) for value in rows if value != "")
 
 
 def _read_file(path: Path) -> Iterator[Any]:

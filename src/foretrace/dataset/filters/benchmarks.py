@@ -6,22 +6,19 @@ import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkHit, BenchmarkProblem
 from foretrace.core.trace import Message, Trace
-from foretrace.dataset.filters.base import Decision, ExaminedTrace
+from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
 from foretrace.dataset.filters.benchmark_sets import (
-    FileStamp,
     compute_digest,
     list_known_problems,
-    parse_benchmark,
     read_benchmarks,
-    stamp_benchmarks,
 )
-from foretrace.dataset.filters.examined import count_tasks
 from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
@@ -65,11 +62,16 @@ class BenchmarkFilter:
 
     name = "benchmarks"
 
-    def __init__(self, settings: BuildSettings) -> None:
-        self._named = [parse_benchmark(text).name for text in settings.decontaminate]
-        self._removes = bool(self._named) and not settings.keep_contaminated
-        self._finder = _make_finder(settings.decontaminate, stamp_benchmarks(settings.decontaminate))
+    def __init__(self, settings: BuildSettings, written: Path | None = None) -> None:
+        """
+        Args:
+            settings: Of the build.
+            written: What `write_benchmarks` wrote of the benchmarks of the settings; else these are read.
+        """
+        read = _make_finder(read_benchmarks(settings.decontaminate)[0]) if written is None else _load(written)
+        self._named, self._finder = read
         self._problems = self._finder.problems
+        self._removes = bool(self._named) and not settings.keep_contaminated
 
     def examine(self, trace: Trace) -> Any:
         """What of benchmarks stands in the trace."""
@@ -116,7 +118,7 @@ class BenchmarkFilter:
             counts.add_found(trace, found)
             counts.add_copies(trace, [(self._get_name(h), h) for h in copies])
             counts.shown += [self._show(trace.key, h) for h in copies[: _MAX_NAMED - len(counts.shown)]]
-            names = sorted({self._get_name(h) for h in copies} & {*self._named})
+            names = sorted({self._get_name(h) for h in copies} & self._named)
             if self._removes and names:
                 left_out[trace.key] = names[0]
         figures = {"looked_for": self._describe_sets(), "removed": self._removes, **counts.describe()}
@@ -170,15 +172,15 @@ class BenchmarkFilter:
         if only_reported:
             notes.append(f"What is found of {', '.join(only_reported)} is reported, and not left out.")
         notes.append(
-            f"Hits of 13 words in a row, or of a whole shorter text: {figures['hits_of_13_words']}; copies among "
-            f"these, by how much of a problem they hold: {figures['copies_among_them']}."
+            f"Places with 13 words in a row, or a whole shorter text, of a problem: {figures['hits_of_13_words']}; "
+            f"those that hold enough of it to be a copy: {figures['copies_among_them']}."
         )
         for name, counts in figures["found"].items():
             how = ", ".join(f"{kind} {n}" for kind, n in counts.items() if kind != "traces")
             done = "left out" if self._removes and name in self._named else "not left out"
-            notes.append(f"{name}: {counts['traces']} traces hold problems of it ({how}), {done}.")
+            notes.append(f"{name}: traces that hold problems of it: {counts['traces']} ({how}), {done}.")
         if like := sum(figures["traces_like_swebench"].values()):
-            notes.append(f"{like} traces have ids like those of SWE-bench; whether they are, its ids would tell.")
+            notes.append(f"Traces with ids like those of SWE-bench: {like}. Give a file of its ids to check them.")
         return notes
 
 
@@ -223,10 +225,15 @@ class _Counts:
 
 
 @functools.lru_cache(maxsize=1)
-def _make_finder(texts: tuple[str, ...], stamps: tuple[FileStamp, ...]) -> BenchmarkFinder:
-    """Made once in a process, while the files are as they were: a worker looks at the traces of many jobs."""
-    named = [parse_benchmark(text).name for text in texts]
-    return BenchmarkFinder([*read_benchmarks(texts), *list_known_problems(but=named)])
+def _load(written: Path) -> tuple[set[str], BenchmarkFinder]:
+    """Made once in a process: a worker looks at the traces of many jobs."""
+    return _make_finder(msgspec.msgpack.decode(written.read_bytes(), type=list[BenchmarkProblem]))
+
+
+def _make_finder(problems: list[BenchmarkProblem]) -> tuple[set[str], BenchmarkFinder]:
+    """The names of the benchmarks of the settings, and what finds these and the others that are known."""
+    named = {problem.benchmark for problem in problems}
+    return named, BenchmarkFinder([*problems, *list_known_problems(but=named)])
 
 
 def _list_what_is_looked_for(problems: Sequence[BenchmarkProblem]) -> list[str]:

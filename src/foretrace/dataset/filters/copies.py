@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
-import tempfile
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, combinations
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbours, describe_signatures, find_copies
 from foretrace.clean.task_texts import find_statement, list_actions
@@ -19,29 +17,16 @@ from foretrace.clean.word_alignment import LEAST_NEAR
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
 from foretrace.core.digest import digest
 from foretrace.core.trace import Trace
-from foretrace.dataset.filters.base import Decision, ExaminedTrace
-from foretrace.dataset.filters.examined import count_tasks
+from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
+from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Gate
+from foretrace.dataset.settings import SPLITS
 
 _LEAST_NEAR_ACTIONS = 40
 """Words of a trajectory from which on it can be a copy of an attempt at another task: many begin with `ls`."""
 _MAX_EXAMPLES = 2
-_MAX_OPEN_FILES = 64
 _REASON = "copy of a kept attempt"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(WordText).decode
-
-
-class CopyFinding(NamedTuple):
-    """Where the texts of one trace lie, which are too many to be held."""
-
-    file: str
-    statement: int
-    """Where it begins."""
-    actions: int
-    """Where the statement ends and they begin."""
-    end: int
-    statement_digest: bytes
-    """16 bytes; empty where there is no statement to compare."""
 
 
 class CopyFilter:
@@ -49,43 +34,22 @@ class CopyFilter:
 
     name = "copies"
 
-    def __init__(self, *, keeps_best: bool = False, scratch: Path | None = None) -> None:
+    def __init__(self, *, keeps_best: bool = False) -> None:
         """
         Args:
             keeps_best: Leave out trajectories that are copies of a better one: that succeeded, else is shorter.
-            scratch: Where the texts are written, readable for the process that decides, and not removed by the filter;
-                `None` is a folder of its own, which is removed after the decision.
         """
         self._keeps_best = keeps_best
-        self._scratch = scratch
-        self._own_folder: tempfile.TemporaryDirectory[str] | None = None
-        self._path: Path | None = None
 
-    def examine(self, trace: Trace) -> CopyFinding:
-        """Write the trace's texts to the scratch folder."""
+    def examine(self, trace: Trace) -> tuple[bytes, bytes, bytes]:
+        """The words of the statement and of the actions, and the digest of the statement; empty where there is none."""
         statement, actions = read_statement(trace), _read_actions(trace)
         texts = [b"" if text is None else _encode(text) for text in (statement, actions)]
-        self._path = self._path or self._make_file()
-        with self._path.open("ab") as file:
-            start = file.tell()
-            file.write(b"".join(texts))
-        middle = start + len(texts[0])
-        of_statement = b"" if statement is None else statement.digest
-        return CopyFinding(str(self._path), start, middle, middle + len(texts[1]), of_statement)
-
-    def _make_file(self) -> Path:
-        if self._scratch is None:
-            self._own_folder = tempfile.TemporaryDirectory(prefix="foretrace-copies-")
-        folder = self._scratch if self._own_folder is None else self._own_folder.name
-        handle, path = tempfile.mkstemp(prefix="copies-", dir=folder)
-        os.close(handle)
-        return Path(path)
+        return texts[0], texts[1], b"" if statement is None else statement.digest
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
-        tasks, trajectories = find_trace_copies(trace.findings[self.name] for trace in traces)
-        if self._own_folder is not None:
-            self._own_folder.cleanup()
+        tasks, trajectories = find_trace_copies(traces)
         task_clusters, attempt_clusters = _Clusters(), _Clusters()
         merged: set[tuple[str, ...]] = set()
         kept_together: list[tuple[str, ...]] = []
@@ -123,16 +87,24 @@ class CopyFilter:
         )
 
 
-def find_trace_copies(findings: Iterable[Sequence[Any]]) -> tuple[Copies, Copies]:
-    """The copies among tasks, and among trajectories.
+class _Texts:
+    """One of the texts of each trace, read one at a time."""
 
-    Args:
-        findings: What `CopyFilter.examine` returned, in the order of the keys of traces.
-    """
-    with _Files() as files:
-        statements, actions = _place_texts(files, (CopyFinding(*found) for found in findings))
-        tasks = find_copies(statements)
-        return tasks, find_copies(actions, least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
+    def __init__(self, traces: Sequence[ExaminedTrace], place: int) -> None:
+        self._traces, self._place = traces, place
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+    def __getitem__(self, at: int, /) -> WordText | None:
+        text = self._traces[at].findings[CopyFilter.name][self._place]
+        return _decode(text) if text else None
+
+
+def find_trace_copies(traces: Sequence[ExaminedTrace]) -> tuple[Copies, Copies]:
+    """The copies among tasks, and among trajectories; the traces are in the order of their keys."""
+    tasks = find_copies(_Texts(traces, 0))
+    return tasks, find_copies(_Texts(traces, 1), least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
 
 
 def read_statement(trace: Trace) -> WordText | None:
@@ -158,60 +130,6 @@ def _read_actions(trace: Trace) -> WordText | None:
         own = bytes.fromhex(digest(trace.task.id, text.digest.hex(), size=16))
         return msgspec.structs.replace(text, digest=own)
     return text
-
-
-class _Files:
-    """Files that are open while they are read: each job wrote one, so that only some of them can be."""
-
-    def __enter__(self) -> Self:
-        self._open: dict[str, BinaryIO] = {}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
-
-    def read(self, path: str, start: int, end: int) -> bytes:
-        """The bytes between two places."""
-        file = self._open.pop(path, None)
-        if file is None:
-            if len(self._open) >= _MAX_OPEN_FILES:
-                self._open.pop(next(iter(self._open))).close()  # the one that was not read for longest
-            file = Path(path).open("rb")  # noqa: SIM115
-        self._open[path] = file
-        file.seek(start)
-        return file.read(end - start)
-
-
-class _WrittenTexts:
-    """The texts that were written, read one at a time. Their places are flat columns, since there may be many."""
-
-    def __init__(
-        self, files: _Files, paths: list[str], numbers: array[int], starts: array[int], ends: array[int]
-    ) -> None:
-        self._files, self._paths = files, paths
-        self._numbers, self._starts, self._ends = numbers, starts, ends
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, place: int, /) -> WordText | None:
-        start, end = self._starts[place], self._ends[place]
-        return None if start == end else _decode(self._files.read(self._paths[self._numbers[place]], start, end))
-
-
-def _place_texts(files: _Files, findings: Iterable[CopyFinding]) -> tuple[_WrittenTexts, _WrittenTexts]:
-    """The statements, and the actions."""
-    known: dict[str, int] = {}
-    numbers, starts, middles, ends = (array("q") for _ in range(4))
-    for found in findings:
-        numbers.append(known.setdefault(found.file, len(known)))
-        starts.append(found.statement)
-        middles.append(found.actions)
-        ends.append(found.end)
-    paths = list(known)
-    return _WrittenTexts(files, paths, numbers, starts, middles), _WrittenTexts(files, paths, numbers, middles, ends)
 
 
 def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, str]:
@@ -259,3 +177,70 @@ class _Clusters:
             "compared": copies.candidates,
             "examples": [names[:2] for names in self._examples],
         }
+
+
+_Keys = Mapping[str, Collection[str]]
+"""Of the rows that were read back, by split."""
+
+
+def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: _Keys, examined: Sequence[ExaminedTrace]) -> Gate:
+    """The verdict on what was written.
+
+    Args:
+        kept_together: Keys of traces that are copies, as it was decided, each cluster by itself.
+        keys: Of the rows that were read back, by split.
+        examined: By `CopyFilter`, also those that it left out, in the order of their keys: copies are looked for once
+            more.
+    """
+    parted: dict[tuple[str, ...], list[str]] = {}
+    for cluster in chain(map(tuple, kept_together), _find_clusters(examined)):
+        by_split = {split: key for split in SPLITS for key in reversed(cluster) if key in keys[split]}
+        if len(by_split) > 1:
+            parted[cluster] = [*by_split.values()]
+    statements, shared = _find_shared_statements(keys, examined)
+    named = sorted({" and ".join(sorted(pair[:2])) for pair in (*parted.values(), *shared)})
+    return Gate(
+        name="copies_disjoint",
+        verdict="fail" if parted or shared else "pass",
+        figure={
+            "clusters": len(kept_together),
+            "parted": len(parted),
+            "statements": statements,
+            "shared": len(shared),
+        },
+        rows=tuple(named[:MAX_NAMED_ROWS]),
+    )
+
+
+def _find_clusters(examined: Sequence[ExaminedTrace]) -> Iterator[tuple[str, ...]]:
+    """Keys of traces that are copies of one another."""
+    for copies in find_trace_copies(examined):
+        for cluster in copies.iterate_clusters():
+            yield tuple(examined[place].key for place in cluster)
+
+
+def _read_statements(keys: _Keys, examined: Iterable[ExaminedTrace]) -> Iterator[tuple[bytes, str, list[str]]]:
+    """Of each trace that has rows and a statement: its digest, the key, and the splits in which the rows stand."""
+    for trace in examined:
+        splits = [split for split in SPLITS if trace.key in keys[split]]
+        digest = trace.findings[CopyFilter.name][2]
+        if splits and digest:
+            yield digest, trace.key, splits
+
+
+def _find_shared_statements(keys: _Keys, examined: Sequence[ExaminedTrace]) -> tuple[int, list[list[str]]]:
+    """How many statements there are, and for each that two splits share the keys of two traces."""
+    digests = {split: bytearray() for split in SPLITS}
+    for statement, _, splits in _read_statements(keys, examined):
+        for split in splits:
+            digests[split] += statement
+    # all have one length, so the zeros at the end that numpy leaves out of such texts tell nothing
+    found = {split: np.unique(np.frombuffer(of_split, dtype="S16")) for split, of_split in digests.items()}
+    count = len(np.unique(np.concatenate([*found.values()])))
+    pairs = [*combinations(SPLITS, 2)]
+    shared = [(digest, (a, b)) for a, b in pairs for digest in np.intersect1d(found[a], found[b])]
+    named: dict[tuple[bytes, str], str] = {}
+    for statement, key, splits in _read_statements(keys, examined) if shared else ():
+        for split in splits:
+            named[statement.rstrip(b"\0"), split] = key
+    return count, [[named[digest, split] for split in pair] for digest, pair in shared]

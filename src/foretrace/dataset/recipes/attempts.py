@@ -21,9 +21,9 @@ from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.likely_calls import ORDER, LikelyCalls, name_steps
+from foretrace.dataset.prompt_texts import make_message_text, make_target_text
 from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
-from foretrace.dataset.target_text import make_message_text, make_target_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +40,11 @@ class Target:
     def message(self) -> Message:
         """The assistant message."""
         return self.attempt.trace.messages[self.index]
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Key of the trace and index of the message."""
+        return self.attempt.trace.key, self.index
 
     @property
     def action_key(self) -> ActionKey:
@@ -71,14 +76,6 @@ class Mistake(msgspec.Struct, frozen=True):
     def standing(self) -> tuple[int | float | None, ...]:
         """Rank and confidence of the right guess, then of the wrong one."""
         return self.right_rank, self.right_confidence, self.guess.rank, self.guess.confidence
-
-
-class PromptTokens(NamedTuple):
-    """Tokens of all prompts of one trace."""
-
-    total: int
-    cached: int
-    """Those that a server with a prefix cache has from the prompt before; of the first prompt none."""
 
 
 ActionKey = tuple[tuple[str, ...], ...]
@@ -199,14 +196,14 @@ class Attempt:
         texts = [message.content, *(call.arguments for call in message.tool_calls)]
         return None if any(text.strip() for text in texts) else "empty_step"
 
-    def count_prompt_tokens(self) -> PromptTokens:
-        """Add up the prompts of the targets."""
-        counted = PromptTokens(0, 0)
+    def count_prompt_tokens(self) -> tuple[int, int]:
+        """Tokens of the prompts of the targets, and those that a server with a prefix cache has from the prompt before;
+        of the first prompt none."""
+        total = cached = 0
         for number, target in enumerate(self.targets):
-            earlier = self.targets[max(0, number - 1)].index
-            tokens, cached = self.prompts.count_cached_tokens(target.index, earlier)
-            counted = PromptTokens(counted.total + tokens, counted.cached + (cached if number else 0))
-        return counted
+            tokens, same = self.prompts.count_cached_tokens(target.index, self.targets[max(0, number - 1)].index)
+            total, cached = total + tokens, cached + (same if number else 0)
+        return total, cached
 
     def make_identity(self, step: int) -> dict[str, Any]:
         """The identity columns of a row at `step`."""

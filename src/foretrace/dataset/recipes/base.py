@@ -11,11 +11,35 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from foretrace.core.message_columns import ChatText
+from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.core.trace import Trace
-from foretrace.dataset.gate import Gate
 from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.settings import BuildSettings
+
+GateVerdict = Literal["pass", "fail", "undecided", "removed"]
+"""`removed`: the rows that failed are not in the dataset."""
+MAX_NAMED_ROWS = 5
+"""Rows that a failed gate names at most."""
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of a built dataset."""
+
+    name: str
+    verdict: GateVerdict
+    figure: dict[str, Any] = {}
+    detail: str = ""
+    rows: tuple[str, ...] = ()
+    """Rows that break it: `config/split key step`."""
+
+    def __str__(self) -> str:
+        figure = ", ".join(f"{name} {value}" for name, value in self.figure.items())
+        rows = f", e.g. {', '.join(self.rows)}" if self.rows else ""
+        return f"{self.name} ({'; '.join(text for text in (figure, self.detail) if text)}){rows}"
+
 
 ColumnType = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
 """Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""
@@ -150,3 +174,20 @@ class Recipe(Protocol):
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Rows of one task. Every choice derives from (seed, key, step)."""
         ...
+
+
+def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
+    """The recipes of these names (all when empty): those of foretrace in the order of its table, then others by
+    name.
+
+    Raises:
+        UsageError: no such recipe, or an object that is none.
+    """
+    usual = {name: place for place, name in enumerate(plugin_names("recipe"))}
+    chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))
+    return [make_plugin("recipe", name, Recipe) for name in chosen]
+
+
+def load_configs(wanted: Sequence[str] = ()) -> dict[str, Config]:
+    """The configs of these recipes, by name."""
+    return {config.name: config for recipe in load_recipes(wanted) for config in recipe.configs}

@@ -6,11 +6,11 @@ Every step of a test group is a candidate. Two slices of them stay: a natural on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from foretrace.dataset.parquet import find_rank
-from foretrace.dataset.recipes.attempts import Target, TaskAttempts
+from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+from foretrace.dataset.recipes.proposer import iterate_steps, make_values
 from foretrace.dataset.settings import BuildSettings
 
 MAX_NEXT_ACTIONS = 5
@@ -106,41 +106,17 @@ class Eval:
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Candidates in the order of key and step."""
-        if task.split != "test":
-            return
-        seen: set[tuple[bytes, str]] = set()
-        for attempt in task.attempts:
-            if not attempt.wanted:
-                task.drops["attempt_not_wanted"] += len(attempt.labels)
-                continue
-            task.drops.update(attempt.drops)
-            steps = [label for label in attempt.labels if label.action is not None]
-            for target in attempt.targets:
-                prompt_and_answer = (target.prompt_digest, target.text)
-                if prompt_and_answer in seen:
-                    task.drops["repeated_step"] += 1
-                    continue
-                seen.add(prompt_and_answer)
-                following = [str(label.action) for label in steps if label.index >= target.index]
-                yield CONFIG.make_row(_make_values(target, following[:MAX_NEXT_ACTIONS]))
-
-
-def _make_values(target: Target, next_actions: list[str]) -> dict[str, Any]:
-    call = target.message.tool_calls[0] if target.message.tool_calls else None
-    return {
-        "prompt": target.prompt,
-        "completion": [("assistant", target.text)],
-        "action": target.label.action,
-        "tool": call.name if call else "",
-        "arguments": call.arguments if call else "{}",
-        "next_actions": next_actions,
-        "effect": str(target.label.effect),
-        "rule": target.label.rule,
-        "state_version": target.label.state_version,
-        "natural": False,
-        "balanced": False,
-        **target.attempt.make_identity(target.index),
-    }
+        for target in iterate_steps(task) if task.split == "test" else ():
+            calls = target.message.tool_calls
+            labels = target.attempt.labels
+            following = [str(each.action) for each in labels if each.action is not None and each.index >= target.index]
+            values = {
+                "arguments": calls[0].arguments if calls else "{}",
+                "next_actions": following[:MAX_NEXT_ACTIONS],
+                "natural": False,
+                "balanced": False,
+            }
+            yield CONFIG.make_row(make_values(target) | values)
 
 
 PLUGIN = Eval()

@@ -11,15 +11,138 @@ pairs are taken only if the rule is right in one row and wrong in the other, or 
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, combinations, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from foretrace.actions.taxonomy import ActionType, Effect
-from foretrace.dataset.recipes import rejection_rules as rules
-from foretrace.dataset.recipes.attempts import Attempt, Target, TaskAttempts
+from foretrace.core.trace import Message
+from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Target, TaskAttempts
+
+_WORD = re.compile(r"[^\s'\"=,;|&()<>]+")
+_MAX_VALUE_CHARS = 200
+
+
+class AcceptedActions:
+    """What successful attempts did at each prompt. An action that one of them took at a prompt is not wrong there."""
+
+    def __init__(self, attempts: Iterable[Attempt]) -> None:
+        self._by_prompt: dict[bytes, list[Target]] = {}
+        attempts = list(attempts)
+        if len(attempts) > 1:
+            for attempt in attempts:
+                for target in attempt.targets:
+                    self._by_prompt.setdefault(target.prompt_digest, []).append(target)
+
+    def accepts_key(self, at: Target, wrong: ActionKey) -> bool:
+        """Whether some successful attempt did what this key says at the prompt of `at`."""
+        if not self._by_prompt:
+            return False
+        return any(target.action_key == wrong for target in self._by_prompt.get(at.prompt_digest, ()))
+
+    def accepts(self, at: Target, wrong: Target) -> bool:
+        """Whether some successful attempt did what `wrong` does at the prompt of `at`."""
+        if not self._by_prompt:
+            return False
+        return any(are_same_targets(target, wrong) for target in self._by_prompt.get(at.prompt_digest, ()))
+
+
+def are_same_targets(one: Target, other: Target) -> bool:
+    """Whether two steps do the same, however it is written."""
+    return one.text == other.text or one.action_key == other.action_key
+
+
+def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
+    """Apply the rule "reject what was already done" to a pair: 1 where it is right, -1 where it is wrong, 0 where
+    the prompt shows both actions or neither."""
+    return at.attempt.is_shown(wrong.action_key, at.index) - at.attempt.is_repeat(at.index)
+
+
+def are_interchangeable(first: Target, second: Target) -> bool:
+    """Whether the order of two steps may not matter, so that neither is a wrong answer at the prompt of the other.
+
+    True for two reads with only reads between them, and for two reads of different attempts, whose order is unknown.
+    """
+    if first.label.effect is not Effect.PURE_READ or second.label.effect is not Effect.PURE_READ:
+        return False
+    if first.attempt is not second.attempt:
+        return True
+    between = (a for a in first.attempt.targets if first.index < a.index < second.index)
+    return all(a.label.effect is Effect.PURE_READ for a in between)
+
+
+def find_call_shape(message: Message) -> tuple[Any, ...] | None:
+    """The shape of a call: its tool, its argument names and the program of its command. Two calls of one shape
+    differ in values alone, such as `cat a.py` and `cat b.py`. `None` for a message without exactly one call, or with
+    a long value."""
+    if len(message.tool_calls) != 1:
+        return None
+    call = message.tool_calls[0]
+    values = _read_arguments(call.arguments)
+    if not values or any(len(v) > _MAX_VALUE_CHARS for v in values.values()):
+        return None
+    command = values.get("command", "")
+    words = command.split()
+    head = command if len(words) < 2 else " ".join(w for w in words if not _names_something(w))
+    return (call.name, tuple(sorted(values)), head)
+
+
+def has_visible_values(wrong: Target, at: Target) -> bool:
+    """Whether the prompt at `at` shows every value in which the two calls differ.
+
+    Both calls count. Say the agent read `a.py` and the wrong call reads `b.py`: the prompt must name both files. If
+    it named one of them only, a guesser could tell the answers apart by that.
+    """
+    mine, others = (_find_named_values(target.message.tool_calls[0].arguments) for target in (at, wrong))
+    if not others - mine or not mine - others:
+        return False
+    texts = [m.content for m in at.prompt[1:]]
+    return all(any(_stands_in(value, text) for text in texts) for value in mine ^ others)
+
+
+def _stands_in(value: str, text: str) -> bool:
+    at = text.find(value)
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(value) : at + len(value) + 1]
+        if not (before.isalnum() and value[0].isalnum()) and not (after.isalnum() and value[-1].isalnum()):
+            return True
+        at = text.find(value, at + 1)
+    return False
+
+
+@lru_cache(maxsize=256)
+def _find_named_values(arguments: str) -> frozenset[str]:
+    """The values of a call that an earlier message could name: paths, ids, numbers, words of a command."""
+    units: set[str] = set()
+    for name, value in _read_arguments(arguments).items():
+        if name == "command":
+            units |= {w for w in _WORD.findall(value) if _names_something(w)}
+        elif value[:1] in "[{":
+            units |= set(re.findall(r"[\w./-]+", value))
+        else:
+            units.add(value)
+    return frozenset(posixpath.normpath(u) if "/" in u else u for u in units if len(u) > 1 or u.isdigit())
+
+
+def _names_something(word: str) -> bool:
+    """A word of a command that names something, as opposed to a program or an option."""
+    return not word.startswith("-") and any(c in word for c in "/._0123456789")
+
+
+@lru_cache(maxsize=256)
+def _read_arguments(arguments: str) -> dict[str, str]:
+    value = msgspec.json.decode(arguments)
+    if not isinstance(value, dict):
+        return {}
+    return {k: v if isinstance(v, str) else msgspec.json.encode(v).decode() for k, v in value.items()}
+
 
 MIRRORED = ("argument", "type_swap", "redundancy")
 """Families whose pairs have a mirror."""
@@ -45,12 +168,12 @@ class MirroredPair(NamedTuple):
 
 
 def find_mirrored_pairs(
-    attempts: list[Attempt], task: TaskAttempts, accepted: rules.AcceptedActions
+    attempts: list[Attempt], task: TaskAttempts, accepted: AcceptedActions
 ) -> Iterator[MirroredPair]:
     """Pairs of each mirrored family: up to `pairs` rows a trace, every step in at most one pair of a family."""
     used: set[tuple[Target, Target]] = set()
     for family, find_candidates in _CANDIDATES.items():
-        quota = _Quota(task.settings.pairs)
+        quota = Quota(task.settings.pairs)
         waiting: dict[tuple[str, str], MirroredPair] = {}
         tries: Counter[int] = Counter()
         shuffled = [_shuffle(attempt, family, task.settings.seed) for attempt in attempts]
@@ -58,9 +181,9 @@ def find_mirrored_pairs(
             others = [target for targets in shuffled[place + 1 :] for target in targets]
             candidates = find_candidates(shuffled[place], others)
             for first, second in candidates if family == "argument" else _prefer_likely(candidates, task):
-                if tries[place] == MAX_TRIES or quota.is_full(attempt):
+                if tries[place] == MAX_TRIES or quota.is_full(attempt.trace.key):
                     break
-                if (first, second) in used or not quota.has_room(first, second):
+                if (first, second) in used or not quota.has_room(first.place, second.place):
                     continue
                 if family in REPEAT_BALANCED and _is_repeat_rule_right(first, second):
                     continue
@@ -70,7 +193,7 @@ def find_mirrored_pairs(
                     task.drops[f"{family}_unfit"] += 1
                     continue
                 for ready in [pair] if family != "type_swap" else _wait_for_other_order(waiting, pair, quota):
-                    quota.take(ready.first, ready.second)
+                    quota.take(ready.first.place, ready.second.place)
                     used.add((ready.first, ready.second))
                     yield ready
 
@@ -93,45 +216,36 @@ def _prefer_likely(candidates: _Candidates, task: TaskAttempts) -> _Candidates:
 def _is_repeat_rule_right(first: Target, second: Target) -> bool:
     """Whether the rule "reject what was already done" would win or lose on the two rows together, instead of coming
     out even."""
-    return rules.find_repeat_rule_sign(first, second) + rules.find_repeat_rule_sign(second, first) != 0
+    return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) != 0
 
 
-class _Quota:
-    """What one family may still take of each trace: `pairs` rows, and no step twice."""
+class Quota:
+    """What each trace may still give: so many rows, and no step twice. A step is its key and index."""
 
     def __init__(self, pairs: int) -> None:
         self._pairs = pairs
         self._rows: Counter[str] = Counter()
-        self._used: set[Target] = set()
+        self._used: set[tuple[str, int]] = set()
 
-    def is_full(self, attempt: Attempt) -> bool:
-        """Whether there is no room for a pair of this attempt alone."""
-        return self._rows[attempt.trace.key] + 2 > self._pairs
+    def is_full(self, key: str) -> bool:
+        """Whether the trace has no room for a pair of its own."""
+        return self._rows[key] + 2 > self._pairs
 
-    def has_room(self, first: Target, second: Target) -> bool:
-        """Whether there is room for this pair: asked of every candidate."""
-        if first in self._used or second in self._used or first is second:
+    def has_room(self, *steps: tuple[str, int]) -> bool:
+        """Whether there is room for all of these steps: asked of every candidate."""
+        if not self._used.isdisjoint(steps) or len({*steps}) < len(steps):
             return False
-        if first.attempt is second.attempt:
-            return not self.is_full(first.attempt)
-        rows, left = self._rows, self._pairs - 1
-        return rows[first.attempt.trace.key] <= left and rows[second.attempt.trace.key] <= left
+        keys = [key for key, _ in steps]
+        return all(self._rows[key] + keys.count(key) <= self._pairs for key in keys)
 
-    def has_room_for(self, pairs: Iterable[tuple[Target, Target]]) -> bool:
-        """Whether there is room for all of these pairs."""
-        targets = [target for pair in pairs for target in pair]
-        rows = Counter(target.attempt.trace.key for target in targets)
-        fits = all(self._rows[key] + count <= self._pairs for key, count in rows.items())
-        return fits and len({*targets}) == len(targets) and self._used.isdisjoint(targets)
-
-    def take(self, first: Target, second: Target) -> None:
-        """Count a pair."""
-        self._rows.update((first.attempt.trace.key, second.attempt.trace.key))
-        self._used |= {first, second}
+    def take(self, *steps: tuple[str, int]) -> None:
+        """Count them."""
+        self._rows.update(key for key, _ in steps)
+        self._used.update(steps)
 
 
 def _wait_for_other_order(
-    waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: _Quota
+    waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: Quota
 ) -> list[MirroredPair]:
     """Return the pair together with a waiting one whose two types come in the other order; where none waits, keep
     the pair waiting and return nothing.
@@ -141,7 +255,9 @@ def _wait_for_other_order(
     """
     order = (str(pair.first.label.action), str(pair.second.label.action))
     other = waiting.get((order[1], order[0]))
-    if other is None or not quota.has_room_for([(other.first, other.second), (pair.first, pair.second)]):
+    if other is None or not quota.has_room(
+        *(step.place for each in (other, pair) for step in (each.first, each.second))
+    ):
         waiting[order] = pair
         return []
     return [waiting.pop((order[1], order[0])), pair]
@@ -166,10 +282,10 @@ def _find_same_call_shape(targets: list[Target], others: list[Target]) -> _Candi
     """Calls of one shape, in one attempt or in two that both succeeded."""
     shapes: dict[object, list[Target]] = {}
     for target in targets:
-        if (shape := rules.find_call_shape(target.message)) is not None:
+        if (shape := find_call_shape(target.message)) is not None:
             shapes.setdefault(shape, []).append(target)
     own = chain.from_iterable(_combine(alike) for alike in shapes.values())
-    across = ((mine, other) for other in others for mine in shapes.get(rules.find_call_shape(other.message), ()))
+    across = ((mine, other) for other in others for mine in shapes.get(find_call_shape(other.message), ()))
     return chain(own, across)
 
 
@@ -205,18 +321,14 @@ _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape,
 """Family -> the function that finds steps which may be a pair of it."""
 
 
-def _make_mirrored_pair(
-    family: str, first: Target, second: Target, accepted: rules.AcceptedActions
-) -> MirroredPair | None:
+def _make_mirrored_pair(family: str, first: Target, second: Target, accepted: AcceptedActions) -> MirroredPair | None:
     """The pair; `None` where one of the steps is not wrong at the prompt of the other, or the prompt does not show
     its values."""
-    if rules.are_same_targets(first, second) or rules.are_interchangeable(first, second):
+    if are_same_targets(first, second) or are_interchangeable(first, second):
         return None
     if accepted.accepts(first, second) or accepted.accepts(second, first):
         return None
-    if family == "argument" and not (
-        rules.has_visible_values(second, first) and rules.has_visible_values(first, second)
-    ):
+    if family == "argument" and not (has_visible_values(second, first) and has_visible_values(first, second)):
         return None
     return MirroredPair(family, first, second, _find_strengths(family, first, second))
 

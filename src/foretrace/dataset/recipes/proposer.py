@@ -33,22 +33,29 @@ class Proposer:
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Rows in the order of key and step."""
-        seen: set[tuple[bytes, str]] = set()
-        for attempt in task.attempts:
-            if not attempt.wanted:
-                task.drops["attempt_not_wanted"] += len(attempt.labels)
+        for target in iterate_steps(task):
+            yield CONFIG.make_row(make_values(target))
+
+
+def iterate_steps(task: TaskAttempts) -> Iterator[Target]:
+    """The targets of wanted attempts, each answer once at a prompt; what is left out is a counted drop."""
+    seen: set[tuple[bytes, str]] = set()
+    for attempt in task.attempts:
+        if not attempt.wanted:
+            task.drops["attempt_not_wanted"] += len(attempt.labels)
+            continue
+        task.drops.update(attempt.drops)
+        for target in attempt.targets:
+            prompt_and_answer = (target.prompt_digest, target.text)
+            if prompt_and_answer in seen:
+                task.drops["repeated_step"] += 1
                 continue
-            task.drops.update(attempt.drops)
-            for target in attempt.targets:
-                prompt_and_answer = (target.prompt_digest, target.text)
-                if len(task.attempts) > 1 and prompt_and_answer in seen:
-                    task.drops["repeated_step"] += 1
-                    continue
-                seen.add(prompt_and_answer)
-                yield CONFIG.make_row(_make_values(target))
+            seen.add(prompt_and_answer)
+            yield target
 
 
-def _make_values(target: Target) -> dict[str, Any]:
+def make_values(target: Target) -> dict[str, Any]:
+    """The values of the columns that tell a step, its prompt and its completion."""
     calls = target.message.tool_calls
     return {
         "prompt": target.prompt,

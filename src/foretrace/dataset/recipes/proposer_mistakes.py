@@ -1,13 +1,18 @@
 """The family `proposer`: where a proposer guessed the right action and a wrong one, the wrong one is rejected.
 
 Both answers of such a pair are guesses of the proposer, so that neither its style nor having been guessed at all tells
-them apart. Which of the candidates found here become pairs is decided over the whole dataset (`mistake_balance.py`).
+them apart. A candidate becomes a pair where a twin with the opposite answer is found. Whoever does not read the prompt
+sees of each of the two answers its rank, its confidence, its action, tool, program and length, and knows common
+completions by heart. A pair's twin is a pair of the same split in which all that is the same, and the right and the
+wrong answer have changed places. So each rule that goes by it is right in exactly half of the pairs: "prefer the higher
+rank", "prefer the tool that is called more often", "`submit` is mostly wrong".
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,10 +22,11 @@ from foretrace.core.digest import digest
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall
 from foretrace.dataset.likely_calls import find_program
-from foretrace.dataset.recipes import rejection_rules as rules
-from foretrace.dataset.recipes.attempts import ActionKey, Target, TaskAttempts, make_action_key
+from foretrace.dataset.prompt_texts import make_target_text
+from foretrace.dataset.recipes.attempts import ActionKey, Mistake, Target, TaskAttempts, make_action_key
+from foretrace.dataset.recipes.base import Gate
+from foretrace.dataset.recipes.mirrored_pairs import AcceptedActions, Quota
 from foretrace.dataset.recipes.proposer import CONFIG
-from foretrace.dataset.target_text import make_target_text
 
 FAMILY = CONFIG.name
 """Named as the config whose rows were predicted."""
@@ -70,7 +76,7 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
             predictions: The guesses by key and step, best first.
         """
         wanted = [attempt for attempt in task.attempts if attempt.wanted]
-        accepted = rules.AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
+        accepted = AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         done: set[tuple[bytes, str]] = set()
         for attempt in wanted:
             guesses = predictions.get(attempt.trace.key, {})
@@ -109,7 +115,7 @@ def _find_mistakes_at(
     target: Target,
     guesses: Sequence[Prediction],
     task: TaskAttempts,
-    accepted: rules.AcceptedActions,
+    accepted: AcceptedActions,
     done: set[tuple[bytes, str]],
 ) -> Iterator[MistakeCandidate]:
     messages = [read_guess_message(guess) for guess in guesses]
@@ -167,7 +173,7 @@ def _is_right(target: Target, guess: Prediction, key: ActionKey) -> bool:
     return key == target.action_key
 
 
-def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: rules.AcceptedActions) -> str | None:
+def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: AcceptedActions) -> str | None:
     """Why a guess that is not what the agent did is no fair wrong answer either."""
     if message.tool_calls and {*key} & {*target.action_key}:
         return "partly_right"
@@ -199,3 +205,115 @@ def _describe(text: str, action: str, message: Message, guess: Prediction) -> Ap
     size = (len(text) ** 2).bit_length()
     form = f"{action} {tools} {find_program(message)} {size}"
     return Appearance(rank=guess.rank, confidence=guess.confidence, text=digest(text), form=form)
+
+
+COMMON_GROUPS = 3
+"""A completion that comes in candidates of so many groups must have twins of the very same text."""
+_MOST_LOG_ODDS = 7
+
+_View = tuple[str, int, int | None, str]
+"""What a twin must share of one answer: split, rank, confidence as its log-odds rounded down, text or form."""
+
+
+def choose_mistakes(
+    candidates: Iterable[MistakeCandidate], excluded: Mapping[bytes, str], pairs: int
+) -> list[MistakeCandidate]:
+    """The candidates that have a twin, each followed by it; the likeliest guesses first.
+
+    Args:
+        candidates: Of all shard jobs, in any order.
+        excluded: Prompts that stood in several splits, and the split that keeps each.
+        pairs: Pairs that one trace may give at most; a step gives one.
+    """
+    able = [each for each in candidates if excluded.get(each.prompt, each.split) == each.split]
+    able.sort(key=lambda each: (max(each.right.rank, each.wrong.rank), each.place))
+    common = _find_common_texts(able)
+    waiting: dict[tuple[_View, _View], deque[MistakeCandidate]] = {}
+    room = Quota(pairs)
+    chosen: list[MistakeCandidate] = []
+    for candidate in able:
+        own = (candidate.key, candidate.step)
+        if not room.has_room(own):
+            continue
+        right, wrong = _find_views(candidate, common)
+        twins = waiting.get((wrong, right), deque())
+        while twins and not room.has_room(own, (twins[0].key, twins[0].step)):
+            twins.popleft()  # one that has no room now would have none later
+        if twins:
+            twin = twins.popleft()
+            room.take(own, (twin.key, twin.step))
+            chosen += [candidate, twin]
+        else:
+            waiting.setdefault((right, wrong), deque()).append(candidate)
+    return chosen
+
+
+def _find_common_texts(candidates: Sequence[MistakeCandidate]) -> set[str]:
+    groups: dict[str, set[str]] = {}
+    for each in candidates:
+        for answer in (each.right, each.wrong):
+            groups.setdefault(answer.text, set()).add(each.group)
+    return {text for text, found in groups.items() if len(found) >= COMMON_GROUPS}
+
+
+def _find_views(candidate: MistakeCandidate, common: Collection[str]) -> tuple[_View, _View]:
+    """What is seen of the right and of the wrong answer."""
+
+    def view(answer: Appearance) -> _View:
+        looks = answer.text if answer.text in common else answer.form
+        return candidate.split, answer.rank, find_confidence_class(answer.confidence), looks
+
+    return view(candidate.right), view(candidate.wrong)
+
+
+def find_confidence_class(confidence: float | None) -> int | None:
+    """Log-odds, rounded down and limited to -7 and 7; None where there is no confidence."""
+    if confidence is None:
+        return None
+    odds = math.log((confidence + 1e-9) / (1 - confidence + 1e-9))
+    return max(-_MOST_LOG_ODDS, min(_MOST_LOG_ODDS, math.floor(odds)))
+
+
+def make_mistakes(
+    chosen: Sequence[MistakeCandidate], guesses: Mapping[str, Mapping[int, Sequence[Prediction]]]
+) -> dict[str, dict[int, Mistake]]:
+    """The chosen by key and step, as the recipe makes pairs of them.
+
+    Args:
+        chosen: Each followed by its twin.
+        guesses: All guesses, by key and step.
+    """
+    found: dict[str, dict[int, Mistake]] = {}
+    for place, candidate in enumerate(chosen):
+        first, twin = chosen[place - place % 2 : place - place % 2 + 2]
+        wrong = next(g for g in guesses[candidate.key][candidate.step] if g.rank == candidate.wrong.rank)
+        found.setdefault(candidate.key, {})[candidate.step] = Mistake(
+            pair=digest(FAMILY, first.place, twin.place),
+            guess=wrong,
+            right_rank=candidate.right.rank,
+            right_confidence=candidate.right.confidence,
+        )
+    return found
+
+
+def make_twins_gate(chosen: Sequence[MistakeCandidate], written: int) -> Gate:
+    """The proof that what is seen without the prompt tells nothing: each pair has its twin.
+
+    Args:
+        chosen: The pairs, as they were chosen.
+        written: Pairs of the family that were written.
+    """
+    common = _find_common_texts(chosen)
+    balance: Counter[tuple[_View, _View]] = Counter()
+    for each in chosen:
+        right, wrong = _find_views(each, common)
+        is_first = right[1] < wrong[1]  # ranks differ
+        balance[(right, wrong) if is_first else (wrong, right)] += 1 if is_first else -1
+    alone = sum(map(abs, balance.values())) + abs(len(chosen) - written)
+    proof = f".500 exactly, n={len(chosen)}, each with a twin of the opposite answer"
+    return Gate(
+        name=f"shortcut/{FAMILY}/twins",
+        verdict="fail" if alone else "pass",
+        figure={"accuracy": None if alone else 0.5, "pairs": written, "without_twin": alone},
+        detail=f"{FAMILY}/twins: {f'{alone} pairs have no twin' if alone else proof}",
+    )

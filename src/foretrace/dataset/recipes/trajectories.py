@@ -19,7 +19,14 @@ _ANY_PARAMETERS = '{"type":"object"}'
 
 CONFIG = Config(
     name="trajectories",
-    columns={"messages": "trajectory", "tools": "string", "success": "bool", "steps": "int", **IDENTITY},
+    columns={
+        "messages": "trajectory",
+        "tools": "string",
+        "success": "bool",
+        "flags": "strings",
+        "steps": "int",
+        **IDENTITY,
+    },
     about="Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
     repository="trajectories",
     accounts_for="traces",
@@ -49,6 +56,7 @@ def _make_values(attempt: Attempt) -> dict[str, Any]:
         "messages": _make_messages(trace, trained),
         "tools": _make_tools(trace),
         "success": trace.outcome.success,
+        "flags": list(trace.outcome.flags),
         "steps": len(trained),
         **attempt.make_identity(len(trace.messages)),
     }

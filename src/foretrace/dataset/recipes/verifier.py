@@ -2,23 +2,174 @@
 
 Pairs of the families argument, type_swap and redundancy come with their mirror, see `mirrored_pairs.py`. A pair of the
 family sibling is what a successful and a failed attempt did at one prompt; what makes an action a fair wrong answer
-stands in `rejection_rules.py`. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
+stands there too. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
+
+The gates of the pairs are checked on the files that were written. `balance`: in a mirrored family, each completion is
+chosen as often as it is rejected. `shortcut/FAMILY`: each pair of a mirrored family stands in both orders, so whoever
+does not read the prompt is right in exactly half of the pairs. `repeats`: in the families `argument` and `type_swap`,
+the rule "reject the action that the prompt already shows" is right in exactly half of the pairs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from foretrace.core.digest import digest, hash_fraction
-from foretrace.core.trace import Message
-from foretrace.dataset.recipes import rejection_rules as rules
-from foretrace.dataset.recipes.attempts import Attempt, Mistake, Target, TaskAttempts
-from foretrace.dataset.recipes.base import IDENTITY, Config, Row
-from foretrace.dataset.recipes.mirrored_pairs import MIRRORED, find_mirrored_pairs
-from foretrace.dataset.recipes.pair_checks import BalanceCheck, RepeatsCheck
+from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Mistake, Target, TaskAttempts, make_action_key
+from foretrace.dataset.recipes.base import IDENTITY, MAX_NAMED_ROWS, Config, Gate, Row, RowCheck, RowGroup
+from foretrace.dataset.recipes.mirrored_pairs import (
+    MIRRORED,
+    REPEAT_BALANCED,
+    AcceptedActions,
+    are_same_targets,
+    find_mirrored_pairs,
+)
 from foretrace.dataset.recipes.proposer_mistakes import FAMILY, make_guess_text, read_guess_message
+from foretrace.dataset.settings import BuildSettings
+
+
+class BalanceCheck(RowCheck):
+    """In each mirrored family and split every completion is chosen as often as it is rejected, and in each group every
+    pair stands as often as its reverse."""
+
+    columns = ("family", "chosen", "rejected")
+
+    def __init__(self, settings: BuildSettings) -> None:
+        super().__init__(settings)
+        self.rows: Counter[str] = Counter()
+        """Rows of mirrored families, by `split/family`."""
+        self.unbalanced: dict[str, Counter[str]] = {}
+        """How much more often a completion is chosen than rejected, by `split/family`."""
+        self.unmirrored: dict[str, Counter[tuple[str, ...]]] = {}
+        """By family: how much more often a pair stands than its reverse, by split, group, first and second text."""
+
+    def add_rows(self, split: str, rows: RowGroup) -> None:
+        """Count completions and pairs; the two rows of a mirrored pair stand in one shard job."""
+        plain, messages = rows.values, rows.messages
+        columns = (plain["family"], plain["group"], messages["chosen"], messages["rejected"])
+        for family, group, chosen, rejected in zip(*columns, strict=True):
+            if family in MIRRORED:
+                self.rows[f"{split}/{family}"] += 1
+                texts = (chosen[0].content, rejected[0].content)
+                counts = self.unbalanced.setdefault(f"{split}/{family}", Counter())
+                counts[texts[0]] += 1
+                counts[texts[1]] -= 1
+                first, second = sorted(texts)
+                pairs = self.unmirrored.setdefault(family, Counter())
+                pairs[split, group, first, second] += 1 if first == texts[0] else -1
+
+    def finish(self) -> None:
+        """Keep what is out of balance."""
+        for place, counts in self.unbalanced.items():
+            self.unbalanced[place] = Counter({text[:200]: count for text, count in counts.items() if count})
+        for family, pairs in self.unmirrored.items():
+            self.unmirrored[family] = Counter({pair: abs(count) for pair, count in pairs.items() if count})
+
+    @classmethod
+    def make_gates(cls, checks: Sequence[BalanceCheck]) -> list[Gate]:
+        """`balance`, which fails with the completions that are out of balance; and `shortcut/FAMILY` for each mirrored
+        family that has pairs. Where each pair has its reverse, any guesser that sees the two completions alone, and
+        even the group, is right in one of the two: that is a proof, and nothing is fitted."""
+        rows: Counter[str] = Counter()
+        pairs: Counter[str] = Counter()
+        unbalanced: dict[str, Counter[str]] = {}
+        unmirrored: dict[str, Counter[tuple[str, ...]]] = {}
+        for check in checks:
+            for place, count in check.rows.items():
+                rows[place] += count
+                pairs[place.partition("/")[2]] += count
+            for place, counts in check.unbalanced.items():
+                unbalanced.setdefault(place, Counter()).update(counts)
+            for family, found in check.unmirrored.items():
+                unmirrored.setdefault(family, Counter()).update(found)
+        wrong = {place: texts for place, texts in sorted(unbalanced.items()) if texts}
+        gates = [
+            Gate(
+                name="balance",
+                verdict="fail" if wrong else "pass",
+                figure=dict(sorted(rows.items())),
+                detail="; ".join(f"{place}: {len(texts)} completions" for place, texts in wrong.items()),
+                rows=tuple(text for texts in wrong.values() for text in texts)[:MAX_NAMED_ROWS],
+            )
+        ]
+        for family, count in sorted(pairs.items()):
+            alone = unmirrored[family].total()
+            proof = f".500 exactly, n={count}, each in both orders"
+            named = sorted(unmirrored[family])[:MAX_NAMED_ROWS]
+            gates.append(
+                Gate(
+                    name=f"shortcut/{family}",
+                    verdict="fail" if alone else "pass",
+                    figure={"accuracy": None if alone else 0.5, "pairs": count, "without_mirror": alone},
+                    detail=f"{family}: {f'{alone} pairs have no mirror' if alone else proof}",
+                    rows=tuple(f"{split} {group} {first[:100]}" for split, group, first, _ in named),
+                )
+            )
+        return gates
+
+
+class RepeatsCheck(RowCheck):
+    """In `argument` and `type_swap`, the rule "reject what the prompt shows as done" is right for exactly half of
+    the pairs."""
+
+    columns = ("family", "rejected")
+
+    def __init__(self, settings: BuildSettings) -> None:
+        super().__init__(settings)
+        self.right: dict[str, float] = {}
+        """Pairs that the rule gets right, by family; a tie counts one half."""
+        self.pairs: Counter[str] = Counter()
+        """All pairs, by family."""
+        self._rejected: dict[tuple[str, int], list[tuple[str, str]]] = {}
+        """Family and rejected completion of each pair, by key and step."""
+
+    def add_rows(self, split: str, rows: RowGroup) -> None:
+        """Remember the pairs until their prompts come."""
+        if self.settings.target != "call":
+            return
+        columns = (rows.values["key"], rows.values["step"], rows.values["family"], rows.messages["rejected"])
+        for key, step, family, rejected in zip(*columns, strict=True):
+            self._rejected.setdefault((key, step), []).append((family, rejected[0].content))
+
+    def add_prompt(self, trace: Trace, step: int, first_shown: int) -> None:
+        """Apply the rule to the pairs of this prompt."""
+        pairs = self._rejected.get((trace.key, step))
+        if pairs is None:
+            return
+        shown = {make_action_key(m) for m in trace.messages[first_shown:step] if m.role == "assistant"}
+        chosen = make_action_key(trace.messages[step])
+        for family, rejected in pairs:
+            sign = (_read_action_key(rejected) in shown) - (chosen in shown)
+            self.right[family] = self.right.get(family, 0.0) + (1 + sign) / 2
+            self.pairs[family] += 1
+
+    def finish(self) -> None:
+        """Forget the completions."""
+        self._rejected.clear()
+
+    @classmethod
+    def make_gate(cls, checks: Sequence[RepeatsCheck]) -> Gate:
+        """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`."""
+        figure: dict[str, Any] = {}
+        for family in sorted({family for check in checks for family in check.pairs}):
+            right = sum(check.right.get(family, 0.0) for check in checks)
+            figure[family] = round(right / sum(check.pairs[family] for check in checks), 4)
+        wrong = [family for family in REPEAT_BALANCED if figure.get(family, 0.5) != 0.5]
+        detail = "share that is right by rejecting what the prompt shows as done; argument and type_swap: .5"
+        return Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)
+
+
+def _read_action_key(target_text: str) -> ActionKey:
+    """The action key of a target text of the form `call`."""
+    value = msgspec.json.decode(target_text)
+    calls = [value, *value.get("more", ())] if value["tool"] else []
+    made = (ToolCall(name=c["tool"], arguments=msgspec.json.encode(c["arguments"]).decode()) for c in calls)
+    return make_action_key(Message(role="assistant", author="model", tool_calls=tuple(made)))
 
 
 def _make_salt(values: Mapping[str, Any]) -> str:
@@ -76,7 +227,7 @@ class Verifier:
             task.drops["no_pairs_of_types"] += 1
             return
         wanted = [attempt for attempt in task.attempts if attempt.wanted]
-        accepted = rules.AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
+        accepted = AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         for family, first, second, strengths in find_mirrored_pairs(wanted, task, accepted):
             pair = digest(first.attempt.trace.key, family, str(first.index), str(second.index))
             yield from _make_rows(first, _read_wrong(second), family, strengths[0], pair)
@@ -109,7 +260,7 @@ def _find_proposer_pairs(wanted: Iterable[Attempt]) -> Iterator[tuple[Target, Mi
                 yield target, mistake, message
 
 
-def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> Iterator[tuple[Target, Target]]:
+def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterator[tuple[Target, Target]]:
     """Pairs of what a successful and a failed attempt did at the same prompt; each wrong action stands once at a
     prompt."""
     failed_by_prompt: dict[bytes, list[Target]] = {}
@@ -127,7 +278,7 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: rules.AcceptedActions) -> 
             prompt = target.prompt_digest
             shuffled = _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed)
             for wrong in sorted(shuffled, key=lambda wrong, at=target: -task.measure_likelihood(at, wrong)):
-                same = rules.are_same_targets(target, wrong)
+                same = are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
                 if pairs_of[key] >= task.settings.pairs:

@@ -16,12 +16,10 @@ from foretrace.core.python_source import try_parse
 from foretrace.encodings.code_calls.escapes import (
     OUTSIDE_STRINGS,
     UNICODE_ESCAPE,
-    count_escaped_quotes,
     escape_newlines_in_strings,
     has_mixed_quotes,
     list_outside_variants,
     loses_quote_escapes,
-    unescape_continuations,
     unescape_double_quotes,
     unescape_json,
     unescape_json_with_newlines,
@@ -110,10 +108,9 @@ def choose_code(candidates: Iterable[CodeCandidate]) -> CodeChoice:
     for original in originals:
         for candidate in _list_variants(original):
             variants.setdefault(candidate.code, candidate)
-    parsed = _parse_candidates(variants.values()) or _parse_candidates(
-        _unescape_continuations(r) for r in variants.values()
+    parsed = _drop_swallowed_lines(
+        [(each, module) for each in variants.values() if (module := parse_python(each.code)) is not None]
     )
-    parsed = _drop_swallowed_lines(parsed)
     if not parsed:
         return _choose_unparsed(originals)
     parsed.sort(key=lambda pair: ("under_escaped" in pair[0].repairs, len(pair[0].repairs)))
@@ -129,19 +126,6 @@ def choose_code(candidates: Iterable[CodeCandidate]) -> CodeChoice:
     return _refuse_lost_escapes(best)
 
 
-def _parse_candidates(candidates: Iterable[CodeCandidate]) -> list[tuple[CodeCandidate, ast.Module]]:
-    return [(each, module) for each in candidates if (module := parse_python(each.code)) is not None]
-
-
-def _unescape_continuations(candidate: CodeCandidate) -> CodeCandidate:
-    """Undo the escapes of line breaks behind a backslash at the end of a line."""
-    if "newlines" in candidate.repairs:
-        return candidate
-    return msgspec.structs.replace(
-        candidate, code=unescape_continuations(candidate.code), repairs=(*candidate.repairs, _LEVELS[0])
-    )
-
-
 def _refuse_lost_escapes(candidate: CodeCandidate) -> CodeChoice:
     """Choose the candidate, unless a line break or a tab in its strings may be what is left of an escape."""
     risky = _RISKY_REPAIRS.intersection(candidate.repairs)
@@ -151,7 +135,7 @@ def _refuse_lost_escapes(candidate: CodeCandidate) -> CodeChoice:
         if risky
         else []
     )
-    if _MIXED_QUOTES in candidate.repairs or (candidate.broken and _lost_quote_escapes(candidate)):
+    if _MIXED_QUOTES in candidate.repairs:
         return CodeChoice(error="ambiguous escapes: some quotes are escaped, and some are not")
     if risky and "\r" in code:
         return CodeChoice(error="the code holds carriage returns that end no line")
@@ -265,16 +249,6 @@ def _strip_fences(candidate: CodeCandidate) -> CodeCandidate:
     if text == candidate.code:
         return candidate
     return msgspec.structs.replace(candidate, code=text, repairs=(*candidate.repairs, "fence"))
-
-
-def _lost_quote_escapes(candidate: CodeCandidate) -> bool:
-    """Whether quotes that JSON does not escape had a backslash, some of them only, and the code has fewer."""
-    raw, quotes = candidate.raw, "'\"" if "triple_quotes" in candidate.repairs else "'"
-    return any(
-        0 < count_escaped_quotes(raw, q) < raw.count(q)
-        and count_escaped_quotes(candidate.code, q) < count_escaped_quotes(raw, q)
-        for q in quotes
-    )
 
 
 def _has_newline_in_comment(code: str) -> bool:

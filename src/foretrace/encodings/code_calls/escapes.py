@@ -23,7 +23,6 @@ OUTSIDE_STRINGS, _OUTSIDE_LONG = (
 
 For the first a comment ends at any escaped line break, for the second not at one behind a pair of backslashes.
 """
-_ESCAPED_CONTINUATION = re.compile(rf"({_STRINGS}|#[^\n]*+)|\\\\n", re.DOTALL)
 _TRIPLE_QUOTES = ('"""', "'''")
 _STRING_OR_COMMENT = re.compile(rf"{_STRINGS}|#[^\n]*+", re.DOTALL)
 _ANY_NEWLINE_ESCAPE = re.compile(r"(?<!\\)(\\*)\\(?:r\\)?n")
@@ -169,8 +168,3 @@ def escape_newlines_in_strings(code: str) -> str:
     joined = _BROKEN_STRING.sub(escape, code)
     # CRLF in a string may be an escape and a line break, unless all lines end in it
     return joined if "\r\n" not in code or joined.count("\n") == joined.count("\r\n") > 0 else code
-
-
-def unescape_continuations(code: str) -> str:
-    """`unescape_outside_strings`, and the line break behind a backslash that continues a line is undone too."""
-    return _ESCAPED_CONTINUATION.sub(lambda m: m[1] or "\\\n", unescape_outside_strings(code))

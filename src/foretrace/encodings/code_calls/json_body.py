@@ -5,21 +5,16 @@ What is found are candidates (`CodeCandidate`): which of them is the code is dec
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
 import re
-import tokenize
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
-from foretrace.core.python_source import parse_literal
 from foretrace.encodings.code_calls.code_candidates import CodeCandidate, parse_python
 from foretrace.encodings.code_calls.escapes import (
     count_bare_quotes,
-    has_mixed_quotes,
     list_outside_variants,
     unescape_double_quotes,
     unescape_leniently,
@@ -41,10 +36,6 @@ _END_OF_MEMBER = re.compile(r"""\s*(?:,\s*\\*["']|[}\]])""")
 _VALID_ESCAPES = re.compile(r"""(?:[^\\]++|\\["'/\\bfnrt]|\\u[0-9a-fA-F]{4})*+""")
 _BROKEN_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*+)\\([\n\t])")
 """What is left of `\\n` or `\\t` once their `\n` or `\t` was replaced by a line break or a tab."""
-_PYTHON_DICT = re.compile(r"\s*\{\s*'")
-_NOT_PYTHON = re.compile(r"""\\\n|(?<!\\)(?:\\\\)*+\\u[dD][89a-fA-F]|(?<!\\)(?:\\\\)*+\\[^\\'"nrtxuU]""")
-"""Escapes that JSON and Python read differently: a backslash before a line break, surrogate halves, which Python does
-not join, and escapes that Python never writes."""
 _QUOTE = re.compile(r"""(?<!\\)(\\*+)(["'])""")
 _ESCAPED_QUOTE = re.compile(r"""\\(["'])""")
 _APOSTROPHE = re.compile(r"(?<!\\)((?:\\\\)*+)\\'")
@@ -90,22 +81,7 @@ def read_json(text: str) -> list[CodeCandidate] | str:
         return "the call is not JSON"
     if doubled:
         return f"the call holds {CODE_KEY!r} more than once"
-    return _read_value(value, repairs, text)
-
-
-def _read_value(value: Any, repairs: tuple[str, ...], source: str = "") -> list[CodeCandidate] | str:
-    """Read a call from its value; `source` is the JSON text that it came from, if any."""
-    members = list(_find_code(value, source=source))
-    if not members and (inner := _get_arguments_text(value)):
-        name, text = inner
-        if text.lstrip().startswith("{"):
-            more = (*repairs, "arguments_string")
-            return [
-                msgspec.structs.replace(each, tool=each.tool or name, repairs=(*more, *each.repairs))
-                for each in read_broken_json(text)
-            ] or "the call's arguments are not JSON"
-        if parse_python(text) is not None:
-            members = [_CodeMember(text, {}, name, ("arguments",), ("arguments_string",))]
+    members = list(_find_code(value, source=text))
     if len(members) != 1:
         return f"the call holds {CODE_KEY!r} more than once" if members else f"the call has no {CODE_KEY!r} argument"
     member = members[0]
@@ -202,17 +178,6 @@ def _unwrap_nested_call(member: _CodeMember) -> _CodeMember:
     return msgspec.structs.replace(inner[0], path=member.path, repairs=(*member.repairs, "nested"))
 
 
-def _get_arguments_text(value: Any) -> tuple[str, str] | None:
-    """Get the tool and the arguments of a call whose arguments are a string."""
-    if not isinstance(value, dict):
-        return None
-    members = cast("dict[str, Any]", value)
-    if isinstance(inner := members.get("function"), dict):
-        members = cast("dict[str, Any]", inner)
-    text, name = members.get("arguments"), members.get("name")
-    return (name if isinstance(name, str) else "", text) if isinstance(text, str) else None
-
-
 def read_broken_json(text: str) -> list[CodeCandidate]:
     """Read broken JSON: the code is cut out; what is left is repaired and must then be a call.
 
@@ -220,9 +185,6 @@ def read_broken_json(text: str) -> list[CodeCandidate]:
     """
     if len(text) > _MAX_BROKEN:
         return []
-    if (value := _parse_python_dict(text)) is not None:
-        from_dict = _read_value(value, ("single_quotes",))
-        return _add_raw(from_dict, text) if isinstance(from_dict, list) else []
     if (match := _CODE_MEMBER.search(text)) is None:
         return []
     opening, slashes, quote, start = match.start(2), len(match.group(2)), match.group(3), match.end()
@@ -241,41 +203,6 @@ def read_broken_json(text: str) -> list[CodeCandidate]:
         string = _CodeString(opening, slashes, quote, raw, end + 1)
         candidates += _make_candidates(text, string, _decode_in_all_ways(raw, quote, slashes))
     return candidates
-
-
-def _parse_python_dict(text: str) -> Any:
-    """Parse a Python dict with single quotes; `None` when the text is none.
-
-    One with strings side by side is none: they are one string with quotes that are not escaped.
-    """
-    if not _PYTHON_DICT.match(text) or _NOT_PYTHON.search(text):
-        return None
-    try:
-        tokens = [t.type for t in tokenize.generate_tokens(io.StringIO(text.strip()).readline)]
-        if any(a == b == tokenize.STRING for a, b in itertools.pairwise(tokens)):
-            return None
-        return parse_literal(text)
-    except (SyntaxError, ValueError, TypeError, tokenize.TokenError, RecursionError, MemoryError):
-        return None
-
-
-def _add_raw(candidates: list[CodeCandidate], text: str) -> list[CodeCandidate]:
-    """Add the raw text to candidates from a Python dict.
-
-    In triple quotes code is often not escaped at all: then the raw text is a candidate too.
-    """
-    result: list[CodeCandidate] = []
-    for candidate in candidates:
-        for token in tokenize.generate_tokens(io.StringIO(text.strip()).readline):
-            if token.type == tokenize.STRING and parse_literal(token.string) == candidate.code:
-                size = 3 if token.string.startswith(('"""', "'''")) else 1
-                candidate = msgspec.structs.replace(candidate, raw=token.string[size:-size])
-                result += [msgspec.structs.replace(candidate, code=candidate.raw)] * (size == 3)
-                if token.string[0] == '"' and size == 1:
-                    code = parse_literal(_APOSTROPHE.sub(r"\1\\\\'", token.string))
-                    result += [msgspec.structs.replace(candidate, code=code)] * (parse_python(code) is not None)
-        result.append(candidate)
-    return result
 
 
 def _find_ends(text: str, start: int, slashes: int, quote: str) -> list[int]:
@@ -314,7 +241,7 @@ def _decode_in_all_ways(raw: str, cut_quote: str, slashes: int) -> list[str]:
     if not _VALID_ESCAPES.fullmatch(raw) or _has_bare_quotes(raw, cut_quote, slashes):
         values.append(unescape_double_quotes(values[0]))
         for bare in (_ESCAPED_QUOTE.sub(r"\1", raw), _DOUBLED_QUOTE_ESCAPE.sub(r'\\"', raw)):
-            if not has_mixed_quotes(bare) and ('"' not in bare or count_bare_quotes(bare, '"')):
+            if '"' not in bare or count_bare_quotes(bare, '"'):
                 values += list_outside_variants(bare)
         values += list_outside_variants(raw)
     return values

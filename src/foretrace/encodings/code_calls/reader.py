@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import msgspec
 
 from foretrace.core.trace import ToolCall
-from foretrace.encodings.code_calls.code_candidates import CodeCandidate, CodeChoice, choose_code, parse_python
+from foretrace.encodings.code_calls.code_candidates import CodeCandidate, CodeChoice, choose_code
 from foretrace.encodings.code_calls.json_body import CODE_KEY, read_broken_json, read_json
 from foretrace.encodings.json_arguments import encode_json, find_json_end
-from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 _TAG = re.compile(r"<(/?)tool_call>")
 _CLOSING_TAG = "</tool_call>"
@@ -132,14 +132,7 @@ def _read_at_tag(text: str, tags: _Tags, opening: tuple[int, int], truncated: bo
         span = (start, after_end + len(_CLOSING_TAG))
     else:
         following = next(tags.iterate_from(end), None)
-        closes = following is not None and following[2]
-        more = text[after_end : following[0] if following else len(text)].strip()
-        early = bool(more) and _is_not_python(text[body_start:end])
-        if early:  # quotes in the code may not be escaped, so that the JSON seems to end inside of the code
-            call, unclear = _read_broken(text, tags, opening, body_start, truncated)
-            if call.code is not None:
-                return [call], unclear
-        if early or closes:
+        if following is not None and following[2]:
             span = _make_span_to_next_tag(text, tags, start, end)
             return [CodeCall(span=span, error="text between the call's JSON and its closing tag")], True
         if truncated and following is None:
@@ -153,13 +146,6 @@ def _read_at_tag(text: str, tags: _Tags, opening: tuple[int, int], truncated: bo
     kinds = (*repairs, "list")
     spans = itertools.pairwise(ends)
     return [_read_whole(text[a:b], "", s, kinds) for (a, b), s in zip(items, spans, strict=True)], False
-
-
-def _is_not_python(body: str) -> bool:
-    """Whether the JSON is a call whose code is not Python."""
-    candidates = read_json(body)
-    chosen = choose_code(candidates).candidate if not isinstance(candidates, str) else None
-    return not isinstance(candidates, str) and (chosen is None or parse_python(chosen.code) is None)
 
 
 def _list_items(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -213,11 +199,7 @@ def _read_broken(
         ends.append((len(text), len(text), False))
     fence = ("fence",) if "```" in text[opening[1] : body_start] else ()
     candidates: list[CodeCandidate] = []
-    closing = itertools.takewhile(lambda end: end[2], ends)
-    whole = any(_has_brace(text[body_start:tag_start]) for tag_start, _, _ in closing)
     for tag_start, tag_end, closes in ends:
-        if whole and not _has_brace(text[body_start:tag_start]):
-            continue  # a tag in the code: the call goes on
         tag_repairs = fence if closes else (*fence, "missing_close_tag")
         for candidate in read_broken_json(text[body_start:tag_start]):
             end = tag_end if closes else tag_start
@@ -230,8 +212,3 @@ def _read_broken(
     if choice.candidate is None:
         return CodeCall(span=_make_span_to_next_tag(text, tags, start, opening[1]), error=choice.error), True
     return _make_call((start, choice.candidate.end), choice, ()), False
-
-
-def _has_brace(body: str) -> bool:
-    """Whether a closing brace follows the last quote of a call."""
-    return "}" in body[max(body.rfind('"'), body.rfind("'")) + 1 :]

@@ -56,6 +56,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     feedback: Literal["public", "counts"] = Field(default="public", description="What a model is told of its tests.")
     hints: bool = Field(default=False, description="Add hints after failures.")
     structure_bonus: bool = Field(default=True, description="Add the structure bonus to the reward.")
+    flagged: Literal["zero", "report"] = Field(default="zero", description="The reward of code that cheats its tests.")
 
     temperature: float = Field(default=1.0, description="Of the training rollouts; logprobs are always those of 1.")
     top_p: float = Field(default=1.0, description="Of the training rollouts.")
@@ -124,7 +125,11 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     def episode(self) -> EpisodeSettings:
         """How episodes are run."""
         return EpisodeSettings(
-            max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, structure_bonus=self.structure_bonus
+            max_turns=self.max_turns,
+            feedback=self.feedback,
+            hints=self.hints,
+            structure_bonus=self.structure_bonus,
+            flagged=self.flagged,
         )
 
     def sampling(self) -> Sampling:

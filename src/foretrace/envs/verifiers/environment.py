@@ -177,6 +177,8 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     """Add hints after failures."""
     structure_bonus: bool = False
     """Add the structure bonus to the reward."""
+    flagged: Literal["zero", "report"] = "zero"
+    """The reward of code that cheats its tests: as if none had passed, or that of any other code."""
     max_turns: int | None = Field(None, ge=1)
     """Completions of an attempt; `None` takes the protocol's own number."""
     sandbox: str = "local"
@@ -212,7 +214,11 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     def episode_settings(self) -> EpisodeSettings:
         """How an episode is run."""
         return EpisodeSettings(
-            max_turns=self.max_turns, feedback=self.feedback, hints=self.hints, structure_bonus=self.structure_bonus
+            max_turns=self.max_turns,
+            feedback=self.feedback,
+            hints=self.hints,
+            structure_bonus=self.structure_bonus,
+            flagged=self.flagged,
         )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from foretrace.core.errors import ForetraceError, SandboxError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
+from foretrace.core.report import Report
 from foretrace.core.store import TraceWriter
 from foretrace.episodes.generate.attempts import AttemptRunner, FinishedAttempt, LocalAttempts, StartedAttempt, TimeLeft
 from foretrace.episodes.generate.journal import AsyncJournal
@@ -36,7 +37,7 @@ _MAX_SANDBOX_FAILURES = 10
 """Attempts in a row that the sandbox fails, after which the run stops."""
 
 
-class GenerateReport(msgspec.Struct, frozen=True, kw_only=True):
+class GenerateReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What a run did."""
 
     counts: RunCounts

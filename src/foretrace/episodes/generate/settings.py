@@ -95,13 +95,13 @@ def check_settings(settings: GenerateSettings) -> None:
     for name, count in (("max_tokens", sampling.max_tokens), ("top_k", sampling.top_k)):
         if count is not None and count < 1:
             raise UsageError(Setting(name, count), ": choose 1 or more")
-    for name in ("tokens", "seconds", "cost", "price_in", "price_out"):
-        value = getattr(budget, name)
+    limits = {"max_tokens_total": budget.tokens, "max_time": budget.seconds, "max_cost": budget.cost}
+    for name, value in {**limits, "price_in": budget.price_in, "price_out": budget.price_out}.items():
         if value is not None and not 0 <= value < float("inf"):
             raise UsageError("a budget of ", Setting(name, value), ": choose a number that is not negative")
     if budget.cost is not None and not (budget.price_in or budget.price_out):
         prices = (Setting("price_in"), " or ", Setting("price_out"))
-        raise UsageError("a budget of ", Setting("cost"), " needs a price, for a million tokens: give ", *prices)
+        raise UsageError("a budget of ", Setting("max_cost"), " needs a price, for a million tokens: give ", *prices)
 
 
 def _count_tokens(meter: TokenMeter) -> float:

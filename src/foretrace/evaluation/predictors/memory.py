@@ -33,8 +33,8 @@ from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateC
 _Source = TypeVar("_Source")
 _ACTIONS = [*map(str, ActionType)]
 _FOLDS = (8, 4)
-"""Parts of the groups, with few rows and with many: the ranker learns on each with the templates of the others, as it
-will meet new groups."""
+"""Parts of the groups, with few rows and with many: the ranker learns on each with the templates of the others, and
+with types by a model that did not learn from it, as it will meet new groups."""
 _RANKED_ROWS = 3000
 """Rows that the ranker learns from at most, chosen by hash."""
 _LONGEST_TEMPLATE = 1000
@@ -42,8 +42,6 @@ _FEW_ROWS = 1000
 """Below so many rows the ranker has fewer and smaller trees, else it would learn single attempts by heart."""
 _TREES, _LEAVES = (50, 80), (7, 15)
 """Trees, and leaves of each: with few rows, and with many."""
-_TYPED_ROWS = 3000
-"""Rows of the other groups from which the types of a part are learnt."""
 
 
 class _Counted(NamedTuple):
@@ -63,7 +61,6 @@ class _Knowledge(NamedTuple):
     tools: tuple[str, ...]
     book: TemplateBook
     lines: LineBook
-    types: Regression
     typed: Collection[tuple[str, str]]
 
 
@@ -72,7 +69,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._reader = PromptReader()
-        self._knowledge = _Knowledge((), TemplateBook(()), LineBook(()), Regression(), ())
+        self._knowledge = _Knowledge((), TemplateBook(()), LineBook(()), ())
+        self._types = Regression()
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
@@ -81,31 +79,31 @@ class Memory:
         self._reader = PromptReader(tools)
         counted = [_count_row(row, self._reader.read(row.prompt), tools) for row in rows]
         folds = _assign_folds(rows)
-        by_hash = sorted(range(len(rows)), key=lambda at: digest("memory", rows[at].key, str(rows[at].step)))
+        self._types = Regression()
+        self._types.fit(rows)
+        held_out = self._types.held_out or dict.fromkeys(range(len(rows)))  # one group: its own types must do
+        by_hash = sorted(held_out, key=lambda at: digest("memory", rows[at].key, str(rows[at].step)))
         chosen = sorted(by_hash[:_RANKED_ROWS])
         features: list[np.ndarray] = []
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
-            types = Regression()
-            types.fit([rows[at] for at in by_hash if folds[at] != fold][:_TYPED_ROWS] or rows)
-            known = _make_knowledge(others or counted, tools, types, typed)
+            known = _make_knowledge(others or counted, tools, typed)
             for at in (at for at in chosen if folds[at] == fold):
                 view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
-                candidates, made = _describe(view, known)
+                candidates, made = _describe(view, known, held_out[at] or self._types.measure_types(view))
                 if candidates:
                     features.append(made)
                 right += [key == target for key in candidates]
-        types = Regression()
-        types.fit(rows)
-        self._knowledge = _make_knowledge(counted, tools, types, typed)
+        self._knowledge = _make_knowledge(counted, tools, typed)
         self._ranker = _fit_ranker(
             np.concatenate(features) if features else np.zeros((0, 1)), right, few=len(chosen) < _FEW_ROWS
         )
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
         """The likeliest calls."""
-        candidates, features = _describe(self._reader.read(prompt), self._knowledge)
+        view = self._reader.read(prompt)
+        candidates, features = _describe(view, self._knowledge, self._types.measure_types(view))
         if not candidates:
             return []
         shares = self._ranker(features)
@@ -118,10 +116,10 @@ class Memory:
 
 
 def _make_knowledge(
-    counted: Sequence[_Counted], tools: tuple[str, ...], types: Regression, typed: Collection[tuple[str, str]]
+    counted: Sequence[_Counted], tools: tuple[str, ...], typed: Collection[tuple[str, str]]
 ) -> _Knowledge:
     book = TemplateBook((each.group, each.context, each.templates) for each in counted)
-    return _Knowledge(tools, book, LineBook((each.lines, each.arguments) for each in counted), types, typed)
+    return _Knowledge(tools, book, LineBook((each.lines, each.arguments) for each in counted), typed)
 
 
 def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
@@ -165,11 +163,11 @@ def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Co
     return _Counted(row.group, context, tuple(make_templates(row.action, *target, root)), tuple(lines), target[1])
 
 
-def _describe(view: PromptView, known: _Knowledge) -> tuple[Candidates, np.ndarray]:
-    """Candidates, and a row of numbers for each."""
+def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
+    """Candidates, and a row of numbers for each; `types` are the probabilities of the action types."""
     context = find_context(view, known.tools)
     candidates = list_candidates(view, context, known.book, known.lines, known.typed)
-    return candidates, _make_features(view, candidates, known.types.measure_types(view), context.agent.split())
+    return candidates, _make_features(view, candidates, types, context.agent.split())
 
 
 def _make_features(

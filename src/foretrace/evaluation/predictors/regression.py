@@ -62,6 +62,8 @@ class Regression:
         """(features, classes), so that those of one feature lie together."""
         self._bias = np.zeros(0)
         self._tools: dict[tuple[str, str], Counter[str]] = {}
+        self.held_out: dict[int, dict[str, float]] = {}
+        """Rows of the last fit, by place, with the probabilities of a model that had not learnt from their group."""
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Fit the model, its temperature, and the tools of each type."""
@@ -75,7 +77,9 @@ class Regression:
         self._classes = sorted({*actions})
         labels = np.array([self._classes.index(action) for action in actions])
         weights, bias = _fit_model(features, labels, len(self._classes))
-        temperature = _calibrate(features, labels, [row.group for row in rows])
+        held, scores = _hold_out(features, labels, [row.group for row in rows])
+        temperature = _find_temperature(scores, labels[held]) if len(held) else 1.0
+        self.held_out = {at: self._name_shares(row) for at, row in zip(held, scores / temperature, strict=True)}
         self._weights, self._bias = np.ascontiguousarray(weights.T) / temperature, bias / temperature
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
@@ -86,7 +90,9 @@ class Regression:
     def measure_types(self, view: PromptView) -> dict[str, float]:
         """Probability of each action type that was ever seen."""
         indices, values = self._join(Counter(_hash_words(view)), view)
-        scores = values @ self._weights[indices] + self._bias
+        return self._name_shares(values @ self._weights[indices] + self._bias)
+
+    def _name_shares(self, scores: np.ndarray) -> dict[str, float]:
         return dict(zip(self._classes, _softmax(scores[None])[0].tolist(), strict=True))
 
     def _join(self, words: Counter[int], view: PromptView) -> tuple[np.ndarray, np.ndarray]:
@@ -216,11 +222,12 @@ def _fit_model(features: Any, labels: np.ndarray, classes: int) -> tuple[np.ndar
     return weights, bias
 
 
-def _calibrate(features: Any, labels: np.ndarray, groups: Sequence[str]) -> float:
-    """The temperature that suits groups that were not learnt from; 1 where there is one group."""
+def _hold_out(features: Any, labels: np.ndarray, groups: Sequence[str]) -> tuple[list[int], np.ndarray]:
+    """Places of rows, and their scores (rows, classes) by a model that did not learn from their group; nothing where
+    there is one group."""
     classes = int(labels.max()) + 1
     folds = np.array([int(_FOLDS * hash_fraction("regression", group)) for group in groups])
-    scores: list[np.ndarray] = []
+    scores = [np.zeros((0, classes))]
     held: list[int] = []
     for fold in range(_FOLDS):
         inside = folds == fold
@@ -228,7 +235,7 @@ def _calibrate(features: Any, labels: np.ndarray, groups: Sequence[str]) -> floa
             weights, bias = _fit_model(features[~inside], labels[~inside], classes)
             scores.append(features[inside] @ weights.T + bias)
             held.extend(np.flatnonzero(inside).tolist())
-    return _find_temperature(np.concatenate(scores), labels[held]) if held else 1.0
+    return held, np.concatenate(scores)
 
 
 def _find_temperature(scores: np.ndarray, labels: np.ndarray) -> float:

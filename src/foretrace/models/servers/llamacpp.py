@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -12,11 +10,17 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, FinishReason, Request, Sampling
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think, ends_in_open_think
+from foretrace.models.adapter import (
+    Adapter,
+    add_extra,
+    drop_repeated_think,
+    ends_in_open_think,
+    list_file_names,
+    list_messages,
+    list_sampling,
+)
 from foretrace.models.address import Address, parse_address
-from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
-from foretrace.models.http import parse_sse_line
-from foretrace.models.retry import retry
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob
 from foretrace.models.server_errors import public_cause
 
 _DEFAULT_URL = "http://127.0.0.1:8080"
@@ -84,7 +88,7 @@ class LlamaCpp(Adapter):
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `base.TokenModel.tokenize`)."""
-        return (await retry(lambda: self._tokenize(text, special=special), self._retry_policy))[0]
+        return await self.retry(lambda: self._tokenize(text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the model's template (see `base.TokenModel.render`)."""
@@ -92,7 +96,7 @@ class LlamaCpp(Adapter):
         async def once() -> list[int]:
             return await self._tokenize(await self._render_prompt(messages), special=True, begin=True)
 
-        return (await retry(once, self._retry_policy))[0]
+        return await self.retry(once)
 
     async def send(self, request: Request) -> CompletionBuilder:
         """Send one request, with the prompt as token ids."""
@@ -108,15 +112,12 @@ class LlamaCpp(Adapter):
             ids = list(request.prompt_ids)
         builder.prompt_token_ids = tuple(ids)
         body, tail = self._make_body(ids, request), _Tail()
-        async with aclosing(
-            self.http.stream_events(
-                "/completion", body, _Event, max_bytes=max_stream_bytes(request), parse_line=parse_sse_line
-            )
-        ) as batches:
-            async for events in batches:
-                for event in events:
-                    self._add_event(event, builder)
-                    tail.add(event)
+
+        def add(event: _Event, builder: CompletionBuilder) -> None:
+            self._add_event(event, builder)
+            tail.add(event)
+
+        await self.read_stream("/completion", body, _Event, builder, add)
         if builder.finish in ("stop_sequence", "length") and builder.ids_complete and request.stop and tail.token_ids:
             await self._add_withheld_text(builder, tail)
         return builder
@@ -175,15 +176,12 @@ class LlamaCpp(Adapter):
         )
 
     def _check_name(self, props: _Props) -> None:
-        path = PurePath((props.model_path or "").replace("\\", "/"))
-        known = [name for name in (props.model_alias, path.name, path.name.removesuffix(".gguf")) if name]
+        known = {name for name in (props.model_alias, *list_file_names(props.model_path or "")) if name}
         if known and self.name not in known:
-            names = ", ".join(dict.fromkeys(known))
-            remedy = "name the model that it serves: a wrong name would stand in every trace"
-            raise self.http.errors.make(f"the server serves {names}", remedy, kind="not_found")
+            raise self.unknown_model(known)
 
     async def _render_prompt(self, messages: Sequence[ChatMessage]) -> str:
-        body = {"messages": [{"role": m.role, "content": m.content} for m in messages]}
+        body = {"messages": list_messages(messages)}
         return (await self.http.request_json("POST", "/apply-template", body, _Prompt)).prompt
 
     async def _tokenize(self, text: str, *, special: bool, begin: bool = False) -> list[int]:
@@ -218,14 +216,7 @@ class LlamaCpp(Adapter):
             "stream": True,
             "stop": list(request.stop),
             "n_predict": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k or 0,
-            "min_p": 0.0,
-            "typical_p": 1.0,
-            "repeat_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
+            **list_sampling(sampling),
             "dry_multiplier": 0.0,
             "xtc_probability": 0.0,
             "seed": -1 if sampling.seed is None else sampling.seed,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -13,9 +11,9 @@ import msgspec
 from foretrace.core.completion import Capabilities, ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
-from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think
+from foretrace.models.adapter import Adapter, add_extra, drop_repeated_think, list_messages, list_sampling
 from foretrace.models.address import Address, parse_address
-from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob
 from foretrace.models.server_errors import public_cause
 
 _DEFAULT_URL = "http://127.0.0.1:11434"
@@ -26,10 +24,9 @@ _PREFILL = "1, 2, 3, 4,"
 
 
 class _ListedModel(msgspec.Struct):
-    """Under both fields the same, of which the official client knows `model` alone."""
-
-    name: str | None = None
     model: str | None = None
+    name: str | None = None
+    """What older servers fill instead."""
 
 
 class _ModelList(msgspec.Struct):
@@ -94,13 +91,9 @@ class Ollama(Adapter):
         """Send one request: as chat, or as raw text where there is a prefill to continue."""
         if request.prefill:
             prompt = await self.render_prompt(request.messages)
-            path, body = (
-                "/api/generate",
-                self._make_raw_body(prompt + drop_repeated_think(prompt, request.prefill), request),
-            )
-        else:
-            path, body = "/api/chat", self._make_chat_body(request.messages, request)
-        return await self._stream(path, body, request)
+            prompt += drop_repeated_think(prompt, request.prefill)
+            return await self._stream("/api/generate", self._make_raw_body(prompt, request), request)
+        return await self._stream("/api/chat", self._make_chat_body(request.messages, request), request)
 
     async def render_prompt(self, messages: Sequence[ChatMessage]) -> str:
         """Messages rendered by the server with the model's template.
@@ -121,7 +114,7 @@ class Ollama(Adapter):
     async def probe_server(self) -> Capabilities:
         """See `base.ChatModel.probe`."""
         await self._check_name()
-        shown = await self._show_model()
+        shown = await self.http.request_json("POST", "/api/show", {"model": self.name}, _ModelInfo)
         reasons: dict[str, str] = {}
         messages = (ChatMessage("user", "Say: ok"),)
         asked = Request(messages=messages, sampling=Sampling(temperature=0.0, max_tokens=16))
@@ -167,13 +160,7 @@ class Ollama(Adapter):
 
     async def _stream(self, path: str, body: dict[str, Any], request: Request) -> CompletionBuilder:
         builder = CompletionBuilder(self.http.errors, request)
-        async with aclosing(
-            self.http.stream_events(path, body, _Chunk, max_bytes=max_stream_bytes(request), parse_line=bytes)
-        ) as batches:
-            async for chunks in batches:
-                for chunk in chunks:
-                    self._add_chunk(chunk, builder)
-        return builder
+        return await self.read_stream(path, body, _Chunk, builder, self._add_chunk, parse_line=bytes)
 
     def _add_chunk(self, chunk: _Chunk, builder: CompletionBuilder) -> None:
         if chunk.error is not None:
@@ -187,9 +174,7 @@ class Ollama(Adapter):
             builder.usage = Usage(prompt_tokens=chunk.prompt_eval_count, completion_tokens=chunk.eval_count)
 
     def _make_chat_body(self, messages: Sequence[ChatMessage], request: Request) -> dict[str, Any]:
-        body = self._make_common_body(request) | {
-            "messages": [{"role": m.role, "content": m.content} for m in messages]
-        }
+        body = self._make_common_body(request) | {"messages": list_messages(messages)}
         if think := self.server.options.get("think"):
             if think not in _THINK:
                 raise UsageError(f"think is one of {', '.join(_THINK)}, not {think!r}")
@@ -204,14 +189,7 @@ class Ollama(Adapter):
         options = {
             "num_ctx": self.server.context_length or _DEFAULT_CONTEXT_LENGTH,
             "num_predict": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k or 0,
-            "min_p": 0.0,
-            "typical_p": 1.0,
-            "repeat_penalty": 1.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
+            **list_sampling(sampling),
             "seed": sampling.seed,
             "stop": list(request.stop) or None,
         }
@@ -234,22 +212,11 @@ class Ollama(Adapter):
         wanted = self.name if ":" in self.name else f"{self.name}:latest"
         if wanted in names or self.name in names:
             return
-        near = get_close_matches(self.name, names, n=5, cutoff=0.4) or sorted(names)[:10]
-        told = (
-            f"it has {', '.join(near)}" + (" and others" if len(names) > len(near) else "") if near else "it has none"
+        is_cloud = self.http.address.host == self.key_host
+        remedy = (
+            "models retire: name one of those" if is_cloud else f"name one of these, or `ollama pull {self.name}` there"
         )
-        remedy = f"name one of these, or `ollama pull {self.name}` there"
-        if self.http.address.host == self.key_host:
-            remedy = "models retire: name one of those"
-        raise self.http.errors.make(f"the server does not have this model ({told})", remedy, kind="not_found")
-
-    async def _show_model(self) -> _ModelInfo:
-        try:
-            return await self.http.request_json("POST", "/api/show", {"model": self.name}, _ModelInfo)
-        except ModelError as error:
-            if error.kind in ("not_found", "bad_reply"):
-                return _ModelInfo()  # older servers: the rest is found out by asking
-            raise
+        raise self.unknown_model(names, remedy)
 
     def _find_context_length(self, shown: _ModelInfo) -> int:
         asked = self.server.context_length or _DEFAULT_CONTEXT_LENGTH

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -12,11 +11,9 @@ from foretrace.core.completion import Capabilities, ChatMessage, Request
 from foretrace.core.errors import ModelError
 from foretrace.core.trace import Usage
 from foretrace.models import context_overflow
-from foretrace.models.adapter import Adapter, add_extra
+from foretrace.models.adapter import Adapter, add_extra, list_messages
 from foretrace.models.address import Address, parse_address
-from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, max_stream_bytes
-from foretrace.models.http import parse_sse_line
-from foretrace.models.retry import retry
+from foretrace.models.completion_builder import CompletionBuilder, TokenLogprob, cut_at_stop
 from foretrace.models.server_errors import public_cause
 from foretrace.models.servers import openai_probe, openai_wire
 from foretrace.models.servers.openai_wire import FINISH, Choice, Event
@@ -39,11 +36,11 @@ class OpenAI(Adapter):
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text (see `base.TokenModel.tokenize`)."""
-        return (await retry(lambda: openai_wire.tokenize_text(self.http, text, special=special), self._retry_policy))[0]
+        return await self.retry(lambda: openai_wire.tokenize_text(self.http, text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Ids of messages under the model's template (see `base.TokenModel.render`)."""
-        return (await retry(lambda: openai_wire.tokenize_messages(self.http, messages), self._retry_policy))[0]
+        return await self.retry(lambda: openai_wire.tokenize_messages(self.http, messages))
 
     async def send(self, request: Request) -> CompletionBuilder:
         """Send one request; where prompt and reply do not fit into the context together, once more for a shorter reply.
@@ -85,14 +82,10 @@ class OpenAI(Adapter):
         else:
             path, body = "/completions", self._make_text_body(request)
         builder = CompletionBuilder(self.http.errors, request, prompt_token_ids=request.prompt_ids)
-        async with aclosing(
-            self.http.stream_events(path, body, Event, max_bytes=max_stream_bytes(request), parse_line=parse_sse_line)
-        ) as batches:
-            async for events in batches:
-                for event in events:
-                    self._add_event(event, builder)
-        if "stop" in self.refused_parameters:
-            _cut_at_stop(builder, request.stop)
+        await self.read_stream(path, body, Event, builder, self._add_event)
+        if "stop" in self.refused_parameters:  # the server does not end there
+            text, stop = cut_at_stop("".join(builder.text), request.stop)
+            builder.text[:] = [text + (stop or "")]
         builder.ids_complete = bool(builder.token_ids) and (
             builder.usage is None or builder.usage.completion_tokens in (None, len(builder.token_ids))
         )
@@ -146,7 +139,7 @@ class OpenAI(Adapter):
 
     def make_chat_body(self, request: Request) -> dict[str, Any]:
         """JSON of a request to `/chat/completions`."""
-        messages = [{"role": m.role, "content": m.content} for m in request.messages]
+        messages = list_messages(request.messages)
         body = self._make_common_body(request) | {"messages": messages}
         if request.prefill:
             messages.append({"role": "assistant", "content": request.prefill})
@@ -188,14 +181,6 @@ class OpenAI(Adapter):
 
     def _wants_logprobs(self, request: Request) -> bool:
         return request.logprobs and (self.capabilities is None or self.capabilities.logprobs)
-
-
-def _cut_at_stop(builder: CompletionBuilder, stops: Sequence[str]) -> None:
-    """Cut the text after the first stop sequence: a server that refuses `stop` does not end there."""
-    text = "".join(builder.text)
-    ends = [at + len(stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
-    if ends:
-        builder.text[:] = [text[: min(ends)]]
 
 
 PLUGIN = OpenAI

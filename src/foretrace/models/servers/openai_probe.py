@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 
 import msgspec
 
@@ -41,14 +40,14 @@ async def probe_server(adapter: Adapter) -> Capabilities:
     own = next((model for model in listed.values() if adapter.name in model.names), None)
     llama = any(model.owned_by == _LLAMA_OWNER for model in listed.values())
     if own is None and llama:
-        raise _unknown_model_error(adapter, list(listed))  # a wrong name would be recorded in every trace
+        raise adapter.unknown_model(listed)
     reasons: dict[str, str] = {}
     try:
         reply, logprobs = await _try_chat(adapter, reasons)
     except ModelError as error:
         if error.kind != "not_found" or not listed:
             raise
-        raise _unknown_model_error(adapter, list(listed)) from None
+        raise adapter.unknown_model(listed) from None
     reasons |= {name: f"refused, so it is not sent: {cause}" for name, cause in adapter.refused_parameters.items()}
     if reply.reasoning is None:
         reasons["reasoning_apart"] = "none came in a small request"
@@ -78,13 +77,6 @@ async def _list_models(adapter: Adapter) -> dict[str, ListedModel]:
             return {}  # not every server lists its models
         raise
     return {model.id: model for model in models.data or ()}
-
-
-def _unknown_model_error(adapter: Adapter, names: list[str]) -> ModelError:
-    near = get_close_matches(adapter.name, names, n=5, cutoff=0.4) or sorted(names)[:10]
-    more = " and others" if len(names) > len(near) else ""
-    cause = f"the server does not have this model (it has {', '.join(near)}{more})"
-    return adapter.http.errors.make(cause, "name one of those", kind="not_found")
 
 
 async def _try_chat(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
 from foretrace.core.completion import ChatMessage, FinishReason
+from foretrace.models.adapter import list_file_names, list_messages
 from foretrace.models.completion_builder import TokenLogprob
 from foretrace.models.http import HttpClient
 
@@ -92,8 +92,7 @@ class ListedModel(msgspec.Struct):
     @property
     def names(self) -> set[str]:
         """Names of the model; a llama-server lists the path of its file, and takes the name of the file, too."""
-        file = PurePath(self.id.replace("\\", "/")).name
-        return {self.id, *(self.aliases or ()), file, file.removesuffix(".gguf")}
+        return {self.id, *(self.aliases or ()), *list_file_names(self.id)}
 
     @property
     def context(self) -> int | None:
@@ -131,8 +130,7 @@ async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[i
 
 async def tokenize_messages(http: HttpClient, messages: Sequence[ChatMessage]) -> list[int]:
     """Ids of messages under the model's template, ready for the assistant's reply."""
-    shown = [{"role": m.role, "content": m.content} for m in messages]
-    return await _tokenize(http, {"messages": shown, "add_generation_prompt": True})
+    return await _tokenize(http, {"messages": list_messages(messages), "add_generation_prompt": True})
 
 
 async def _tokenize(http: HttpClient, what: dict[str, Any]) -> list[int]:

@@ -14,6 +14,7 @@ from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.trace import Usage
 from foretrace.models.base import ClosingModel, Server
+from foretrace.models.completion_builder import cut_at_stop
 
 _LOGPROB = -0.25
 _HEAD, _END = "<|start|>", "<|end|>"
@@ -137,7 +138,7 @@ class Scripted(ClosingModel):
         return fitting[seed % len(fitting)]
 
     def _make_completion(self, request: Request, turn: Turn) -> Completion:
-        text, stop = _cut_at_stop(turn.text, request.stop)
+        text, stop = cut_at_stop(turn.text, request.stop)
         ids = tuple(text.encode()) if self._tokens else ()
         return Completion(
             text=text,
@@ -199,20 +200,12 @@ def _count_turns(begun: str, turns: Sequence[Turn], request: Request) -> int:
     """Number of turns that the begun reply contains, in order; text that was injected between them is skipped."""
     at = 0
     for number, turn in enumerate(turns):
-        text, _ = _cut_at_stop(turn.text, request.stop)
+        text, _ = cut_at_stop(turn.text, request.stop)
         found = begun.find(text, at)
         if found < 0:
             return number
         at = found + len(text)
     return len(turns)
-
-
-def _cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
-    found = [(text.find(stop), stop) for stop in stops if stop and stop in text]
-    if not found:
-        return text, None
-    at, stop = min(found)
-    return text[:at], stop
 
 
 def _decode(ids: Sequence[int]) -> str:

@@ -336,7 +336,7 @@ const foretrace = (() => {
     while (loaded < meta.chunks && !until?.()) takeRows(await load(`index-${loaded}`));
   }
 
-  // ---- places: #KEY opens a trace, #KEY/STEP a step of it, #=TAB a part of the page ----
+  // ---- places: #KEY opens a trace, #KEY/STEP a step of it, #=TAB a part of the page (as #TAB, if no key is that) ----
   const encode = (key) => encodeURIComponent(key).replaceAll("%2F", "/").replaceAll("%40", "@").replaceAll("%3A", ":");
   const linkTo = (key, step) => `#${encode(key)}${step === undefined ? "" : `/${step}`}`;
 
@@ -344,9 +344,10 @@ const foretrace = (() => {
     let text = location.hash.slice(1);
     if (!text || text.startsWith("=")) return { tab: text.slice(1) }; // a key that begins with = is escaped in links
     try { text = decodeURIComponent(text); } catch { /* a hash that somebody typed */ }
-    if (meta.kind !== "traces") return { missing: text };
     await loadRows(() => byKey.has(text));
     if (byKey.has(text)) return { row: byKey.get(text) };
+    const part = Object.keys(parts).find((name) => [name, parts[name].label].includes(text));
+    if (part !== undefined) return { tab: part };
     const cut = text.lastIndexOf("/");
     const key = text.slice(0, cut);
     if (/^\d+$/.test(text.slice(cut + 1)) && byKey.has(key)) return { row: byKey.get(key), step: Number(text.slice(cut + 1)) };
@@ -386,6 +387,48 @@ const foretrace = (() => {
   const showHelp = () => dialog("Keys", h("dl.keys", {}, KEYS.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
     h("p.faint", {}, `Written by foretrace ${meta.version}. The page asks for nothing from the network.`));
 
+  // ---- searching: words in what a list shows, or in all texts behind it ----
+  const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+  const hasWords = (text, words) => { const lower = text.toLowerCase(); return words.every((word) => lower.includes(word)); };
+  const joinTexts = (value) => (typeof value === "string" ? value : value && typeof value === "object" ? Object.values(value).map(joinTexts).join("\n") : "");
+  let searches = 0;
+
+  /** Which of the items, each [piece, place in it] or null, have all words in their texts; null where a newer search
+   *  has begun. Pieces are read one by one, and those that nobody had opened are given up again. */
+  async function findTexts(items, words) {
+    const search = ++searches;
+    const found = new Set();
+    const byPiece = new Map();
+    items.forEach((item, n) => { if (item) byPiece.set(item[0], [...(byPiece.get(item[0]) || []), [n, item[1]]]); });
+    for (const [piece, list] of byPiece) {
+      const had = values.has(piece);
+      const texts = await load(piece);
+      await new Promise((done) => setTimeout(done)); // between pieces the page answers
+      if (search !== searches) return null;
+      for (const [n, place] of list) if (hasWords(joinTexts(texts[place]), words)) found.add(n);
+      if (!had) { values.delete(piece); waiting.delete(piece); }
+    }
+    return found;
+  }
+
+  /** A box for words and one to tick for all texts. `where` holds q, deep and hits; `again` shows the list anew. */
+  function searchBox(what, where, listItems, again) {
+    const look = async () => {
+      const words = wordsOf(where.q);
+      searches += 1;
+      Object.assign(where, { hits: null, searching: where.deep && words.length > 0 });
+      again();
+      if (!where.searching) return;
+      const hits = await findTexts(await listItems(), words);
+      if (hits) { Object.assign(where, { hits, searching: false }); again(); }
+    };
+    const lookSoon = () => { clearTimeout(soon); soon = setTimeout(() => look().catch(fail), 150); };
+    const box = h("input#search", { type: "search", placeholder: `search ${what}  ( / )`, "aria-label": `search ${what}`, "data-control": "search", oninput: (e) => { where.q = e.target.value; lookSoon(); } });
+    box.value = where.q;
+    return [box, h("label.deep", {}, h("input", { type: "checkbox", "data-control": "deep", checked: where.deep, onchange: (e) => { where.deep = e.target.checked; lookSoon(); } }), " in all texts")];
+  }
+  const searchNote = (where) => (where.searching ? h("span.faint", {}, "searching all texts …") : null);
+
   // ---- the list of traces ----
   const SUCCESS = ["failed", "success", "unknown"];
   const one = (name, kind = name) => ({ of: (i) => [rows[name][i]], text: (id) => meta.texts[kind]?.[id] || "(none)" });
@@ -413,13 +456,13 @@ const foretrace = (() => {
   function select() {
     fails = new Uint8Array(count);
     failsLast = new Array(count);
-    const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = wordsOf(state.q);
     if (words.length || state.from || state.to) {
       const tools = (meta.texts.tool || []).map((tool) => tool.toLowerCase());
       for (let i = 0; i < count; i++) {
         const day = (rows.started[i] || "").slice(0, 10);
         if ((state.from && day < state.from) || (state.to && (!day || day > state.to))) { fails[i] = 2; continue; }
-        if (!words.length) continue;
+        if (!words.length || state.hits?.has(i)) continue;
         const text = `${rows.key[i]} ${rows.title[i]} ${meta.texts.task[rows.task[i]]} ${meta.texts.model[rows.model[i]]} ${meta.texts.source[rows.source[i]]}`.toLowerCase();
         if (!words.every((word) => text.includes(word) || rows.tools[i].some((t) => tools[t].includes(word)))) fails[i] = 2;
       }
@@ -464,12 +507,11 @@ const foretrace = (() => {
     for (const id of picked) if (!found.has(id)) found.set(id, 0);
     const list = [...found].sort((a, b) => b[1] - a[1] || (facet.text(a[0]) < facet.text(b[0]) ? -1 : 1));
     if (list.length < 2 && !picked.size) return null;
-    const most = list.length ? list[0][1] : 1;
     const items = list.map(([id, n], place) => h("li", { class: place >= SHORT_FACET && !picked.has(id) ? "rest" : "" }, h("label", {},
       h("input", { type: "checkbox", "data-control": `${name} ${id}`, checked: picked.has(id), onchange: (e) => { if (e.target.checked) picked.add(id); else picked.delete(id); refresh(); } }),
       name === "action" ? h("i.dot", { class: `a${id}` }) : null,
       h("span.name", { dir: "auto", title: facet.text(id) }, facet.text(id)), h("span.n", {}, number(n)),
-      h("i.amount", { style: { width: `${(100 * n) / most}%` } }))));
+      h("i.amount", { style: { width: `${Math.min(100, (100 * n) / (order.length || 1))}%` } }))));
     const box = h("details.facet", { class: wholeFacets.has(name) ? "all" : "", open: openFacets.has(name) || picked.size > 0, ontoggle: (e) => (e.target.open ? openFacets.add(name) : openFacets.delete(name)) },
       h("summary", {}, name, picked.size ? h("b.n", {}, `${picked.size} picked`) : h("span.n", {}, number(list.length))), h("ul", {}, items));
     const showAll = (e) => { wholeFacets.add(name); box.classList.add("all"); e.currentTarget.remove(); box.querySelector(".rest input")?.focus(); };
@@ -528,24 +570,27 @@ const foretrace = (() => {
   function showList() {
     document.title = `${meta.folders.join(" · ")} · traces`;
     meta.has_reward = rows.reward.some((r) => r !== null);
-    const search = h("input#search", { type: "search", placeholder: "search traces  ( / )", "aria-label": "search traces", value: state.q, oninput: (e) => { state.q = e.target.value; state.shown = 100; refreshSoon(); } });
-    search.value = state.q;
+    const listItems = async () => { await loadRows(); return rows.chunk.map((chunk, i) => (chunk < 0 ? null : [`traces-${chunk}`, rows.place[i]])); };
+    const search = searchBox("traces", state, listItems, () => { state.shown = 100; refresh(); });
     const dates = rows.started.some(Boolean) ? h("div.dates", {},
       h("label", {}, "from ", h("input", { type: "date", value: state.from, onchange: (e) => { state.from = e.target.value; refresh(); } })),
       h("label", {}, "to ", h("input", { type: "date", value: state.to, onchange: (e) => { state.to = e.target.value; refresh(); } }))) : null;
     main().replaceChildren(h("h1.visually-hidden", {}, `Traces of ${meta.folders.join(" and ")}`), h("div.list", {},
       h("aside", { "aria-label": "filters" }, search,
         h("details.filters", { open: matchMedia("(min-width: 800px)").matches }, h("summary", {}, "filters"), h("div#facets"), dates,
-          h("button.quiet", { type: "button", onclick: () => { Object.assign(state, { q: "", picked: {}, from: "", to: "" }); showList(); } }, "clear all"))),
+          h("button.quiet", { type: "button", onclick: () => { Object.assign(state, { q: "", hits: null, picked: {}, from: "", to: "" }); showList(); } }, "clear all"))),
       h("section#results", { "aria-label": "traces" })));
     refresh();
   }
 
   /** Makes a part anew, and puts the focus on what stands in the place of what had it. */
   function keepFocus(make) {
-    const control = document.activeElement?.dataset?.control;
+    const { dataset, selectionStart } = document.activeElement || {};
     make();
-    if (control && document.activeElement === document.body) [...document.querySelectorAll("[data-control]")].find((node) => node.dataset.control === control)?.focus({ preventScroll: true });
+    if (!dataset?.control || document.activeElement !== document.body) return;
+    const node = [...document.querySelectorAll("[data-control]")].find((other) => other.dataset.control === dataset.control);
+    node?.focus({ preventScroll: true });
+    if (node?.type === "search") node.setSelectionRange(selectionStart, selectionStart);
   }
 
   const refresh = () => keepFocus(putList);
@@ -572,7 +617,7 @@ const foretrace = (() => {
     };
     document.getElementById("results").replaceChildren(h("p.count", {}, h("b", {}, listed), h("span", {}, counted(steps, "step")),
       judged ? h("span", {}, `${percent(good, judged)} of ${number(judged)} judged succeeded`) : null,
-      loaded < meta.chunks ? h("span.faint", {}, "loading more …") : null,
+      loaded < meta.chunks ? h("span.faint", {}, "loading more …") : searchNote(state),
       meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null,
       meta.unlisted ? h("span.bad", {}, `${counted(meta.unlisted, "more trace")} did not fit into this list: write a folder with --out to see them`) : null, h("span.grow"), sortControls()),
     (meta.unreadable || []).length ? h("details.fold", {}, h("summary.bad", {}, `${counted(meta.unreadable_count, "trace")} cannot be read by foretrace ${meta.version}`), h("ul", {}, meta.unreadable.map(([key, why]) => h("li", {}, h("code", {}, key), ` ${why}`)))) : "",
@@ -581,7 +626,6 @@ const foretrace = (() => {
     say(listed);
   }
   let soon = 0;
-  const refreshSoon = () => { clearTimeout(soon); soon = setTimeout(refresh, 120); };
 
   // ---- one trace ----
   let current = null;
@@ -628,7 +672,7 @@ const foretrace = (() => {
       h("h1", { dir: "auto" }, rows.title[row] || trace.key),
       h("p.row", {}, chip(["✕ failed", "✓ success", "outcome unknown"][rows.success[row]], SUCCESS[rows.success[row]]), (outcome.status || "done") === "done" ? null : chip(outcome.status, "bad"),
         outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${number(tests.passed)} of ${counted(tests.total, "test")}`) : null,
-        outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, outcome.exit_reason ? chip(outcome.exit_reason) : null,
+        outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, (outcome.flags || []).map((flag) => chip(`answer: ${flag.replaceAll("_", " ")}`, "bad")), outcome.exit_reason ? chip(outcome.exit_reason) : null,
         chip(counted(rows.steps[row], "step")), chip(counted(trace.messages.length, "message"))),
       data.unknown ? h("p.notice", {}, `foretrace ${meta.version} does not know these fields of its record, which raw JSON shows: ${data.unknown.join(", ")}`) : null,
       failure ? h("p.bad", { dir: "auto" }, `${failure.kind}: ${failure.message || ""}`) : null,
@@ -724,7 +768,7 @@ const foretrace = (() => {
   function messageBox(m, index) {
     const who = m.role === "system" ? "system" : WHO[m.author] || m.author;
     const long = m.content && m.content.length > 700;
-    const body = () => [textBlock(m.content || "(empty)", { prose: true, lines: 18, chars: 3000 }), partsOf(m)];
+    const body = () => [textBlock(m.content || "(empty)", { prose: true, lines: 6, chars: 800 }), partsOf(m)];
     return h("section.message", { class: who, id: `m${index}` }, h("p.who", {}, h("b", {}, who), h("span.faint", {}, ` message ${index} `), m.author === "environment" && who !== "environment" ? chip("environment text") : null, lossChips(m)),
       long && m.role === "system" ? lazy(h("span.oneline", { dir: "auto" }, m.content.slice(0, 220)), body) : body());
   }
@@ -986,17 +1030,15 @@ const foretrace = (() => {
     h("tbody", {}, lines.map((line) => h("tr", {}, line.map((cell, n) => h(n ? "td" : "th", { class: n && typeof cell !== "object" ? "num" : "", scope: n ? null : "row", dir: "auto" }, typeof cell === "number" ? number(cell) : cell)))))));
 
   function bars(pairs, colour) {
-    const most = Math.max(1, ...pairs.map(([, n]) => n));
-    const sum = pairs.reduce((s, [, n]) => s + n, 0);
-    return h("ul.bars", {}, pairs.map(([name, n], place) => h("li", {}, h("span.name", { dir: "auto" }, name), h("span.track", {}, h("i", { class: colour ? colour(name, place) : "", style: { width: `${(100 * n) / most}%` } })), h("span.n", {}, number(n)), h("span.n", {}, percent(n, sum)))));
+    const sum = pairs.reduce((s, [, n]) => s + n, 0); // all bars of a page have one scale: the share that stands beside them
+    return h("ul.bars", {}, pairs.map(([name, n], place) => h("li", {}, h("span.name", { dir: "auto" }, name), h("span.track", {}, h("i", { class: colour ? colour(name, place) : "", style: { width: `${(100 * n) / (sum || 1)}%` } })), h("span.n", {}, number(n)), h("span.n", {}, percent(n, sum)))));
   }
 
   const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
 
-  function histogram({ bins, top, median }) {
-    const most = Math.max(...bins);
+  function histogram({ bins, top, median, rows: of }, most) {
     return h("figure.histogram", {}, h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths, median ${counted(median, "token")}` },
-      bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / most, width: 9, height: (58 * n) / most }, h("title", {}, `${number((at * top) / 24)} to ${counted(((at + 1) * top) / 24, "token")}: ${n}`)))),
+      bins.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / of / most, width: 9, height: (58 * n) / of / most }, h("title", {}, `${number((at * top) / 24)} to ${counted(((at + 1) * top) / 24, "token")}: ${n}`)))),
     h("figcaption", {}, h("span", {}, "0"), h("span.grow"), h("span", {}, `median ${number(median)}`), h("span.grow"), h("span", {}, counted(top, "token"))));
   }
 
@@ -1004,6 +1046,7 @@ const foretrace = (() => {
     const m = meta.manifest;
     document.title = `${meta.title} · dataset`;
     const splits = ["train", "validation", "test"];
+    const lengths = Object.entries(meta.lengths).filter(([, l]) => l.rows);
     const verdicts = {};
     for (const gate of m.gates) verdicts[gate.verdict] = (verdicts[gate.verdict] || 0) + 1;
     const section = (title, ...content) => h("section.panel", {}, h("h2", {}, title), content);
@@ -1018,7 +1061,7 @@ const foretrace = (() => {
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
-        section("Prompt lengths", Object.entries(meta.lengths).filter(([, l]) => l.rows).map(([name, lengths]) => [h("h3", {}, name, h("span.sub", {}, counted(lengths.rows, "row"))), histogram(lengths)]), h("p.faint.small", {}, "of all rows, in bytes / 3.5")),
+        section("Prompt lengths", lengths.map(([name, l]) => [h("h3", {}, name, h("span.sub", {}, counted(l.rows, "row"))), histogram(l, Math.max(...lengths.flatMap(([, { bins, rows }]) => bins.map((n) => n / rows))))]), h("p.faint.small", {}, "of all rows, in bytes / 3.5; bars are shares of the rows, on one scale")),
         section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), Object.keys(meta.strengths.verifier || {}).length ? [h("h3", {}, "by strength"), bars(Object.entries(meta.strengths.verifier))] : null,
           Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
@@ -1058,19 +1101,21 @@ const foretrace = (() => {
   function reliability(n) {
     const known = (meta.rows.eval || []).map((r) => r.guesses?.[n]).filter((g) => g && g[3] !== null);
     if (known.length < 10) return null;
-    const bins = Array.from({ length: 10 }, () => [0, 0]);
-    for (const g of known) { const bin = bins[Math.min(9, Math.floor(g[3] * 10))]; bin[0] += 1; bin[1] += g[1] ? 1 : 0; }
-    const svg = h("svg", { viewBox: "0 0 200 100", preserveAspectRatio: "none", role: "img", "aria-label": "reliability: right actions by confidence" }, h("path.diagonal", { d: "M0 100 L200 0" }),
-      bins.map(([k, right], at) => (k ? h("rect.model", { x: at * 20 + 1, y: 100 - (100 * right) / k, width: 18, height: (100 * right) / k }, h("title", {}, `confidence ${at / 10} to ${(at + 1) / 10}: ${right} of ${k} right`)) : null)));
-    return h("figure.histogram.reliability", {}, svg, h("figcaption", {}, h("span", {}, "confidence 0"), h("span.grow"), h("span", {}, "right action, by confidence"), h("span.grow"), h("span", {}, "1")));
+    const bins = Array.from({ length: 10 }, () => []);
+    for (const g of known) bins[Math.min(9, Math.floor(g[3] * 10))].push(g);
+    const points_ = bins.map((bin, at) => [mean(bin.map((g) => g[3])), mean(bin.map((g) => (g[1] ? 1 : 0))), `confidence ${at / 10} to ${(at + 1) / 10}: ${bin.filter((g) => g[1]).length} of ${bin.length} right`, bin.length]);
+    return add(h("div.reliability"), [reliabilityChart(points_.filter((p) => p[3]), "right action")]);
   }
+
+  /** Points (confidence, share right, title, n). */
+  const reliabilityChart = (given, what) => curve(`reliability: ${what} by confidence, over ${counted(given.reduce((sum, p) => sum + p[3], 0), "guess", "guesses")}`, { diagonal: true, points: given }, [1, 1], "confidence", `${what}; numbers: guesses; dashed: as it says`);
 
   // ---- what `score` and `replay` wrote ----
   const points = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
   const withInterval = (row) => (row && row.value !== null ? h("span.estimate", {}, `${points(row.value)} %`, h("span.sub", {}, `[${points(row.low)}, ${points(row.high)}]`)) : "–");
   const DECISIVE = [["action type", "natural", "type_accuracy"], ["macro-F1", "natural", "macro_f1"], ["tool", "natural", "tool"], ["exact call", "natural", "exact_call"], ["in 3 guesses", "natural", "exact_call@3"], ["exact, safe early", "eligible", "exact_call"]];
 
-  /** A line of points (x, y, title) from 0 to `most` of each; a level is dashed. */
+  /** A line of points (x, y, title, and what stands above it) from 0 to `most` of each; a level is dashed. */
   function curve(about, given, most, xName, yName) {
     const x = (v) => 44 + (340 * v) / (most[0] || 1);
     const y = (v) => 160 - (144 * v) / (most[1] || 1);
@@ -1081,7 +1126,7 @@ const foretrace = (() => {
       given.diagonal ? h("path.diagonal", { d: `M${x(0)} ${y(0)} L${x(most[0])} ${y(most[1])}` }) : null,
       given.level === undefined ? null : h("path.diagonal", { d: `M${x(0)} ${y(given.level)} H${x(most[0])}` }),
       h("path.curve", { d: given.points.map(([a, b], n) => `${n ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join(" ") }),
-      given.points.map(([a, b, title]) => h("circle.model", { cx: x(a), cy: y(b), r: 3.5 }, h("title", {}, title)))));
+      given.points.map(([a, b, title, above]) => [h("circle.model", { cx: x(a), cy: y(b), r: 3.5 }, h("title", {}, title)), above ? h("text.tick.middle", { x: x(a), y: y(b) + (y(b) < 26 ? 15 : -7) }, number(above)) : null])));
   }
 
   function scoreResult(found) {
@@ -1093,7 +1138,7 @@ const foretrace = (() => {
       simpleTable("scores", ["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
       found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable("better by, in points", ["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
       calibration ? [h("h3", {}, `is a confidence what it says? (of the ${calibration.of}; calibration error ${points(calibration.ece)} points)`),
-        curve(`reliability: share right by confidence, over ${counted(calibration.n, "guess", "guesses")}`, { diagonal: true, points: calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`]) }, [1, 1], "confidence", "share right; dashed: as it says"),
+        reliabilityChart(calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`, b.n]), `right ${calibration.of}`),
         h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
       found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
   }
@@ -1117,7 +1162,7 @@ const foretrace = (() => {
   }
 
   function showRows(config) {
-    if (listState.config !== config) Object.assign(listState, { config, split: "", action: "", gold: "", guess: "", family: "", q: "", sort: "as stored" });
+    if (listState.config !== config) Object.assign(listState, { config, split: "", action: "", gold: "", guess: "", family: "", q: "", hits: null, sort: "as stored" });
     document.title = `${meta.title} · ${config}`;
     const all = meta.rows[config] || [];
     const values = (name) => [...new Set(all.map((r) => r[name]).filter((v) => v !== undefined))].sort();
@@ -1133,15 +1178,15 @@ const foretrace = (() => {
     });
     if (files.length > 1) sorts["files disagree"] = (a, b) => (right(a) === right(a, 1) ? 1 : 0) - (right(b) === right(b, 1) ? 1 : 0);
     const guessOf = (r) => (r.guesses ? r.guesses[listState.file]?.[0] ?? "(none)" : undefined);
-    const fits = all.filter((r) => (!listState.split || r.split === listState.split) && (!listState.action || r.action === listState.action) && (!listState.family || r.family === listState.family) &&
-      (!listState.gold || r.action === listState.gold) && (!listState.guess || guessOf(r) === listState.guess) && (!listState.q || `${r.key} ${r.tool || ""} ${r.rule || ""} ${r.action}`.toLowerCase().includes(listState.q.toLowerCase())));
+    const words = wordsOf(listState.q);
+    const fits = all.filter((r, n) => (!listState.split || r.split === listState.split) && (!listState.action || r.action === listState.action) && (!listState.family || r.family === listState.family) &&
+      (!listState.gold || r.action === listState.gold) && (!listState.guess || guessOf(r) === listState.guess) && (!words.length || listState.hits?.has(n) || hasWords(`${r.key} ${r.tool || ""} ${r.arguments || ""} ${r.rule || ""} ${r.action}`, words)));
     if (config === "eval" && files.length) fits.sort(sorts[listState.sort] || sorts["as stored"]);
-    const search = h("input#search", { type: "search", placeholder: "search rows  ( / )", "aria-label": "search rows", oninput: (e) => { listState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showRows(config); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
-    search.value = listState.q;
+    const search = searchBox("rows", listState, () => all.map((r) => (r.piece < 0 ? null : [`${config}-${r.piece}`, r.place])), () => keepFocus(() => showRows(config)));
     const total = Object.values(meta.manifest.configs[config]).reduce((s, by) => s + by.rows, 0);
     const list = h("div#rows");
     const more = fillInParts(list, fits, (r) => datasetRow(config, r));
-    main().replaceChildren(h("div.part-page", {}, h("h1.visually-hidden", {}, `Rows of ${config}`), h("p.count", {}, h("b", {}, counted(fits.length, "row")), h("span", {}, `of ${number(total)} in ${config}`), h("span", {}, withCode(meta.about[config] || ""))),
+    main().replaceChildren(h("div.part-page", {}, h("h1.visually-hidden", {}, `Rows of ${config}`), h("p.count", {}, h("b", {}, counted(fits.length, "row")), h("span", {}, `of ${number(total)} in ${config}`), h("span", {}, withCode(meta.about[config] || "")), searchNote(listState)),
       h("div.controls", {}, search, choose("split", "split", [["", "all splits"], ...values("split").map((v) => [v, v])]), choose("action", "action", [["", "all actions"], ...meta.actions.filter((a) => values("action").includes(a)).map((v) => [v, v])]),
         choose("family", "family", [["", "all families"], ...values("family").map((v) => [v, v])]), config === "eval" && files.length ? choose("order", "sort", Object.keys(sorts).map((s) => [s, s])) : null,
         listState.gold || listState.guess ? h("button", { type: "button", onclick: () => { Object.assign(listState, { gold: "", guess: "" }); showRows(config); } }, `✕ ${listState.gold} taken for ${listState.guess} by ${files[listState.file]?.name}`) : null),
@@ -1149,12 +1194,16 @@ const foretrace = (() => {
   }
 
   function datasetRow(config, r) {
-    const marks = (r.guesses || []).map((g, n) => h("span.guess", { class: g ? (g[1] ? "good" : "bad") : "", title: meta.predictions[n].name }, g ? `${g[1] ? "✓" : "✕"} ${g[0] ?? "(none)"}${g[3] === null ? "" : ` ${(g[3] * 100).toFixed(0)} %`}` : "– none"));
-    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action), r.rejected_action ? h("span", {}, `not ${r.rejected_action}`) : null, r.family ? chip(`${r.family}, ${r.strength}`) : null, r.tool ? h("code", {}, r.tool) : null, marks,
-      h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), h("span.n", {}, r.split)];
+    const marks = (r.guesses || []).map((g, n) => h("span.guessline", {}, h("span.faint.oneline", {}, meta.predictions[n].name), h("span.guess", { class: g ? (g[1] ? "good" : "bad") : "" }, g ? `${g[1] ? "✓" : "✕"} ${g[0] ?? "(none)"}${g[3] === null ? "" : ` ${(g[3] * 100).toFixed(0)} %`}` : "– none"),
+      g && g[4] ? [callLine(g[4], g[5]), h("span.guess", { class: g[2] ? "good" : "bad" }, g[2] ? "✓ call" : "✕ call")] : null));
+    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action), r.rejected_action ? h("span", {}, `not ${r.rejected_action}`) : null, r.family ? chip(`${r.family}, ${r.strength}`) : null, r.tool ? callLine(r.tool, r.arguments) : h("span.grow"),
+      h("span.oneline.key", { title: r.key }, `${r.key} #${r.step}`), h("span.n", {}, r.split), marks];
     const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) openRow(config, r, box).catch(fail); } }, h("summary", {}, head));
     return box;
   }
+
+  /** A call on one line; its arguments may be cut. */
+  const callLine = (tool, args) => h("code.oneline.grow", { dir: "auto", title: args }, `${tool} ${args && args !== "{}" ? args : ""}`);
 
   async function openRow(config, r, box) {
     if (r.piece < 0) { box.append(h("p.faint", {}, "The texts of this row are left out of this file.")); return; }
@@ -1207,27 +1256,28 @@ const foretrace = (() => {
   };
   /** Takes the lines of a chunk of the list of predictions. */
   function takeGuesses({ keys, lines }) {
-    for (const [file, key, step, rank, action, confidence, seconds_, tokens, score, tool] of lines)
-      guessed.push({ n: guessed.length, file, key: keys[key], step, rank, action, confidence, seconds: seconds_, tokens, score, tool });
+    for (const [file, key, step, rank, action, confidence, seconds_, tokens, score, tool, args] of lines)
+      guessed.push({ n: guessed.length, file, key: keys[key], step, rank, action, confidence, seconds: seconds_, tokens, score, tool, arguments: args });
   }
   const guessed = [];
   const guessState = { q: "", action: "", file: "", rank: "", sort: "stored" };
+
+  const pieceOf = (r) => Math.floor(r.n / meta.piece_rows);
 
   function showPredictions() {
     document.title = meta.title;
     const again = () => keepFocus(showPredictions);
     const pick = (label, name, options) => (options.length > 2 ? h("select", { "aria-label": label, "data-control": name, onchange: (e) => { guessState[name] = e.target.value; again(); } }, options.map(([value, text]) => h("option", { value, selected: guessState[name] === value }, text))) : null);
-    const words = guessState.q.toLowerCase();
+    const words = wordsOf(guessState.q);
     const name = (r) => r.action ?? "(none)";
-    const fits = guessed.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words || `${r.key} ${r.tool || ""} ${name(r)}`.toLowerCase().includes(words)));
+    const fits = guessed.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words.length || guessState.hits?.has(r.n) || hasWords(`${r.key} ${r.tool || ""} ${r.arguments} ${name(r)}`, words)));
     const get = PREDICTION_SORTS[guessState.sort][1];
     fits.sort((a, b) => {
       const [x, y] = [get(a), get(b)];
       if (x === y) return a.step - b.step || a.rank - b.rank;
       return x === null ? 1 : y === null ? -1 : x < y ? -1 : 1; // what is not known comes last
     });
-    const search = h("input#search", { type: "search", placeholder: "search predictions  ( / )", "aria-label": "search predictions", oninput: (e) => { guessState.q = e.target.value; clearTimeout(soon); soon = setTimeout(() => { showPredictions(); const box = document.getElementById("search"); box.focus(); box.setSelectionRange(box.value.length, box.value.length); }, 150); } });
-    search.value = guessState.q;
+    const search = searchBox("predictions", guessState, () => guessed.map((r) => (meta.missing.includes(pieceOf(r)) ? null : [`predictions-${pieceOf(r)}`, r.n % meta.piece_rows])), again);
     const values = (of) => [...new Set(guessed.map(of))].sort((a, b) => (a < b ? -1 : 1)).map((v) => [String(v), String(v)]);
     const list = h("div#rows");
     const more = fillInParts(list, fits, predictionRow);
@@ -1238,7 +1288,7 @@ const foretrace = (() => {
       meta.predictions.map((p) => h("section.panel", {}, h("h2", { dir: "auto" }, p.name), h("p.row", {}, chip(counted(p.rows, "prediction")), chip(counted(p.steps, "step")), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
         p.header ? lazy(h("span", {}, `made by ${p.predictor || "a predictor without a name"}, for ${p.header.config} rows`), () => h("dl.facts", {}, Object.entries(p.header).filter(([k]) => k !== "predictions").map(([k, v]) => fact(k.replaceAll("_", " "), v)))) : h("p.faint", {}, "The file has no header."))),
       h("p.notice", {}, "Without its dataset it is not known which guesses are right: name the dataset before the file to see them beside the gold."),
-      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, cut ? h("span.bad", {}, cut) : null, guessed.length < meta.listed ? h("span.faint", {}, "loading more …") : null,
+      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, cut ? h("span.bad", {}, cut) : null, guessed.length < meta.listed ? h("span.faint", {}, "loading more …") : searchNote(guessState),
         meta.left_out ? h("span.bad", {}, `the calls of ${number(meta.left_out)} are left out of this file`) : null),
       h("section.actions", { "aria-label": "share of guesses by action" }, shareBar(taken, true)),
       h("div.controls", {}, search, pick("action", "action", [["", "all actions"], ...values(name)]), pick("file", "file", [["", "all files"], ...meta.predictions.map((p, n) => [String(n), p.name])]), pick("rank", "rank", [["", "all ranks"], ...values((r) => r.rank)]),
@@ -1247,12 +1297,11 @@ const foretrace = (() => {
   }
 
   function predictionRow(r) {
-    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), r.tool ? h("code", { title: r.tool }, r.tool.slice(0, 40)) : null, h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
-      r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), h("span.oneline.grow", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
+    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
+      r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), r.tool ? callLine(r.tool, r.arguments) : h("span.grow"), h("span.oneline.key", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
     const open = async () => {
-      const piece = Math.floor(r.n / meta.piece_rows);
-      if (meta.missing.includes(piece)) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
-      const guess = (await load(`predictions-${piece}`))[r.n % meta.piece_rows];
+      if (meta.missing.includes(pieceOf(r))) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
+      const guess = (await load(`predictions-${pieceOf(r)}`))[r.n % meta.piece_rows];
       add(box, [h("p.row.small", {}, copyButton(() => r.key, "copy key")), guess.calls.map(([tool, args]) => callBox({ name: tool, arguments: args }, [])), guess.text ? textBlock(guess.text) : null, guess.calls.length || guess.text ? null : h("p.faint", {}, "The action alone was guessed, or a step without a call.")]);
     };
     const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) open().catch(fail); } }, h("summary", {}, head));
@@ -1269,7 +1318,7 @@ const foretrace = (() => {
     const tabs = Object.entries(parts).filter(([, part]) => !part.when || part.when()).map(([name, part]) => [name, part.label]);
     showTop(tabs.length > 1 ? tabs : []);
     if (place.row !== undefined) await showTrace(place.row, place.step);
-    else if (place.missing !== undefined) main().replaceChildren(h("p.empty", {}, `There is no trace ${place.missing} here. `, h("a", { href: "#=" }, "All traces")));
+    else if (place.missing !== undefined) main().replaceChildren(h("p.empty", {}, `There is no ${meta.kind === "traces" ? "trace" : "part"} ${place.missing} here. `, h("a", { href: "#=" }, parts[""].label)));
     else { (parts[place.tab] || parts[""]).show(); scrollTo(0, 0); }
   }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -22,28 +21,8 @@ _PIECE = 1 << 18
 """Bytes of a long frame that are sent at a time, so that it neither holds up the loop nor is copied as a whole."""
 _MAX_UNREAD = 1 << 20
 """Bytes that a child may send after nobody waits for more."""
-_GRACE_S = 2.0
+_GRACE_S = 1.0
 """How long after its deadline a fork server may still be busy with a run before it is killed."""
-
-
-class Link:
-    """What connects two children: a pair of sockets, made when the first of the two is started."""
-
-    def __init__(self) -> None:
-        self._ends: tuple[socket.socket, ...] = ()
-        self._passed = 0
-
-    def pass_end(self, server: ForkServer, kind: bytes, body: bytes) -> bool:
-        """Send a fork server a message and, beside it, the end for its child; false where that cannot be."""
-        self._ends = self._ends or socket.socketpair()
-        passed = server.send_with_descriptor(kind, body, self._ends[self._passed].fileno())
-        self._passed += passed
-        return passed
-
-    def close(self) -> None:
-        """Close both ends here: each child is to notice when the other one ends."""
-        for end in self._ends:
-            end.close()
 
 
 def find_max_frame(limits: Limits) -> int:
@@ -57,7 +36,7 @@ class ChildChannel:
     What the child says is parsed JSON of a limited size, and no more to be trusted than its code.
     """
 
-    def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits, link: Link | None = None) -> None:
+    def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits) -> None:
         self._server, self._limits = server, limits
         self.broken: str | None = None
         """What was wrong with the child's bytes where they were no frames; nothing is received after it."""
@@ -71,14 +50,8 @@ class ChildChannel:
             server.send(messages.STDIN, stdin.encode("utf-8", "surrogatepass"))
         # The fork server reads only this; the request itself goes to the child, past its memory.
         for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
-        with_link = json.dumps({**for_server, "linked": True}).encode("ascii") if link else b""
-        self.linked = link is not None and link.pass_end(server, messages.RUN, with_link)
-        """Whether the child has an end of the link."""
-        if self.linked:
-            request["linked"] = True
-        else:
-            server.send(messages.RUN, json.dumps(for_server).encode("ascii"))
-        server.send(messages.TO_CHILD, frames.pack_frame(request))
+        run = json.dumps(for_server).encode("ascii")
+        server.send_all((messages.RUN, run), (messages.TO_CHILD, frames.pack_frame(request)))
         self._watchdog = asyncio.get_running_loop().call_later(limits.wall_s + _GRACE_S, server.kill)
 
     @property
@@ -145,10 +118,6 @@ class ChildChannel:
         if not self.ended:
             self._server.send(messages.KILL, b"")
 
-    def stop_after(self, seconds: float) -> asyncio.TimerHandle:
-        """Have the child killed when this time is over, unless the timer is cancelled."""
-        return asyncio.get_running_loop().call_later(seconds, self.stop)
-
     def cancel_watchdog(self) -> None:
         """Let the fork server live, although the child's time may be over."""
         self._watchdog.cancel()
@@ -158,7 +127,7 @@ class ChildChannel:
         try:
             kind, body = await self._server.receive()
         except EOFError:
-            self._exit = ChildExit(ending="lost", seconds=time.monotonic() - started, **self.read_output())
+            self._exit = ChildExit(ending="lost", seconds=time.monotonic() - started, **self._output.fields())
             return
         if kind == messages.FROM_CHILD:
             (self.elapsed,) = messages.TIMESTAMP.unpack_from(body)
@@ -166,32 +135,20 @@ class ChildChannel:
         elif kind in (messages.STDOUT, messages.STDERR):
             self._output.add(kind, body)
         elif kind == messages.EXIT:
-            self._exit = read_child_exit(json.loads(body), self._limits, self.read_output())
-
-    def read_output(self) -> dict[str, Any]:
-        """What the child has printed so far, as fields of `ChildExit`."""
-        return self._output.fields()
-
-    def reset_output(self, max_kb: int) -> None:
-        """Drop what was printed so far: a new block begins, of whose output at most `max_kb` KiB are kept."""
-        self._output = BoundedOutput(max_kb)
+            self._exit = read_child_exit(json.loads(body), self._limits, self._output.fields())
 
 
 class StartChild(Protocol):
-    """Starts a child for a request (`mode`, `code`, ...) under limits, with an end of the link if one is given."""
+    """Starts a child for a request (`mode`, `code`, ...) under limits."""
 
-    def __call__(
-        self, request: dict[str, Any], limits: Limits, link: Link | None = None, /
-    ) -> AbstractAsyncContextManager[ChildChannel]: ...
+    def __call__(self, request: dict[str, Any], limits: Limits, /) -> AbstractAsyncContextManager[ChildChannel]: ...
 
 
 @contextlib.asynccontextmanager
-async def open_channel(
-    server: ForkServer, request: dict[str, Any], limits: Limits, link: Link | None = None
-) -> AsyncGenerator[ChildChannel]:
+async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
     """Start a child on `server` for `request`; a block that is left before the child's exit kills the server."""
     server.runs += 1
-    channel = ChildChannel(server, request, limits, link)
+    channel = ChildChannel(server, request, limits)
     try:
         yield channel
         await channel.wait()

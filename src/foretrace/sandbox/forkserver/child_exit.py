@@ -18,6 +18,8 @@ class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
     ending: Ending
     exit_code: int | None = None
     signal: int | None = None
+    out_of_cpu: bool = False
+    """Whether it was the limit of processor time that ended it."""
     seconds: float = 0.0
     cpu_s: float | None = None
     stdout: str = ""
@@ -25,8 +27,11 @@ class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
 
 
+_CPU_SIGNALS = (signal.SIGXCPU, signal.SIGPROF, signal.SIGVTALRM, signal.SIGKILL)
+"""Signals by which a process ends that has used too much processor time."""
 _ENDING_OF_REASON: dict[str, Ending] = {
     "timeout": "timeout",
+    "cpu": "timeout",
     "output": "output",
     "reply": "output",
     "threads": "memory",
@@ -46,34 +51,37 @@ def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, An
     status, killed, cpu_s = int(report["status"]), report["killed"], report.get("cpu_s")
     exit_code = os.waitstatus_to_exitcode(status) if not killed else None
     ending: Ending = "ok"
-    number = None
+    number, out_of_cpu = None, killed == "cpu"
     if killed:
         ending = _ENDING_OF_REASON.get(killed, "killed")
     elif exit_code is not None and exit_code < 0:
         number, exit_code = -exit_code, None
-        out_of_cpu = number in (signal.SIGXCPU, signal.SIGKILL) and (cpu_s or limits.cpu_s) >= limits.cpu_s / 2
+        out_of_cpu = number in _CPU_SIGNALS and (cpu_s or 0) >= limits.cpu_s
         ending = "timeout" if out_of_cpu else "killed"
     elif exit_code:
         ending = "exit"
     seconds = float(report["seconds"])
-    return ChildExit(ending=ending, exit_code=exit_code, signal=number, seconds=seconds, cpu_s=cpu_s, **output)
+    how = {"ending": ending, "exit_code": exit_code, "signal": number, "out_of_cpu": out_of_cpu}
+    return ChildExit(**how, seconds=seconds, cpu_s=cpu_s, **output)
 
 
 def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
     """The error of a run whose child did not end by itself."""
     if child_exit.ending == "timeout":
-        by_cpu = child_exit.signal is not None
-        used = f"{limits.cpu_s:g} s of CPU time" if by_cpu else f"{limits.wall_s:g} s"
-        return RunError(kind="Timeout", message=f"it ran for longer than {used}")
+        by_cpu = f"it used more than {limits.cpu_s:g} s of processor time"
+        by_clock = f"it ran for longer than {limits.wall_s:g} s"
+        return RunError(kind="Timeout", message=by_cpu if child_exit.out_of_cpu else by_clock)
     if child_exit.ending == "output":
         return RunError(kind="OutputLimit", message=f"it printed more than {limits.output_mb} MiB")
     if child_exit.ending == "memory":
         return RunError(kind="ProcessLimit", message=f"it made more than {limits.processes} threads or processes")
     if child_exit.ending == "lost":
         return RunError(kind="WorkerLost", message="the process that ran it died from outside; run it again")
-    by = (
-        f"by signal {child_exit.signal}"
-        if child_exit.signal
-        else "since it did not end when it had to, or broke its channel"
-    )
-    return RunError(kind="Killed", message=f"it was killed {by}")
+    if child_exit.signal is None:
+        return RunError(
+            kind="Killed", message="it was killed since it did not end when it had to, or broke its channel"
+        )
+    if child_exit.signal == signal.SIGSYS:
+        return RunError(kind="Killed", message="it was killed for a system call that is not allowed")
+    what = signal.strsignal(child_exit.signal) or "unknown"
+    return RunError(kind="Killed", message=f"it was killed by signal {child_exit.signal} ({what})")

@@ -120,7 +120,7 @@ class ForkServerSandbox:
         # Thousands of tests take a second to read, in which the loop must go on.
         plan = await asyncio.to_thread(make) if len(tests) > _MANY_TESTS else make()
         pool, isolation, _ = await self._ensure_started()
-        return await judge.judge(pool.start_child, plan, code, limits or self._limits, isolation)
+        return await judge.judge(pool.start_child, plan, code, limits or self._limits, isolation, self._settings.forms)
 
     async def session(self, *, limits: Limits | None = None) -> Session:
         """Open a session (see `base.Sandbox.session`)."""

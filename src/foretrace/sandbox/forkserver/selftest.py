@@ -157,11 +157,6 @@ def _find_own_namespace(kind: str) -> int | None:
         return None
 
 
-def knows_syscalls() -> bool:
-    """Whether the numbers of the system calls of this machine's processor are known."""
-    return bool(syscalls.NUMBERS)
-
-
 def find_level(guards: list[Guard]) -> int:
     """The highest level of which every guard, and every guard of the levels below, is on; -1 where there is none."""
     level = -1

@@ -21,8 +21,15 @@ from foretrace.core.errors import SandboxError
 from foretrace.sandbox.inside.wire import messages
 
 _ROOT = Path(__file__).resolve().parents[3]
+IMPORT_WITHOUT_FORK_HOOKS = (
+    "import os; register, os.register_at_fork = os.register_at_fork, lambda **_: None\n"
+    "import random, threading, logging; os.register_at_fork = register\n"
+)
+"""What these three do at each fork costs a fifth of a run, and would give each child other random numbers. A fork
+server has one thread, and a session sees to its threads itself."""
 _BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from foretrace.sandbox.inside.server.fork_server import main; main()"
+    f"{IMPORT_WITHOUT_FORK_HOOKS}import sys; sys.path.insert(0, sys.argv[1])\n"
+    "from foretrace.sandbox.inside.server.fork_server import main; main()"
 )
 PYTHON_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START_TIMEOUT_S = 20.0
@@ -80,7 +87,7 @@ class ForkServer:
         self.runs = 0
         self.alive = False
         self.facts: dict[str, Any] = {}
-        """What it said of itself when it was ready: `python`, `user`, `spaces` (its namespaces), `pinned` (bytes)."""
+        """What it said of itself when it was ready: `python`, `user`, `spaces` (its namespaces)."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._next_header: tuple[bytes, int] | None = None
@@ -183,23 +190,12 @@ class ForkServer:
 
     def send(self, kind: bytes, body: bytes) -> None:
         """Send a message."""
-        if not self._writer.is_closing():
-            self._writer.write(messages.MESSAGE_HEADER.pack(kind, len(body)) + body)
+        self.send_all((kind, body))
 
-    def send_with_descriptor(self, kind: bytes, body: bytes, descriptor: int) -> bool:
-        """Send a message and a descriptor beside it; false where that cannot be, and then nothing was sent."""
-        if self._command or self._socket is None or self._writer.is_closing():
-            return False  # what carries the bytes of another command's carries no descriptors
-        if self._writer.transport.get_write_buffer_size():
-            return False
-        message = messages.MESSAGE_HEADER.pack(kind, len(body)) + body
-        try:
-            sent = socket.send_fds(self._socket, [message], [descriptor])
-        except OSError:
-            return False
-        if sent < len(message):
-            self._writer.write(message[sent:])
-        return True
+    def send_all(self, *each: tuple[bytes, bytes]) -> None:
+        """Send several messages at one time."""
+        if not self._writer.is_closing():
+            self._writer.write(b"".join(messages.MESSAGE_HEADER.pack(kind, len(body)) + body for kind, body in each))
 
     async def drain(self) -> None:
         """Wait until what was sent has left, where much was sent."""

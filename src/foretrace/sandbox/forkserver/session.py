@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from typing import Any, Self
 
 import msgspec
@@ -24,7 +23,8 @@ from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_f
 
 _MAX_STATES = 256
 _CANNOT_START = "no session can start within these limits: raise memory_mb, open_files or processes"
-_NO_LIMIT_S = 7 * 24 * 3600.0
+_GRACE_S = 1.0
+"""How long after the time limit of a block its fork server may say nothing."""
 
 
 class _BlockSession:
@@ -70,7 +70,6 @@ class _BlockSession:
 
     async def _end(self) -> None:
         """End all processes; no block runs."""
-        raise NotImplementedError
 
     def _interrupt(self) -> None:
         """Kill the block that runs."""
@@ -116,7 +115,7 @@ class ForkSession(_BlockSession):
         self._server.send(messages.BLOCK, json.dumps({"at": at, "wall_s": self._limits.wall_s}).encode())
         self._server.send(messages.TO_CHILD, pack_frame(["block", block]))
         try:
-            async with asyncio.timeout(self._limits.wall_s + 3):
+            async with asyncio.timeout(self._limits.wall_s + _GRACE_S):
                 while (message := await self._server.receive())[0] != messages.EXIT:
                     kind, body = message
                     if kind == messages.FROM_CHILD:
@@ -126,7 +125,7 @@ class ForkSession(_BlockSession):
         except (EOFError, TimeoutError):
             return self._end_lost({}, output, "lost")
         except BaseException:
-            self._server.kill()  # half a block may still be running there
+            self._interrupt()  # half a block may still be running there
             self._closed_reason = "the session was interrupted: open a new one"
             raise
         report = json.loads(message[1])
@@ -146,7 +145,7 @@ class ForkSession(_BlockSession):
         why = "its code killed or stopped its own processes" if ending == "killed" else "its fork server has gone"
         self._closed_reason = f"the session was lost: {why}; open a new one"
         self._server.kill()
-        if report.get("killed") == "timeout":
+        if report.get("killed") in ("timeout", "cpu"):
             ending = "timeout"
         child_exit = ChildExit(ending=ending, seconds=report.get("seconds", 0.0), **output.fields())
         return msgspec.structs.replace(make_run_result(child_exit, None, self._limits, self._isolation), mode="fork")
@@ -178,7 +177,7 @@ def _take_last_frame(frames: FrameReader) -> Any:
 
 
 class ReplaySession(_BlockSession):
-    """One process runs the blocks as they come; after an error or for a branch, a fresh one runs them again."""
+    """Each block runs in a fresh process, behind the blocks before it, of which it repeats all but the output."""
 
     mode = "replay"
 
@@ -186,93 +185,33 @@ class ReplaySession(_BlockSession):
         super().__init__(pool, limits, isolation)
         self._made_by: list[tuple[int, str]] = [(0, "")]
         """By number of a state: the state before it, and the block that made it of that."""
-        self._child: tuple[ChildChannel, contextlib.AsyncExitStack] | None = None
-        """The process that runs the blocks, and what ends it."""
-        self._child_state = 0
-        self._blocks_sent = 0
+        self._child: ChildChannel | None = None
 
     async def _run(self, block: str, at: int) -> RunResult:
-        try:
-            return await self._replay_and_run(block, at)
-        except BaseException:
-            await self._end_child()  # half a block may still be running there
-            raise
-
-    async def _replay_and_run(self, block: str, at: int) -> RunResult:
-        if self._child is None or self._child_state != at:
-            await self._end_child()
-            for code in self._find_blocks_to(at):
-                again = await self._run_in_child(code)
-                if again.ending != "ok":
-                    await self._end_child()
-                    return msgspec.structs.replace(again, mode="replay")
-            self._child_state = at
-        result = await self._run_in_child(block)
-        if result.ending != "ok":  # a block that left the process took the state along
-            await self._end_child()
-            return msgspec.structs.replace(result, mode="replay")
-        self._made_by.append((at, block))
-        self._child_state = len(self._made_by) - 1
-        return msgspec.structs.replace(result, step=self._child_state, mode="replay")
-
-    def _find_blocks_to(self, state: int) -> list[str]:
-        chain: list[str] = []
+        blocks, state = [block], at
         while state:
-            state, block = self._made_by[state]
-            chain.append(block)
-        return chain[::-1]
-
-    async def _run_in_child(self, block: str) -> RunResult:
-        channel = await self._ensure_child()
-        channel.reset_output(self._limits.stdout_kb)
-        before = time.monotonic()
-        frame, late = None, False
-        self._blocks_sent += 1
-        await channel.send(["block", block])
-        try:
-            async with asyncio.timeout(self._limits.wall_s):
-                frame = await channel.receive()
-        except TimeoutError:
-            late = True
-            channel.stop()
-        if frame is not None and not self._is_end_of_block(frame):
-            frame = None  # the block has written to the channel itself
-            channel.stop()
-        if frame is not None:
-            report = {"killed": None, "status": 0, "seconds": time.monotonic() - before}
-            child_exit = read_child_exit(report, self._limits, channel.read_output())
-        else:
-            child_exit = await channel.wait()
-            seconds, ending = time.monotonic() - before, "timeout" if late else child_exit.ending
-            child_exit = msgspec.structs.replace(child_exit, seconds=seconds, ending=ending)
-        return make_run_result(child_exit, frame, self._limits, self._isolation)
-
-    async def _ensure_child(self) -> ChildChannel:
-        """The process that runs the blocks; a fresh one where there is none."""
-        if self._child is None:
-            stack = contextlib.AsyncExitStack()
-            # The clock runs for each block and is watched here; the process may live longer than that.
-            unlimited = msgspec.structs.replace(self._limits, wall_s=_NO_LIMIT_S, cpu_s=3600.0)
-            request = {"mode": "live", "interactive": True}
-            server = await stack.enter_async_context(self._pool.lend("session"))
-            self._child = (await stack.enter_async_context(open_channel(server, request, unlimited)), stack)
-            self._blocks_sent = 0
-        return self._child[0]
-
-    def _is_end_of_block(self, frame: Any) -> bool:
-        """Whether a frame is what the process sends at the end of the block that was sent last."""
-        return isinstance(frame, list) and frame[:1] == ["ended"] and frame[2:] == [self._blocks_sent]
-
-    async def _end_child(self) -> None:
-        if self._child is not None:
-            channel, stack = self._child
-            self._child = None
-            channel.stop()
-            await stack.aclose()
+            state, before = self._made_by[state]
+            blocks.insert(0, before)
+        limits, count = self._limits, len(blocks)
+        longer = msgspec.structs.replace(limits, wall_s=limits.wall_s * count, cpu_s=limits.cpu_s * count)
+        said, began = list[Any](), 0.0
+        async with (
+            self._pool.lend("session") as server,
+            open_channel(server, {"mode": "replay", "blocks": blocks}, longer) as self._child,
+        ):
+            while (message := await self._child.receive()) is not None:
+                began, said = (self._child.elapsed, []) if message == ["begins"] else (began, [*said, message])
+            child_exit = await self._child.wait()
+        child_exit = msgspec.structs.replace(child_exit, seconds=child_exit.seconds - began)
+        # A block has one thing to say: what says more has written to the channel itself.
+        frame = said[-1] if len(said) == 1 or (said and not began) else None
+        result = make_run_result(child_exit, frame, limits, self._isolation)
+        step = None
+        if result.ending == "ok":
+            self._made_by.append((at, block))
+            step = len(self._made_by) - 1
+        return msgspec.structs.replace(result, step=step, mode="replay")
 
     def _interrupt(self) -> None:
         if self._child is not None:
-            self._child[0].stop()
-
-    async def _end(self) -> None:
-        await self._end_child()
+            self._child.stop()

@@ -12,11 +12,10 @@ from typing import Any, NoReturn
 
 from foretrace.sandbox.inside.confine import syscalls
 from foretrace.sandbox.inside.confine.seccomp import SeccompFilter
-from foretrace.sandbox.inside.roles import candidate, judge, program
-from foretrace.sandbox.inside.wire.direct_channel import LINK_FD
+from foretrace.sandbox.inside.roles import answer, program, tests, together
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
-ROLES = {"candidate": candidate.serve, "judge": judge.serve, "shared": judge.serve_shared}
+ROLES = {"answer": answer.serve, "tests": tests.serve, "together": together.serve}
 CHANNEL_FD = 3
 """The channel to the parent; the fork server passes its bytes on."""
 _exit = os._exit
@@ -39,11 +38,8 @@ class Confinement:
         """System call filter of a run."""
         self.session_filter: SeccompFilter | None = None
         """System call filter of a session that forks."""
-        self._close = {
-            first: syscalls.prepare_call("close_range", first, 0x7FFFFFFF, 0)
-            for first in (CHANNEL_FD + 1, LINK_FD + 1)
-            if syscalls.NUMBERS
-        }
+        first = CHANNEL_FD + 1
+        self._close = syscalls.prepare_call("close_range", first, 0x7FFFFFFF, 0) if syscalls.NUMBERS else None
 
     def prepare(self, rules: int | None) -> None:
         """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
@@ -65,12 +61,12 @@ class Confinement:
         if rules is not None:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
-    def close_from(self, first: int) -> None:
-        """Close all descriptors from this one on: the one after the channel's, or after the link's."""
-        if first in self._close:
-            self._close[first]()
+    def close_others(self) -> None:
+        """Close all descriptors behind the channel's."""
+        if self._close is not None:
+            self._close()
         else:
-            os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+            os.closerange(CHANNEL_FD + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def main(
@@ -78,18 +74,20 @@ def main(
     role: str,
     rlimits: list[tuple[int, int, int]],
     descriptors: tuple[int, ...],
-) -> None:
+    leave: Callable[[int], NoReturn] | None = None,
+) -> NoReturn:
     """Enter the confinement, then serve the request that comes over the channel. Never returns.
 
     Args:
-        role: the request's `mode`: a key of `ROLES`, `live` for a session without forks, `run` for a program.
+        role: the request's `mode`: a key of `ROLES`, `replay` for blocks of a session, `run` for a program.
         rlimits: what `make_rlimits` gave.
-        descriptors: stdin, stdout, stderr, the channel and, where there is one, the link, all above 3.
+        descriptors: stdin, stdout, stderr, the channel, all above 3.
+        leave: what ends this process, given its exit code, if not its exit.
     """
     code = 1
     try:
         place_descriptors(descriptors)
-        enter_confinement(confinement, rlimits, first_closed=len(descriptors))
+        enter_confinement(confinement, rlimits)
         channel = FrameChannel(CHANNEL_FD)
         request = channel.receive()
         serve = ROLES.get(role)
@@ -99,14 +97,15 @@ def main(
             serve(channel, request)
             _flush()
             code = 0
-        elif role == "live":
-            program.live(channel)
+        elif role == "replay":
+            program.replay(channel, request["blocks"])
+            code = 0
         else:
             code = program.run(channel, request["code"])
     except BaseException as error:  # a confinement that cannot be entered: the parent sees a run that said nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
-        exit_process(code)
+        (leave or exit_process)(code)
 
 
 def exit_process(code: int) -> NoReturn:
@@ -115,7 +114,7 @@ def exit_process(code: int) -> NoReturn:
 
 
 def place_descriptors(descriptors: tuple[int, ...]) -> None:
-    """Put the descriptors at 0 to 3, and at 4 where there are five, inheritable and blocking."""
+    """Put the descriptors at 0 to 3, inheritable and blocking."""
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
 
@@ -126,14 +125,8 @@ def place_channel(descriptor: int) -> None:
     place_descriptors((null, null, null, descriptor))
 
 
-def enter_confinement(
-    confinement: Confinement,
-    rlimits: list[tuple[int, int, int]],
-    *,
-    forks: bool = False,
-    first_closed: int = CHANNEL_FD + 1,
-) -> int:
-    """Give up rights, in the order in which each step still may be taken; close descriptors from `first_closed` on.
+def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
+    """Give up rights, in the order in which each step still may be taken; close all descriptors but 0 to 3.
 
     Returns:
         For a session that forks: the descriptor by which the kernel asks the fork server about new processes.
@@ -150,7 +143,7 @@ def enter_confinement(
         call()
     if confinement.level and os.getppid() != confinement.server_pid:
         os._exit(1)  # the fork server died before this child had asked to die with it
-    confinement.close_from(first_closed)
+    confinement.close_others()
     seccomp = confinement.session_filter if forks else confinement.filter
     return seccomp.install(os.getpid()) if seccomp is not None else -1
 
@@ -172,10 +165,9 @@ def make_rlimits(
         checkpoints: processes that a session may need beside those of its code.
     """
     mib = 1024 * 1024
-    cpu = max(1, int(limits["cpu_s"] + 0.999))
     wanted = {
         "RLIMIT_AS": int(limits["memory_mb"]) * mib,
-        "RLIMIT_CPU": cpu,
+        "RLIMIT_CPU": int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server looks more closely
         "RLIMIT_FSIZE": int(limits["file_mb"]) * mib,
         "RLIMIT_NOFILE": int(limits["open_files"]),
         "RLIMIT_CORE": 0,
@@ -191,10 +183,9 @@ def make_rlimits(
         kind = getattr(resource, name, None)
         if kind is not None:
             max_hard = resource.getrlimit(kind)[1]
-            hard = soft + 1 if name == "RLIMIT_CPU" else soft
             if max_hard != resource.RLIM_INFINITY:
-                soft, hard = min(soft, max_hard), min(hard, max_hard)
-            found.append((kind, soft, hard))
+                soft = min(soft, max_hard)
+            found.append((kind, soft, soft))
     return found
 
 

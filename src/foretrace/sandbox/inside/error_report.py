@@ -50,13 +50,3 @@ def _describe_place(error: BaseException) -> dict[str, Any]:
         return {"line": frames[-1][1] if frames else None, "traceback": "\n".join(shown)[:_TRACEBACK]}
     except BaseException:
         return {"line": None, "traceback": ""}
-
-
-def find_own_lines(traceback: Any) -> list[int]:
-    """The lines of a traceback: the one in the frame that caught it, and those of the same file that it called."""
-    file, lines = traceback.tb_frame.f_code.co_filename, list[int]()
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == file:
-            lines.append(traceback.tb_lineno)
-        traceback = traceback.tb_next
-    return lines

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
-from foretrace.sandbox.inside.roles.builtin_fixtures import BUILTIN_FIXTURES
+from foretrace.sandbox.inside.roles.pytest_fixtures import BUILTIN_FIXTURES
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -16,15 +17,14 @@ def find_unknown_fixtures(tree: ast.Module, others: Sequence[ast.Module]) -> lis
     Args:
         others: the tests' setup and earlier tests, which may define fixtures, too.
     """
-    known = {"self", "cls", "request", *BUILTIN_FIXTURES}
-    for other in (*others, tree):
-        known |= set(_find_fixtures(other))
-    named = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    known = {"self", "cls", "request", *BUILTIN_FIXTURES}.union(*map(_find_fixtures, (*others, tree)))
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     unknown: dict[str, None] = {}
     for function, decorators in _find_tests(tree):
-        if function.name in named or not all(map(_is_mark, decorators)):
+        texts = [ast.unparse(decorator) for decorator in decorators]
+        if function.name in named or not all(text.startswith(("pytest.mark.", "mark.")) for text in texts):
             continue  # the code calls it, or something else gives it what it takes
-        given = set(_find_given(decorators))
+        given = {word for text in texts for word in re.findall(r"\w+", text)}
         parameters = [*function.args.posonlyargs, *function.args.args]
         asked = parameters[: len(parameters) - len(function.args.defaults)]
         unknown.update(dict.fromkeys(p.arg for p in asked if p.arg not in known | given))
@@ -42,25 +42,14 @@ def _find_tests(tree: ast.Module) -> Iterator[tuple[_Function, list[ast.expr]]]:
                     yield part, [*node.decorator_list, *part.decorator_list]
 
 
-def _find_fixtures(tree: ast.Module) -> Iterator[str]:
-    """Names of all functions that are decorated, which may be fixtures, and names that a fixture is given."""
+def _find_fixtures(tree: ast.Module) -> set[str]:
+    """Names of all that is decorated or made by a call, which may be fixtures, and names that a fixture is given."""
+    found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, _Function):
-            if node.decorator_list:
-                yield node.name
+        if isinstance(node, _Function) and node.decorator_list:
+            found.add(node.name)
         elif isinstance(node, ast.keyword) and node.arg == "name" and isinstance(node.value, ast.Constant):
-            yield str(node.value.value)
+            found.add(str(node.value.value))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id  # made by a call of `fixture`
-
-
-def _is_mark(decorator: ast.expr) -> bool:
-    return ast.unparse(decorator).startswith(("pytest.mark.", "mark."))
-
-
-def _find_given(decorators: Sequence[ast.expr]) -> Iterator[str]:
-    """All words in texts of decorators: names of parameters, among others."""
-    for decorator in decorators:
-        for node in ast.walk(decorator):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield from node.value.replace(",", " ").split()
+            found.add(node.id)
+    return found

@@ -1,7 +1,8 @@
-"""Has a candidate's calls made, in as few processes as that takes, and says what became of each."""
+"""Has calls of an answer made, in as few processes as that takes, and says what became of each: the form `values`."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,15 +13,14 @@ from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
 from foretrace.sandbox.forkserver.child_exit import ChildExit, make_exit_error
 from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
+from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
 from foretrace.sandbox.inside.wire.values import decode
 
 EXIT_TIMEOUT_S = 1.0
 """Seconds that a process gets to end by itself once it has nothing left to do."""
 MAX_PROCESSES = 3
-"""Processes that one judging may use for the candidate; together they may run for twice the time limit."""
+"""Processes that one verdict may take, one after another, within the limits of one run."""
 NOT_RUN = "not run"
-MAX_PLAIN_REPLY_KB = 256
-"""Size of a value that is compared here, KiB: larger ones cost the event loop too much at one time."""
 
 
 class CallAnswer(msgspec.Struct):
@@ -33,31 +33,44 @@ class CallAnswer(msgspec.Struct):
 
 
 class ProcessTotals(msgspec.Struct):
-    """What is known of the candidate's processes together."""
+    """What is known of the processes of a verdict together."""
 
     ending: Ending = "ok"
     error: RunError | None = None
     stdout: str = ""
     stderr: str = ""
     seconds: float = 0.0
+    cpu_s: float = 0.0
     count: int = 0
+    flags: set[str] = set()
 
     def find_next_limits(self, limits: Limits) -> Limits | None:
-        """The limits of the next process; None when there may be no other."""
-        wall_s = min(limits.wall_s, 2 * limits.wall_s - self.seconds)
-        if self.count >= MAX_PROCESSES or wall_s < limits.wall_s / 10:
+        """What is left of a verdict's limits for its next process; None when that is too little."""
+        wall_s = limits.wall_s - self.seconds
+        # CPU time is limited in whole seconds.
+        cpu_s = limits.cpu_s if not self.count else float(round(limits.cpu_s - self.cpu_s))
+        if self.count >= MAX_PROCESSES or wall_s < limits.wall_s / 10 or cpu_s <= 0:
             return None
-        return msgspec.structs.replace(limits, wall_s=wall_s)
+        return msgspec.structs.replace(limits, wall_s=wall_s, cpu_s=cpu_s)
 
-    def add(self, ended: ChildExit, ending: Ending, error: RunError | None) -> None:
-        """Take the end of one process into account; the first ending other than `ok` is kept."""
-        self.count += 1
-        self.seconds += ended.seconds
+    def add(self, ended: ChildExit, ending: Ending, error: RunError | None, *, beside: bool = False) -> None:
+        """Take the end of one process into account; the first ending other than `ok` is kept.
+
+        Args:
+            beside: whether it ran at the same time as the one before.
+        """
+        self.count += not beside
+        self.seconds += 0.0 if beside else ended.seconds
+        self.cpu_s += ended.cpu_s or 0.0
         self.stdout = (self.stdout + ended.stdout)[: 1 << 20]
         self.stderr = (self.stderr + ended.stderr)[: 1 << 20]
         if self.ending == "ok":
             self.ending = ending
             self.error = error
+        if ending == "exit":
+            self.flags.add("exited")
+        if error is not None and error.kind == "OutOfTurn":
+            self.flags.add("tampered")
 
 
 def find_ending(ended: ChildExit, whole: bool, limits: Limits) -> tuple[Ending, RunError | None]:
@@ -84,7 +97,7 @@ def format_error(error: RunError) -> str:
 
 
 def read_answer(message: Any) -> CallAnswer | None:
-    """The answer to a call as a candidate gives it; None where it is none."""
+    """The answer to a call as the answer's process gives it; None where it is none."""
     if not isinstance(message, list):
         return None
     if message[0:1] == ["raised"] and len(message) == 2:
@@ -99,24 +112,23 @@ def read_answer(message: Any) -> CallAnswer | None:
 
 
 async def make_calls(
-    start_child: StartChild, code: str, preamble: str, calls: Sequence[Any], needs: Sequence[str], limits: Limits
-) -> tuple[list[CallAnswer], ProcessTotals]:
-    """Make all calls; where one ends the process, those after it are made in a fresh one.
+    start_child: StartChild, request: dict[str, Any], calls: Sequence[Any], limits: Limits, process: ProcessTotals
+) -> list[CallAnswer]:
+    """Make all calls; where one ends the process, those after it are made in a fresh one, while there is time.
 
     Answers stand although the process fails after them: that one has come back shows only what it says, which is
     compared. Where a process breaks the protocol, none of its answers counts, and no other process is started.
+
+    Args:
+        request: what the answer's process gets beside the calls.
     """
     answers = [CallAnswer() for _ in calls]
-    limits = msgspec.structs.replace(limits, reply_kb=min(limits.reply_kb, MAX_PLAIN_REPLY_KB))
-    process = ProcessTotals()
     position = 0
     while position < len(calls) or not process.count:
         allowed = process.find_next_limits(limits)
         if allowed is None:
             break
-        request = {"mode": "candidate", "code": code, "preamble": preamble, "calls": calls[position:]}
-        request["needs"] = needs
-        async with start_child(request, allowed) as child:
+        async with start_child({**request, "mode": "answer", "calls": calls[position:]}, allowed) as child:
             got, failed, wrong = await _receive_answers(child, len(calls) - position)
             if wrong:
                 child.stop()
@@ -144,7 +156,7 @@ async def make_calls(
             position += 1
             if ending == "lost":
                 break
-    return answers, process
+    return answers
 
 
 async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[CallAnswer] | None, RunError | None, bool]:
@@ -160,10 +172,23 @@ async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[CallAn
         return None, None, True
     answers: list[CallAnswer] = []
     before = child.elapsed
-    while len(answers) < count and (message := await child.receive()) is not None:
-        answer = read_answer(message)
+    while len(answers) < count and (body := await child.receive_bytes()) is not None:
+        if len(body) > _LONG:  # the loop goes on meanwhile
+            answer = await asyncio.to_thread(_read_body, body)
+        else:
+            answer = _read_body(body)
         if answer is None:
             return answers, None, True
         answer.seconds, before = child.elapsed - before, child.elapsed
         answers.append(answer)
     return answers, None, False
+
+
+def _read_body(body: bytes) -> CallAnswer | None:
+    try:
+        return read_answer(unpack_frame(body))
+    except FrameError:
+        return None
+
+
+_LONG = 1 << 18

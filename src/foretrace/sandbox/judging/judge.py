@@ -1,66 +1,68 @@
 """Judges code against tests, in the form that was planned for them.
 
-A test that was answered rightly stays passed although the candidate's process fails afterwards (it exits, is killed, or
-runs out of time): its value was the right one, and the process never held it. The verdict says how the process ended.
-A process that breaks the protocol is believed in nothing: all tests that it answered fail.
+A test that was answered rightly stays passed although the answer's process fails afterwards (it exits, is killed, or
+runs out of time): its value was the right one. A process that breaks the protocol is believed in nothing. All processes
+of a verdict together have the time of one run.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
-from foretrace.core.problem import RunError, TestResult, Verdict
+from foretrace.core.errors import ProblemError
+from foretrace.core.problem import FLAGS, Integrity, TestResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Limits
+from foretrace.sandbox.base import FORMS, Limits
 from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.run_result import (
-    MAX_SOURCE_CHARS,
-    make_protocol_error,
-    make_too_large_result,
-    read_error,
-    run_program,
-)
+from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, run_program
+from foretrace.sandbox.inside.wire.show import OpaqueValue
 from foretrace.sandbox.inside.wire.values import show_value
-from foretrace.sandbox.judging.calls import (
-    EXIT_TIMEOUT_S,
-    MAX_PROCESSES,
-    NOT_RUN,
-    ProcessTotals,
-    find_ending,
-    find_load_ending,
-    format_error,
-    make_calls,
-)
+from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
+from foretrace.sandbox.judging.choose_form import RANDOM_WORD
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.relay import relay
-from foretrace.sandbox.judging.report import TestReport, make_judge_request
+from foretrace.sandbox.judging.run_tests import run_apart, run_together
+from foretrace.sandbox.judging.verify import judge_values
+
+_NEEDS_OBJECTS = "needs_objects"
 
 
-async def judge(start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, isolation: Isolation) -> Verdict:
+async def judge(
+    start_child: StartChild,
+    plan: JudgePlan,
+    code: str,
+    limits: Limits,
+    isolation: Isolation,
+    forms: Sequence[str] = FORMS,
+) -> Verdict:
     """Judge `code` by `plan`. Never raises for what the code does.
+
+    Args:
+        forms: those that may decide.
 
     Raises:
         SandboxError: no process can be started.
+        ProblemError: the tests need another form.
     """
+    if plan.form not in forms:
+        raise ProblemError(f"these tests need the form {plan.form}, and only {', '.join(forms)} may decide")
+    process = ProcessTotals()
     form = plan.form
     if len(code) > MAX_SOURCE_CHARS:
-        error = make_too_large_result(code, isolation).error
-        assert error is not None
-        process = ProcessTotals(ending="error", error=error)
-        results = TestReport(plan).all_failed(format_error(error))
+        process.ending, process.error = "error", make_too_large_result(code, isolation).error
+        assert process.error is not None
+        results = _all_failed(plan, format_error(process.error))
+    elif plan.is_program:
+        results = await _run_programs(start_child, plan, code, limits, process)
     else:
-        judged = await _compare_literals(start_child, plan, code, limits) if form == "split" else None
-        if judged is None:
-            form = "judge" if form == "split" else form
-            judges = {"judge": relay, "stdin": _programs, "shared": _shared}
-            judged = await judges[form](start_child, plan, code, limits)
-        results, process = judged
+        form, results = await _judge_functions(start_child, plan, code, limits, process, forms)
     return Verdict(
-        tests=tuple(results),
+        tests=tuple(msgspec.structs.replace(result, form=form) for result in results),
         integrity=form,
+        flags=tuple(flag for flag in FLAGS if flag in process.flags),
         ending=process.ending,
         error=process.error,
         stdout=process.stdout,
@@ -70,69 +72,99 @@ async def judge(start_child: StartChild, plan: JudgePlan, code: str, limits: Lim
     )
 
 
-async def _compare_literals(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
-) -> tuple[list[TestResult], ProcessTotals] | None:
+async def _judge_functions(
+    start_child: StartChild,
+    plan: JudgePlan,
+    code: str,
+    limits: Limits,
+    process: ProcessTotals,
+    forms: Sequence[str],
+) -> tuple[Integrity, list[TestResult]]:
+    """The results, and the form that decided: the planned one, or `together` where the answer gives objects."""
+    form = plan.form
+    if form == "calls" and RANDOM_WORD in code and any(RANDOM_WORD in test.code for test in plan.tests):
+        form = "together"  # the tests may seed what the answer draws from
+    if plan.memory.get(_NEEDS_OBJECTS) and "together" in forms:
+        form = "together"
+    falls_back, why = False, ""
+    if form == "values":
+        results = await _compare_values(start_child, plan, code, limits, process)
+        if results is not None:
+            return form, results
+        why = "a value is not plain data"
+    elif form == "calls":
+        outcome = await run_apart(start_child, plan, code, limits, process)
+        if outcome.needs_objects is None:
+            return form, outcome.results()
+        why = outcome.needs_objects
+    if form != "together":
+        falls_back = True
+        if "together" not in forms:
+            return form, _all_failed(plan, f"not decided: {why}, which only the form together can judge")
+        process.ending, process.error = "ok", None
+        process.flags.clear()
+    allowed = process.find_next_limits(limits)
+    if allowed is None:
+        return "together", _all_failed(plan, f"no time was left: {why}, so that the tests had to be run again")
+    made = (await run_together(start_child, plan, code, allowed, process)).results()
+    if falls_back and all(result.passed for result in made):
+        plan.memory[_NEEDS_OBJECTS] = True
+    return "together", made
+
+
+def _all_failed(plan: JudgePlan, why: str) -> list[TestResult]:
+    return [TestResult(name=name, passed=False, error=why) for name in plan.names]
+
+
+async def _compare_values(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
+) -> list[TestResult] | None:
     """Compare what the calls give; None where a value is not plain, so that the tests must be run."""
-    needs = [plan.entry_point] if plan.entry_point else []
-    answers, process = await make_calls(start_child, code, plan.preamble, plan.calls, needs, limits)
+    request = {"code": code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
+    answers = await make_calls(start_child, {**request, "entry_point": plan.entry_point}, plan.calls, limits, process)
     results: list[TestResult] = []
-    for name, check in zip(plan.names, plan.asserts, strict=True):
-        answer = answers[check.call]
-        if answer.error is not None and plan.setup and answer.error.startswith("NameError"):
-            return None  # the setup may define what the code lacks
-        if answer.error is not None:
-            results.append(TestResult(name=name, passed=False, error=answer.error, seconds=answer.seconds))
+    for name, literal in zip(plan.names, plan.literal, strict=True):
+        given = [answers[number] for number in literal.calls]
+        seconds = sum(answer.seconds or 0.0 for answer in given) if given[0].seconds is not None else None
+        errors = [answer.error for answer in given if answer.error is not None]
+        if errors:
+            results.append(TestResult(name=name, passed=False, error=errors[0], seconds=seconds))
             continue
-        outcome = check.judge(answer.value)
-        if outcome is None:
+        values = [answer.value for answer in given]
+        if not all(map(_is_plain, values)):
             return None
+        made = judge_values(literal.check, values)
         results.append(
             TestResult(
                 name=name,
-                passed=outcome.passed,
-                actual=outcome.actual,
-                expected=outcome.expected,
-                seconds=answer.seconds,
+                passed=made.passed,
+                actual=made.actual,
+                expected=made.expected,
+                error=made.error,
+                seconds=seconds,
             )
         )
-    return results, process
+    return results
 
 
-async def _shared(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
-) -> tuple[list[TestResult], ProcessTotals]:
-    report, process = TestReport(plan), ProcessTotals()
-    failed: RunError | None = None
-    wrong = False
-    async with start_child(
-        {**make_judge_request(plan, code, limits), "mode": "shared", "code": code, "preamble": plan.preamble}, limits
-    ) as child:
-        loaded = await child.receive()
-        if isinstance(loaded, list) and len(loaded) == 2 and loaded[0] == "failed":
-            failed = read_error(loaded[1])
-        wrong = loaded is not None and failed is None and loaded != ["loaded"]
-        while not (wrong or failed or report.done) and (frame := await child.receive()) is not None:
-            report.take(frame, child.elapsed)
-        if wrong:
-            child.stop()
-        ended = await child.wait(EXIT_TIMEOUT_S)
-    if wrong or child.broken:
-        process.add(ended, "killed", make_protocol_error())
-        return report.all_failed(format_error(make_protocol_error())), process
-    if failed is not None:
-        process.add(ended, find_load_ending(failed), failed)
-        return report.all_failed(format_error(failed)), process
-    ending, error = find_ending(ended, report.done, limits)
-    process.add(ended, ending, error)
-    return report.results(format_error(error) if error else "not run"), process
+def _is_plain(value: object) -> bool:
+    """Whether there is nothing in a value but plain data, which is compared as Python compares it."""
+    kind = type(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(_is_plain, value)) if not set(map(type, value)) <= _SCALARS else True
+    if isinstance(value, dict):
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    return kind is not OpaqueValue
 
 
-async def _programs(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits
-) -> tuple[list[TestResult], ProcessTotals]:
+_SCALARS = {int, float, str, bool, bytes, type(None)}
+
+
+async def _run_programs(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
+) -> list[TestResult]:
     results: list[TestResult] = []
-    process, late = ProcessTotals(), 0
+    late = 0
     for name, test in zip(plan.names, plan.tests, strict=True):
         expected = test.stdout or ""
         if late >= MAX_PROCESSES:
@@ -163,7 +195,7 @@ async def _programs(
         if process.ending == "ok" and not ran.ok:
             process.ending, process.error = ran.ending, ran.error
             process.stdout, process.stderr = ran.stdout, ran.stderr
-    return results, process
+    return results
 
 
 async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:

@@ -1,10 +1,9 @@
-"""Decides how tests are judged, from their text alone: the strongest form that serves all of them."""
+"""Decides how tests are judged, from their text alone: in the strongest form that serves all of them."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,40 +14,46 @@ from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
 from foretrace.core.python_source import parse_quietly
+from foretrace.sandbox.base import FORMS
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
 from foretrace.sandbox.inside.roles import asserts
-from foretrace.sandbox.inside.roles.compiled_tests import find_check_function
+from foretrace.sandbox.judging.answer_uses import AnswerUses, find_answer_uses, find_check_function, find_classes
 from foretrace.sandbox.judging.asked_fixtures import find_unknown_fixtures
-from foretrace.sandbox.judging.candidate_uses import CandidateUses, find_candidate_uses, find_constructors
-from foretrace.sandbox.judging.literal_asserts import LiteralAssert, read_literal_asserts
+from foretrace.sandbox.judging.choose_form import needs_one_process
+from foretrace.sandbox.judging.literal_calls import LiteralCheck, read_literal_tests
 
 _MAX_CODE_CHARS = 1 << 21
 """Characters that the tests of one problem may have."""
 
 
 class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How tests are judged. Made once for a problem, and used for any number of candidates."""
+    """How tests are judged. Made once for a problem, and used for any number of answers."""
 
     form: Integrity
+    is_program: bool = False
+    """Whether the tests are inputs and outputs of a program."""
     names: tuple[str, ...]
-    """Names of the tests, in order."""
+    """Names of the results, in order."""
     entry_point: str | None = None
     setup: str = ""
     tests: tuple[Test, ...] = ()
     calls: tuple[tuple[str, list[Any], dict[str, Any]], ...] = ()
-    """`split`: the calls of the candidate: its name, and encoded arguments."""
-    asserts: tuple[LiteralAssert, ...] = ()
-    """`split`: what is asked of the answers, one for each name."""
+    """`values`: the calls of the answer: its name, and encoded arguments."""
+    literal: tuple[LiteralCheck, ...] = ()
+    """`values`: what is asked of the values, one for each name."""
     preamble: str = ""
     """Code of the problem that the answer builds on; it runs before the answer, which may define its names anew."""
+    setup_parts: tuple[str, ...] = ()
+    """Statements of the setup, which run before the answer where they need nothing of it."""
     helpers: str = ""
     """The imports, functions and constants of the preamble, which tests may rely on; not stubs that an answer fills."""
     uses: tuple[str, ...] = ()
-    """`judge`: names that tests use and do not define; those that mean nothing else are the candidate's."""
+    """Names that tests use and do not define; those that mean nothing else are the answer's."""
     classes: tuple[str, ...] = ()
-    """`judge`: names that the prompt defines as classes, or that tests use as such, however they are written."""
-    console: bool = False
-    """`judge`: whether tests put something in the place of the standard input."""
+    """Names that the prompt defines as classes, or that tests use as such, however they are written."""
+    memory: dict[str, Any] = {}
+    """What was found out about these tests while they were used: their code, compiled, and whether right answers need
+    the form `together`."""
 
 
 def make_judge_plan(
@@ -70,8 +75,8 @@ def make_judge_plan(
     """
     if any(type(test) is not Test for test in tests):
         raise ProblemError('tests are given as Test objects, e.g. [Test(code="assert f(1) == 2")]')
-    if form not in (None, "split", "judge", "stdin", "shared"):
-        raise ProblemError(f"unknown form {form!r}: choose split, judge, stdin or shared, or none")
+    if form is not None and form not in FORMS:
+        raise ProblemError(f"unknown form {form!r}: choose {', '.join(FORMS)}, or none")
     return _plan(tuple(tests), entry_point, setup, prompt, form)
 
 
@@ -86,52 +91,38 @@ def _plan(
         return _programs(tests, programs, form)
     if sum(len(test.code) for test in tests) + len(setup) > _MAX_CODE_CHARS:
         raise ProblemError(f"the tests have more than {_MAX_CODE_CHARS:,} characters: give fewer or smaller ones")
-    trees = [_tree(number, test.code) for number, test in enumerate(tests)]
+    trees = [_parse(f"test {number}", test.code) for number, test in enumerate(tests)]
+    setup_tree = _parse("the setup of the tests", setup)
     found = [asserts.find_asserts(tree) for tree in trees]
     for number, tree in enumerate(trees):
         if not found[number] and not _can_fail(tree):
             raise ProblemError(f"test {number} has no assert: write what must hold as `assert f(1) == 2`")
-        if unknown := find_unknown_fixtures(tree, (_setup_tree(setup), *trees[:number])):
+        if unknown := find_unknown_fixtures(tree, (setup_tree, *trees[:number])):
             names = ", ".join(map(repr, unknown))
             raise ProblemError(f"test {number} asks for {names}, no fixture that is known here: define it in the test")
-    code = find_candidate_uses(trees, entry_point, _setup_tree(setup))
+    uses = find_answer_uses(trees, entry_point, setup_tree)
     for number, tree in enumerate(trees):
-        _check_names(number, tree, code, entry_point)
-    names = [name for n, tree in enumerate(trees) for name in asserts.name_asserts(n, tree, found[n])]
+        _check_names(number, tree, uses, entry_point)
     preamble, helpers = split_prompt(prompt, entry_point)
     common: dict[str, Any] = {
-        "names": tuple(names),
+        "names": tuple(name for n, tree in enumerate(trees) for name in asserts.name_asserts(n, tree, found[n])),
         "entry_point": entry_point,
         "setup": setup,
-        "tests": tuple(tests),
+        "tests": tests,
         "preamble": preamble,
+        "setup_parts": tuple(map(ast.unparse, setup_tree.body)),
         "helpers": helpers,
-        "uses": tuple(sorted(code.callees | code.exceptions)),
-        "classes": _find_class_names(trees, prompt),
-        "console": any(word in test.code for test in tests for word in ("stdin", "input")),
+        "uses": tuple(sorted(uses.callees | uses.exceptions)),
+        "classes": find_classes(trees, prompt),
     }
-    if form in (None, "split"):
-        literal = read_literal_asserts(trees, code)
-        if literal is not None:
-            return JudgePlan(form="split", calls=literal.calls, asserts=literal.asserts, **common)
-        if form == "split":
-            raise ProblemError("these tests cannot be judged in the form split: ask for judge, or for none")
-    if form == "stdin":
-        raise ProblemError("tests made of code cannot be judged in the form stdin: ask for none")
-    return JudgePlan(form="shared" if form == "shared" else "judge", **common)
-
-
-def _find_class_names(trees: list[ast.Module], prompt: str) -> tuple[str, ...]:
-    found = set(_CLASS_STATEMENT.findall(prompt))
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
-            found |= {part.id for part in ast.walk(node.args[-1]) if isinstance(part, ast.Name)} if node.args else set()
-    for tree in trees:
-        found |= find_constructors(tree)
-    return tuple(sorted(found))
-
-
-_CLASS_STATEMENT = re.compile(r"^class[ \t]+(\w+)[ \t]*[(:]", re.MULTILINE)
+    literal = read_literal_tests(trees, uses) if form in (None, "values") else None
+    if literal is not None:
+        return JudgePlan(form="values", calls=literal.calls, literal=literal.checks, **common)
+    one_process = needs_one_process(trees, setup_tree, uses, common["classes"])
+    strongest: Integrity = "together" if one_process else "calls"
+    if form is not None and FORMS.index(form) < FORMS.index(strongest):
+        raise ProblemError(f"these tests cannot be judged in the form {form}: ask for {strongest}, or for none")
+    return JudgePlan(form=form or strongest, **common)
 
 
 def _can_fail(tree: ast.Module) -> bool:
@@ -187,34 +178,26 @@ def _programs(tests: Sequence[Test], programs: list[bool], form: Integrity | Non
             raise ProblemError(
                 f"test {number} has an input of more than {MAX_INPUT_CHARS:,} characters: give a smaller one"
             )
-    if form not in (None, "stdin"):
+    if form not in (None, "values"):
         raise ProblemError(f"tests with stdin and stdout cannot be judged in the form {form}: ask for none")
-    return JudgePlan(form="stdin", names=tuple(map(str, range(len(tests)))), tests=tuple(tests))
+    names = tuple(map(str, range(len(tests))))
+    return JudgePlan(form="values", is_program=True, names=names, tests=tuple(tests))
 
 
-def _tree(number: int, code: str) -> ast.Module:
+def _parse(what: str, code: str) -> ast.Module:
     try:
         return parse_quietly(code, compiles=True)
     except SyntaxError as error:
         where = f" (line {error.lineno})" if error.lineno else ""
-        raise ProblemError(f"test {number} cannot be parsed{where}: {error.msg}") from None
+        raise ProblemError(f"{what} cannot be parsed{where}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ProblemError(f"test {number} cannot be parsed: {error or 'it is nested too deeply'}") from None
+        raise ProblemError(f"{what} cannot be parsed: {error or 'it is nested too deeply'}") from None
 
 
-def _setup_tree(setup: str) -> ast.Module:
-    try:
-        return parse_quietly(setup, compiles=True)
-    except SyntaxError as error:
-        raise ProblemError(f"the setup of the tests cannot be parsed (line {error.lineno}): {error.msg}") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ProblemError(f"the setup of the tests cannot be parsed: {error or 'it is nested too deeply'}") from None
-
-
-def _check_names(number: int, tree: ast.Module, code: CandidateUses, entry_point: str | None) -> None:
-    uses = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    if entry_point is None and (find_check_function(tree) or ("candidate" in uses and "candidate" in code.callees)):
+def _check_names(number: int, tree: ast.Module, uses: AnswerUses, entry_point: str | None) -> None:
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if entry_point is None and (find_check_function(tree) or ("candidate" in used and "candidate" in uses.callees)):
         raise ProblemError(f"test {number} calls `candidate`, and the problem names no entry_point: name it")
-    reaching = {*code.callees, *code.exceptions, "candidate", *(code.setup_names if code.setup_reaches_code else ())}
-    if not find_check_function(tree) and not uses & reaching:
+    reaching = {*uses.callees, *uses.exceptions, "candidate", *(uses.setup_names if uses.setup_reaches_code else ())}
+    if not find_check_function(tree) and not used & reaching:
         raise ProblemError(f"test {number} does not call the code: use its entry point")

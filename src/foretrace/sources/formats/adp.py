@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,6 @@ class Adp:
                 yield row
             else:
                 yield _read_row(row, index, path, account)
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: rows stand alone."""
-        return ()
 
 
 def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> Trace | Drop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,10 +50,6 @@ class Aider:
     def recognize(self, head: FileHead) -> str | None:
         """By its first line, which says when a chat was started."""
         return "line 1 says when an aider chat started" if _START_BYTES.match(head.start) else None
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The sessions of the file."""

@@ -7,7 +7,7 @@ be read: each of their attempts is a Drop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,6 @@ class AtroposGroups:
                 except RowError as error:
                     account.drop(error.drop.reason)
                     yield error.drop
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: the file holds all."""
-        return ()
 
 
 def _get(group: dict[str, Any], name: str, index: int) -> Any:

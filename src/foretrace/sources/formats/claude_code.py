@@ -16,9 +16,10 @@ from foretrace.rows.files import read_document, read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.branches import find_main_line
-from foretrace.sources.content_blocks import read_blocks, read_part
+from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_number, get_text
+from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import Session, add_user_content
 
 _SPOKEN = frozenset({"user", "assistant"})
@@ -29,6 +30,8 @@ _BOOKKEEPING = frozenset({
     "saved_hook_context", "speculation-accept", "attribution-snapshot", "context-collapse", "task-summary",
 })  # fmt: skip
 """Types of records that are no part of the conversation."""
+_PROMPT = "prompt_snapshot"
+"""The attachment that holds the system prompt and the tools."""
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _SPOKEN_NOTICES = frozenset({"compact_boundary", "microcompact_boundary", "local_command"})
 """Notices of the program that the conversation shows."""
@@ -101,7 +104,7 @@ class _Agents:
 
 
 class _Line(msgspec.Struct):
-    """What is kept of a record: results and snapshots that stand in it twice are let go."""
+    """A record of the conversation."""
 
     number: int
     kind: str
@@ -113,15 +116,14 @@ class _Line(msgspec.Struct):
     results: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     """The results of calls that a `user` record holds."""
 
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it holds the system prompt and the tools."""
+        return self.kind == "attachment" and get_text(get_dict(self.record, "attachment"), "type") == _PROMPT
+
     def answers(self, calls: set[str]) -> bool:
         """Whether it holds results, and of these calls alone."""
         return bool(self.results) and all(get_text(block, "tool_use_id") in calls for block in self.results)
-
-
-_KEPT = (
-    "type", "subtype", "message", "content", "isMeta", "isCompactSummary", "isApiErrorMessage", "origin", "attachment",
-    "toolDenialKind", "agentId", "sessionId", "cwd", "version", "gitBranch", "name", "input", "forkedFrom", "output",
-)  # fmt: skip
 
 
 class _Lines:
@@ -133,16 +135,13 @@ class _Lines:
         self.lines: list[_Line] = []
         self.parents: dict[str, str | None] = {}
         self.types: Counter[str] = Counter()
-        self.facts: dict[str, Any] = {}
+        self.titles: list[dict[str, Any]] = []
         self.sessions: Counter[str] = Counter()
         self._given = session
         seen: set[str] = set()
         gone: set[str] = set()
-        for number, record in enumerate(read_records(path)):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-            else:
-                self._take(number, record, seen, gone)
+        for number, record in account.drop_unread(read_records(path)):
+            self._take(number, record, seen, gone)
         if gone:
             taken_back = [line for line in self.lines if line.uuid in gone]
             self.lines = [line for line in self.lines if line.uuid not in gone]
@@ -165,19 +164,18 @@ class _Lines:
         uuid = get_text(record, "uuid")
         if uuid:
             self.parents.setdefault(uuid, get_text(record, "parentUuid", "logicalParentUuid") or None)
-        gone.update(one for one in get_list(record, "retractedMessageUuids") if isinstance(one, str))
-        gone.update(one for one in get_list(record, "supersedesUuids") if isinstance(one, str))
+        for name in ("retractedMessageUuids", "supersedesUuids"):
+            if name in record:
+                gone.update(one for one in get_list(record, name) if isinstance(one, str))
         if session := get_text(record, "sessionId"):
             self.sessions[session] += 1
         if self._count_other(record, kind, uuid in seen):
             return
         if uuid:
             seen.add(uuid)
-        kept = {name: record[name] for name in _KEPT if name in record}
-        kept["result"] = _shorten_result(record.get("toolUseResult"))
         self.lines.append(
             _Line(
-                number, kind, uuid or f"line {number}", read_time(record.get("timestamp")), kept,
+                number, kind, uuid or f"line {number}", read_time(record.get("timestamp")), record,
                 is_side=record.get("isSidechain") is True, message_id=get_text(get_dict(record, "message"), "id"),
                 results=_list_results(record),
             )
@@ -212,9 +210,7 @@ class _Lines:
         if kind in ("system", "attachment"):
             return self._count_notice(record, kind, again)
         if kind in _TITLES:
-            if title := get_text(record, _TITLES[kind]):
-                self.facts["title"] = title
-            account.use()
+            self.titles.append(record)
         elif kind in _BOOKKEEPING:
             account.ignore(kind)
         else:
@@ -226,7 +222,9 @@ class _Lines:
         what = get_text(record, "subtype") if kind == "system" else get_text(attachment, "type")
         if what in ("api_error", "error", "api_refusal"):
             self.account.note("errors of the model's API")
-        spoken = what in _SPOKEN_NOTICES or (what == "queued_command" and bool(attachment.get("prompt")))
+        spoken = (
+            what in _SPOKEN_NOTICES or what == _PROMPT or (what == "queued_command" and bool(attachment.get("prompt")))
+        )
         if spoken and not again:
             return False
         self.account.ignore(f"{kind} {what}")
@@ -245,10 +243,7 @@ class _Lines:
         if call:
             agents.by_id.setdefault(agent, Parent(key=key, call_id=call))
         parent = agents.find(agent, _find_prompt(self.lines), key)
-        talk = _Talk(self, self.lines, f"{session}/{agent}", agents, parent)
-        if kind := get_text(meta, "agentType"):
-            talk.session.extra["agent_type"] = kind
-        return talk.make_trace()
+        return _Talk(self, self.lines, f"{session}/{agent}", agents, parent, meta).make_trace()
 
 
 def _read_session(lines: _Lines, session: str, agents: _Agents) -> Iterator[Trace | Drop]:
@@ -267,12 +262,17 @@ class _Talk:
     """One conversation out of lines that belong together."""
 
     def __init__(
-        self, lines: _Lines, own: list[_Line], session: str, agents: _Agents, parent: Parent | None = None
+        self,
+        lines: _Lines,
+        own: list[_Line],
+        session: str,
+        agents: _Agents,
+        parent: Parent | None = None,
+        meta: dict[str, Any] | None = None,
     ) -> None:
         self.session = Session(
-            source=ClaudeCode.name, agent="claude-code", id=session, types=lines.types, parent=parent,
-            extra=dict(lines.facts) if parent is None else {},
-        )  # fmt: skip
+            source=ClaudeCode.name, agent="claude-code", id=session, types=lines.types, parent=parent
+        )
         self._lines = lines
         self._agents = agents
         self._account = lines.account
@@ -281,9 +281,13 @@ class _Talk:
         self._calls: dict[str, tuple[str, float | None]] = {}
         """Name and stamp of each call, by id."""
         self._answered: set[str] = set()
-        for line in self._keep_main_line(own):
+        self._prompt = ""
+        self._gather_facts(own, meta)
+        main = list(self._keep_main_line(own))
+        begin = next((index for index, line in enumerate(main) if line.kind == "assistant"), len(main))
+        prompts = [line for line in main[:begin] if line.is_prompt]  # the last one is what was sent
+        for line in (*reversed(prompts), *(line for line in main if line not in prompts)):
             self._add(line)
-        self._gather_facts(own)
 
     def make_trace(self) -> Trace | Drop:
         return self.session.make_trace(self._talk, self._lines.path)
@@ -309,19 +313,26 @@ class _Talk:
                     self._account.note("abandoned branches")
                 left.add(line.uuid)
 
-    def _gather_facts(self, own: list[_Line]) -> None:
+    def _gather_facts(self, own: list[_Line], meta: dict[str, Any] | None) -> None:
         session = self.session
         for line in own:
             session.folder = session.folder or get_text(line.record, "cwd")
             session.version = get_text(line.record, "version") or session.version
             if branch := get_text(line.record, "gitBranch"):
                 session.extra.setdefault("git_branch", branch)
+        if meta:
+            self._talk.use(meta)
+            session.extra["agent_type"] = get_text(meta, "agentType")
+        for record in self._lines.titles:
+            self._talk.use(record)
+            session.extra["title"] = get_text(record, _TITLES[get_text(record, "type")])
+        self._lines.titles = []
 
     def _add(self, line: _Line) -> None:
         if line.kind == "assistant":
             self._add_reply(line)
             return
-        self._account.use()
+        self._talk.use(line.record, "attachment" if line.kind == "attachment" else "message")
         if line.kind == "user":
             self._add_user(line)
         elif line.kind == "tool_use":
@@ -330,12 +341,23 @@ class _Talk:
         elif line.kind == "tool_result":
             text, parts = read_blocks(line.record.get("output"))
             self._talk.add_result("", text, line.number, at=line.at, parts=parts)
+        elif line.is_prompt:
+            self._add_prompt(line)
         elif line.kind == "attachment":
             self._add_queued_command(line)
         else:
             text, _ = read_blocks(line.record.get("content"))
             boundary = {"kind": get_text(line.record, "subtype")}
             self._talk.add_user(text, line.number, author="environment", at=line.at, extra=boundary)
+
+    def _add_prompt(self, line: _Line) -> None:
+        """A system prompt, which is said again when the session is resumed or compacted."""
+        attachment = get_dict(line.record, "attachment")
+        text, _ = read_blocks(attachment.get("systemPrompt", attachment.get("system")))
+        if text and text != self._prompt and (not self._prompt or self._talk.has_agent):
+            self._talk.add_system(text, line.number, at=line.at)
+            self._prompt = text
+        self.session.tools = self.session.tools or read_tool_specs(attachment.get("tools"))
 
     def _add_reply(self, line: _Line) -> None:
         message = get_dict(line.record, "message")
@@ -347,16 +369,12 @@ class _Talk:
         if model == "<synthetic>":
             self._account.ignore("synthetic message")
             return
-        self._account.use()
+        self._talk.use(line.record, "message")
         content = message["content"]
-        pieces = _Pieces(content if isinstance(content, list) else [{"type": "text", "text": content}], self._account)
+        pieces = split_reply(content, self._account)
         reply = line.message_id or None
-        extra: dict[str, Any] = {}
         usage = self._find_fullest_usage(line.message_id, get_dict(message, "usage"))
-        if usage:
-            extra["usage"] = usage
-        if reason := get_text(message, "stop_reason"):
-            extra["stop_reason"] = reason
+        extra: dict[str, Any] = {"usage": usage} if usage else {}
         if model and (not reply or reply not in self._usage):
             self.session.models[model] += 1
         if reply:
@@ -366,8 +384,8 @@ class _Talk:
         self._calls.update((call.id, (call.name, line.at)) for call in calls)
         self._talk.add_agent(
             line.number,
-            text="\n\n".join(pieces.texts),
-            reasoning="\n\n".join(pieces.thoughts) or None,
+            text=pieces.text,
+            reasoning=pieces.reasoning,
             calls=calls,
             reply=reply,
             at=line.at,
@@ -393,7 +411,7 @@ class _Talk:
         record = line.record
         content = get_dict(record, "message")["content"]
         results = line.results
-        facts = record["result"] if len(results) == 1 else {}
+        facts = get_dict(record, "toolUseResult") if len(results) == 1 else {}
         for block in results:
             self._add_result(block, line, facts)
         rest = content if isinstance(content, str) else [b for b in content if b not in results]
@@ -410,9 +428,11 @@ class _Talk:
         call = get_text(block, "tool_use_id")
         text, parts = read_blocks(block.get("content", block.get("text")))
         failed = block.get("is_error")
-        if facts.get("denied") or line.record.get("toolDenialKind") or (failed and _DENIED.match(text)):
+        milliseconds = get_number(facts, "durationMs", "totalDurationMs")
+        seconds = get_number(facts, "durationSeconds") if milliseconds is None else milliseconds / 1000
+        if line.record.get("toolDenialKind") or (failed and _DENIED.match(text)):
             self._talk.wait_for_person(call)
-        elif facts.get("seconds") is None and self._waited(call, line.at):
+        elif seconds is None and self._waited(call, line.at):
             self._talk.wait_for_person(call)
             self._account.note("edits that waited for a person")
         if agent := get_text(facts, "agentId"):
@@ -422,7 +442,7 @@ class _Talk:
         self._answered.add(call)
         self._talk.add_result(
             call, text, line.number, is_error=failed if isinstance(failed, bool) else None, at=line.at,
-            seconds=facts.get("seconds"), parts=parts,
+            seconds=seconds, parts=parts,
         )  # fmt: skip
 
     def _waited(self, call: str, at: float | None) -> bool:
@@ -438,33 +458,6 @@ class _Talk:
         add_user_content(self._talk, attachment["prompt"], line.number, at=line.at, author=author)
 
 
-class _Pieces:
-    """The blocks of a reply, by kind."""
-
-    def __init__(self, blocks: list[Any], account: Account) -> None:
-        self.texts: list[str] = []
-        self.thoughts: list[str] = []
-        self.calls: list[dict[str, Any]] = []
-        self.results: list[dict[str, Any]] = []
-        self.parts: list[Any] = []
-        for block in blocks:
-            kind = get_text(block, "type")
-            if kind == "thinking":
-                self.thoughts.extend(filter(None, [get_text(block, "thinking", "text")]))
-            elif kind == "redacted_thinking":
-                account.note("thoughts that are not readable")
-            elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-                self.calls.append(block)
-            elif kind.endswith("tool_result"):
-                self.results.append(block)
-            elif kind == "fallback":
-                account.note("replies of a fallback model")
-            elif isinstance(block, dict) and (part := read_part(block)) is not None:
-                self.parts.append(part)
-            else:
-                self.texts.extend(filter(None, [read_blocks([block])[0]]))
-
-
 def _list_results(record: dict[str, Any]) -> list[dict[str, Any]]:
     if record.get("type") != "user":
         return []
@@ -473,14 +466,6 @@ def _list_results(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _list_calls(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [b for b in get_dicts(get_dict(record, "message"), "content") if get_text(b, "type").endswith("tool_use")]
-
-
-def _shorten_result(result: Any) -> dict[str, Any]:
-    """What `toolUseResult` says beside the result itself: how long the tool took, and which subagent it was."""
-    milliseconds = get_number(result, "durationMs", "totalDurationMs")
-    seconds = get_number(result, "durationSeconds") if milliseconds is None else milliseconds / 1000
-    found = {"seconds": seconds, "agentId": get_text(result, "agentId")}
-    return {name: value for name, value in found.items() if value is not None and value != ""}
 
 
 def _find_prompt(lines: list[_Line]) -> str:
@@ -494,7 +479,6 @@ def _read_meta(path: Path, account: Account) -> dict[str, Any]:
         return {}
     meta = read_document(file, limit=1 << 20)
     if isinstance(meta, dict):
-        account.use()
         return meta
     account.drop(meta.reason if isinstance(meta, Drop) else "not_an_object")
     return {}

@@ -68,10 +68,6 @@ class Codex:
                 return "line 1: id, timestamp and instructions, then response items"
         return None
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a history that is followed is an input of its own."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one session of the file."""
         rollout = _Rollout(path, account)
@@ -99,6 +95,8 @@ class _Item(msgspec.Struct):
     at: float | None
     kind: str
     payload: dict[str, Any]
+    record: dict[str, Any]
+    """The payload, in its envelope where it has one."""
     is_event: bool = False
     inherited: bool = False
 
@@ -111,12 +109,11 @@ class _Rollout:
         self.account = account
         self.items: list[_Item] = []
         self.meta: dict[str, Any] = {}
+        self.facts: list[_Item] = []
+        """Records about the session as a whole."""
         self.session = Session(source=Codex.name, agent="codex", id="")
         self._ordinal = -1
-        for number, record in enumerate(read_records(path)):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                continue
+        for number, record in account.drop_unread(read_records(path)):
             ordinal = get_number(record, "ordinal")
             if end is not None and (number if ordinal is None else ordinal) >= end:
                 break
@@ -137,7 +134,6 @@ class _Rollout:
         earlier.follow_history({*seen, file.resolve()})
         inherited = [msgspec.structs.replace(item, inherited=True) for item in earlier.items]
         self.items[:0] = inherited
-        self.session.extra["history_base"] = {"thread_id": thread, "end_ordinal_exclusive": int(end)}
         self.account.note("records of an earlier history", len(inherited))
 
     def find_spawn(self) -> None:
@@ -159,23 +155,23 @@ class _Rollout:
             inner = get_text(payload, "type")
             self.session.types[f"{kind} {inner}".strip()] += 1
             if kind == "response_item":
-                self._take_item(_Item(number, at, inner or "message" * ("role" in payload), payload))
+                self._take_item(_Item(number, at, inner or "message" * ("role" in payload), payload, record))
             elif kind == "event_msg":
-                self._take_event(_Item(number, at, inner, payload, is_event=True))
+                self._take_event(_Item(number, at, inner, payload, record, is_event=True))
             else:
-                self._take_fact(_Item(number, at, kind, payload))
+                self._take_fact(_Item(number, at, kind, payload, record))
             return
         self.session.types[kind or get_text(record, "record_type") or "(no type)"] += 1
         if not self.meta and _is_early_meta(record):
-            self._take_fact(_Item(number, at, "session_meta", record))
+            self._take_fact(_Item(number, at, "session_meta", record, record))
         elif get_text(record, "record_type"):
             self.account.ignore(f"record_type {record['record_type']}")
         elif kind in ("message", "") and get_text(record, "role"):
             content = record.get("content", record.get("message"))
-            self._take_item(_Item(number, at, "message", {**record, "content": content}))
+            self._take_item(_Item(number, at, "message", {**record, "content": content}, record))
             self.session.models.update(filter(None, [get_text(record, "model")]))
         else:
-            self._take_item(_Item(number, at, kind, record))
+            self._take_item(_Item(number, at, kind, record, record))
 
     def _take_item(self, item: _Item) -> None:
         kind = item.kind
@@ -199,12 +195,11 @@ class _Rollout:
         elif kind in _COPIES or kind in EXECUTIONS or kind == "token_count":
             self.items.append(item)
         elif kind == "thread_rolled_back":
-            account.use()
+            self.facts.append(item)
             self._roll_back(int(get_number(payload, "num_turns") or 0))
         elif kind == "thread_name_updated":
-            account.use()
-            if name := get_text(payload, "thread_name"):
-                self.session.extra["title"] = name
+            self.facts.append(item)
+            self.session.extra["title"] = get_text(payload, "thread_name")
         elif kind in ("error", "stream_error"):
             account.ignore(kind)
             account.note("errors of the model's API")
@@ -220,7 +215,7 @@ class _Rollout:
         payload, session = item.payload, self.session
         if item.kind == "session_meta" and not self.meta:
             self.meta = payload
-            self.account.use()
+            self.facts.append(item)
             git = get_dict(payload, "git")
             session.folder = get_text(payload, "cwd")
             session.remote = get_text(git, "repository_url", "repositoryUrl")
@@ -228,12 +223,12 @@ class _Rollout:
             session.created_at = get_text(payload, "timestamp") or None
             session.tools = _read_tools(payload)
             session.parent = _find_parent(payload)
-            facts = {"git_branch": get_text(git, "branch"), "originator": get_text(payload, "originator")}
-            session.extra.update({name: value for name, value in facts.items() if value})
+            if branch := get_text(git, "branch"):
+                session.extra["git_branch"] = branch
         elif item.kind == "session_meta":
             self.account.ignore("session_meta of another session")
         elif item.kind == "turn_context":
-            self.account.use()
+            self.facts.append(item)
             session.folder = session.folder or get_text(payload, "cwd")
             session.models.update(filter(None, [get_text(payload, "model")]))
         elif item.kind == "compacted":
@@ -276,25 +271,30 @@ class _Talk:
         """Calls without a result: name by id."""
         self._exec: list[dict[str, Any]] | None = None
         """Commands of the latest call of code mode: a program that calls tools."""
+        self._exec_id = ""
         self._sessions: dict[str, dict[str, Any]] = {}
         """Processes that go on after their call, by session id."""
         self._left: dict[str, dict[str, Any]] = {}
         """The same by the call that came back before them."""
         self._arguments: dict[str, Any] = {}
-        if text := get_text(get_dict(rollout.meta, "base_instructions"), "text") or get_text(
-            rollout.meta, "instructions"
-        ):
+        base = get_text(get_dict(rollout.meta, "base_instructions"), "text")
+        if text := base or get_text(rollout.meta, "instructions"):
             self._talk.add_system(text, 0)
+        for fact in rollout.facts:
+            self._use(fact)
 
     def make_trace(self) -> Trace | Drop:
         return self.session.make_trace(self._talk, self._path)
+
+    def _use(self, item: _Item, call: str = "", *, counts: bool = True) -> None:
+        inside = "payload" if item.payload is item.record.get("payload") else ""
+        self._talk.use(item.record, inside, call=call, count=int(counts and not item.inherited))
 
     def add(self, item: _Item) -> None:
         if item.is_event:
             self._add_event(item)
             return
-        if not item.inherited:
-            self._account.use()
+        self._use(item)
         kind, payload = item.kind, item.payload
         if kind == "message":
             self._add_message(item)
@@ -312,8 +312,7 @@ class _Talk:
             self._add_output(item)
         elif kind == "agent_message":
             text, _ = read_blocks([b for b in get_dicts(payload, "content") if "encrypted_content" not in b])
-            who = {"kind": "agent_message", "author": get_text(payload, "author")}
-            self._add_input(item, text, extra=who)
+            self._add_input(item, text, extra={"kind": kind})
         else:
             self._add_input(item, get_text(payload, "message"), extra={"kind": kind})
 
@@ -332,8 +331,7 @@ class _Talk:
         role, content = get_text(payload, "role"), payload.get("content")
         if role == "assistant":
             text, parts = read_blocks(content)
-            phase = get_text(payload, "phase")
-            self._add_agent(item, text=text, parts=parts, extra={"phase": phase} if phase else {})
+            self._add_agent(item, text=text, parts=parts)
         elif role == "user":
             self._add_user(item, content)
         else:
@@ -356,7 +354,7 @@ class _Talk:
         if call.name in ("write_stdin", "wait"):
             self._arguments[call.id] = get_text(item.payload, "arguments")
         if call.name == "exec" and item.kind == "custom_tool_call":
-            self._exec = []
+            self._exec, self._exec_id = [], call.id
             call.extra["commands"] = self._exec
         waits = [call.id] if call.name in _PERSON_TOOLS else []
         self._add_agent(item, calls=[call], waits_for_person=waits)
@@ -427,8 +425,7 @@ class _Talk:
             if not item.inherited:
                 self._account.ignore(f"copy {item.kind}")
             return
-        if not item.inherited:
-            self._account.use()
+        self._use(item)
         source = get_dict(item.payload, "item") or item.payload
         content = source.get("content", source.get("message", source.get("text")))
         if role == "user":
@@ -450,15 +447,16 @@ class _Talk:
         if execution.by_user and not self._talk.has_call(execution.id):
             account.ignore(f"{item.kind} of the user")
         elif self._talk.has_call(call_id):
-            account.use()
+            self._use(item, call_id)
             self._measure(item, call_id, execution)
         elif self._exec is not None:
+            self._use(item, self._exec_id, counts=False)
             account.keep(f"{item.kind} inside of exec")
             facts = {"name": execution.name, "arguments": execution.arguments, "exit_code": execution.exit_code}
             facts["seconds"] = execution.seconds
             self._exec.append({name: value for name, value in facts.items() if value is not None})
         elif not self._has["call"]:
-            account.use()
+            self._use(item)
             call = make_call(call_id, execution.name, execution.arguments)
             self._add_agent(item, calls=[call])
             self._add_result(item, call.id, execution.output, is_error=execution.failed, seconds=execution.seconds)

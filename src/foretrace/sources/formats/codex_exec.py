@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +41,11 @@ class CodexExec:
                 return f"line {number}: type {kind} with an item of Codex"
         return None
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The threads of the file, in the order of their starts."""
         runs: dict[str, _Run] = {}
         run: _Run | None = None
-        for number, record in enumerate(read_records(path)):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                continue
+        for number, record in account.drop_unread(read_records(path)):
             thread = get_text(record, "thread_id", "session_id") if get_text(record, "type") in _STARTS else ""
             if run is None or thread:
                 own = thread or path.name.partition(".")[0]
@@ -80,7 +73,7 @@ class _Run:
         item = get_dict(record, "item")
         self.session.types[_get_type(item) or kind or "(no type)"] += 1
         if kind in _STARTS or kind in _TURNS:
-            self._account.use()
+            self.talk.use(record)
             self._reply += 1
             self._made.clear()
             self._note_failure(kind, record)
@@ -90,10 +83,13 @@ class _Run:
             self._account.meet_unknown(kind or "(no type)")
         elif (add := _ADDERS.get(_get_type(item))) is None:
             self._account.meet_unknown(f"{kind} {_get_type(item)}")
-        elif add(self, number, item, kind, read_time(record.get("timestamp"))):
-            self._account.use()
         else:
-            self._account.ignore(f"{kind} {_get_type(item)}")
+            self.talk.use(record, "item", count=0)
+            if add(self, number, item, kind, read_time(record.get("timestamp"))):
+                self._account.use()
+            else:
+                self.talk.used.pop()
+                self._account.ignore(f"{kind} {_get_type(item)}")
 
     def make_trace(self, path: Path) -> Trace | Drop:
         """The trace."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from foretrace.sources.sessions import Session, add_user_content
 
 _IGNORED = ("assistant.", "session.", "hook.", "tool.", "subagent.", "skill.", "abort")
 """Beginnings of types that are known to be no part of the conversation: progress, turns, bookkeeping."""
+_STARTS = frozenset({"session.start", "session.resume"})
+_USED = _STARTS | {
+    "session.model_change", "system.message", "user.message", "assistant.message", "tool.execution_complete",
+}  # fmt: skip
 _OTHER_AGENT = "parentToolCallId"
 
 
@@ -30,22 +34,15 @@ class CopilotCli:
     def recognize(self, head: FileHead) -> str | None:
         """By a first event `session.start` or `session.resume` with data."""
         kind = get_text(head.first, "type")
-        if kind not in ("session.start", "session.resume") or not isinstance(head.first.get("data"), dict):
+        if kind not in _STARTS or not isinstance(head.first.get("data"), dict):
             return None
         return f"line 1: type {kind} with data"
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one session of the file."""
         session = Session(source=self.name, agent="copilot-cli", id="")
         talk = Conversation(account)
-        for number, record in enumerate(read_records(path)):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                continue
+        for number, record in account.drop_unread(read_records(path)):
             session.types[get_text(record, "type") or "(no type)"] += 1
             _add_event(session, talk, number, record, account)
         session.id = session.id or path.parent.name
@@ -56,28 +53,26 @@ def _add_event(session: Session, talk: Conversation, number: int, record: dict[s
     kind, data, at = get_text(record, "type"), get_dict(record, "data"), read_time(record.get("timestamp"))
     if get_text(data, _OTHER_AGENT):
         account.ignore(f"{kind} of a subagent")
-    elif kind in ("session.start", "session.resume"):
-        account.use()
+        return
+    if kind not in _USED:
+        if kind.startswith(_IGNORED):
+            account.ignore(kind)
+        else:
+            account.meet_unknown(kind or "(no type)")
+        return
+    talk.use(record, "data")
+    if kind in _STARTS:
         _read_header(session, data)
     elif kind == "session.model_change":
-        account.use()
         session.models.update(filter(None, [get_text(data, "newModel")]))
     elif kind == "system.message":
-        account.use()
         talk.add_system(get_text(data, "content"), number)
     elif kind == "user.message":
-        account.use()
         add_user_content(talk, get_text(data, "content"), number, at=at)
     elif kind == "assistant.message":
-        account.use()
         _add_reply(talk, number, data, at)
-    elif kind == "tool.execution_complete":
-        account.use()
-        _add_result(talk, number, data, at)
-    elif kind.startswith(_IGNORED):
-        account.ignore(kind)
     else:
-        account.meet_unknown(kind or "(no type)")
+        _add_result(talk, number, data, at)
 
 
 def _read_header(session: Session, data: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.content_blocks import read_blocks
+from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call
 from foretrace.sources.json_values import get_dict, get_text
 from foretrace.sources.openai_messages import read_tool_specs
@@ -38,10 +38,6 @@ class Cursor:
                 return None
         return None
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one session of the file."""
         session = Session(source=self.name, agent="cursor", id=path.name.partition(".jsonl")[0])
@@ -50,53 +46,45 @@ class Cursor:
             session.parent = Parent(key=f"{self.name}@{parent}")
             session.id = f"{parent}/{session.id}"
         talk = Conversation(account)
-        for number, record in enumerate(read_records(path)):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                continue
+        for number, record in account.drop_unread(read_records(path)):
             kind = get_text(record, "type", "role")
             session.types[kind or "(no type)"] += 1
             if kind == "cursor_session_meta":
-                account.use()
+                talk.use(record)
                 session.id = get_text(record, "session_id") or session.id
                 session.models.update(filter(None, [get_text(record, "model")]))
             elif kind == "cursor_available_tools":
-                account.use()
+                talk.use(record)
                 session.tools = read_tool_specs(record.get("tools"))
             elif kind == "turn_ended":
                 account.ignore(kind)
             elif kind in ("user", "assistant"):
-                _add_message(talk, number, kind, get_dict(record, "message").get("content"), account)
+                _add_message(talk, number, kind, record, account)
             else:
                 account.meet_unknown(kind or "(no type)")
         yield session.make_trace(talk, path)
 
 
-def _add_message(talk: Conversation, number: int, role: str, content: Any, account: Account) -> None:
+def _add_message(talk: Conversation, number: int, role: str, record: dict[str, Any], account: Account) -> None:
+    content = get_dict(record, "message").get("content")
     if not isinstance(content, (str, list)):
         account.drop("no_content")
         return
-    account.use()
-    blocks: list[Any] = content if isinstance(content, list) else [content]
-    kinds = [get_text(block, "type") for block in blocks]
-    for block, kind in zip(blocks, kinds, strict=True):
-        if kind == "tool_result":
-            text, parts = read_blocks(block.get("content"))
-            failed = block.get("is_error")
-            failed = failed if isinstance(failed, bool) else None
-            talk.add_result(get_text(block, "tool_use_id"), text, number, is_error=failed, parts=parts)
-    rest = [b for b, kind in zip(blocks, kinds, strict=True) if kind not in ("tool_result", "tool_use", "thinking")]
+    talk.use(record, "message")
+    said = split_reply(content, account)
+    for block in said.results:
+        text, parts = read_blocks(block.get("content"))
+        failed = block.get("is_error")
+        failed = failed if isinstance(failed, bool) else None
+        talk.add_result(get_text(block, "tool_use_id"), text, number, is_error=failed, parts=parts)
     if role == "user":
+        rest = [block for block in content if block not in said.results] if isinstance(content, list) else content
         if rest:
             add_user_content(talk, rest, number, at=None)
         return
-    thoughts = [get_text(b, "thinking", "text") for b, kind in zip(blocks, kinds, strict=True) if kind == "thinking"]
-    calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("input"))
-             for b, kind in zip(blocks, kinds, strict=True) if kind == "tool_use"]  # fmt: skip
-    text, parts = read_blocks(rest)
-    reasoning = "\n\n".join(filter(None, thoughts)) or None
-    if text or parts or calls or reasoning or "tool_result" not in kinds:
-        talk.add_agent(number, text=text, reasoning=reasoning, calls=calls, parts=parts)
+    calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("input")) for b in said.calls]
+    if said.text or said.parts or calls or said.reasoning or not said.results:
+        talk.add_agent(number, text=said.text, reasoning=said.reasoning, calls=calls, parts=said.parts)
 
 
 PLUGIN = Cursor

@@ -4,7 +4,7 @@ are not in it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from foretrace.core.digest import digest
@@ -29,10 +29,6 @@ class CursorMarkdown:
         """By its second line, which says that Cursor exported it."""
         found = _START.match(head.start.decode("utf-8", "replace").replace("\r\n", "\n"))
         return "line 2 says that Cursor exported it" if found else None
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one chat of the file."""

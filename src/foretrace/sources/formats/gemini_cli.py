@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,13 +44,12 @@ class GeminiCli:
             return "a history of roles and parts"
         return None
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one session of the file."""
-        facts, messages = _read(path, account)
+        records, messages = _read(path, account)
+        facts: dict[str, Any] = {}
+        for record in records:
+            facts.update({**record, **get_dict(record, "$set")})
         session_id = get_text(facts, "sessionId") or path.name.partition(".json")[0]
         session = Session(
             source=self.name,
@@ -65,6 +64,8 @@ class GeminiCli:
             session.extra["title"] = title
         session.models.update(filter(None, [get_text(get_dict(facts, "meta"), "model")]))
         talk = _Talk(session, account)
+        for record in records:
+            talk.talk.use(record, "$set")
         for message in messages:
             talk.add(message)
         yield session.make_trace(talk.talk, path)
@@ -77,8 +78,8 @@ class _Message(NamedTuple):
     """Whether it is a record of its own; one in a list that a line sets is not."""
 
 
-def _read(path: Path, account: Account) -> tuple[dict[str, Any], list[_Message]]:
-    """Facts of the session, and its messages; only those wait for their fate.
+def _read(path: Path, account: Account) -> tuple[list[dict[str, Any]], list[_Message]]:
+    """What is said of the session, and its messages.
 
     Raises:
         SourceError: a document that cannot be read.
@@ -89,31 +90,29 @@ def _read(path: Path, account: Account) -> tuple[dict[str, Any], list[_Message]]
     document = read_document(path)
     if not isinstance(document, dict):
         raise SourceError(f"{path}: cannot read: {document.detail if isinstance(document, Drop) else 'no object'}")
-    account.use()
-    messages = get_list(document, "messages") or get_list(document, "history")
+    name = "messages" if get_list(document, "messages") else "history"
+    messages = get_list(document, name)
     found = [_Message(number, m) for number, m in enumerate(messages) if isinstance(m, dict)]
     for _ in range(len(messages) - len(found)):
         account.drop("not_an_object")
-    return document, found
+    return [{**document, name: []} if messages else document], found
 
 
-def _read_lines(path: Path, account: Account) -> tuple[dict[str, Any], list[_Message]]:
-    facts: dict[str, Any] = {}
+def _read_lines(path: Path, account: Account) -> tuple[list[dict[str, Any]], list[_Message]]:
+    facts: list[dict[str, Any]] = []
     by_id: dict[str, _Message] = {}
-    for number, record in enumerate(read_records(path)):
-        if isinstance(record, Drop):
-            account.drop(record.reason)
-        elif isinstance(target := record.get("$rewindTo"), str):
-            account.use()
+    for number, record in account.drop_unread(read_records(path)):
+        if isinstance(target := record.get("$rewindTo"), str):
+            facts.append(record)
             _rewind(by_id, target, account)
         elif message_id := get_text(record, "id"):
             if message_id in by_id:
                 account.ignore("message that a later line replaces")
             by_id[message_id] = _Message(number, record)  # in the place of the one that it replaces
         elif isinstance(record.get("$set"), dict) or get_text(record, "sessionId"):
-            account.use()
-            update: dict[str, Any] = record.get("$set") or record
-            facts.update({key: value for key, value in update.items() if key != "messages"})
+            update: dict[str, Any] = get_dict(record, "$set") or record
+            rest = {key: value for key, value in update.items() if key != "messages"}
+            facts.append(rest if update is record else {**record, "$set": rest})
             if given := get_dicts(update, "messages"):
                 account.ignore("message that a later line replaces", sum(m.counts for m in by_id.values()))
                 by_id = {get_text(m, "id") or f"{number}:{i}": _Message(number, m, False) for i, m in enumerate(given)}
@@ -144,22 +143,24 @@ class _Talk:
 
     def add(self, given: _Message) -> None:
         number, message = given.number, given.record
-        account = self._account if given.counts else Account()
         kind = get_text(message, "type", "role")
         self._session.types[kind or "(no type)"] += 1
         at = read_time(message.get("timestamp", message.get("ts")))
         content = message.get("content", message.get("parts"))
-        if kind == "user":
-            account.use()
-            self._add_user(number, content, at)
-        elif kind in _AGENT:
-            account.use()
-            self._add_reply(number, message, content, at)
+        if kind == "user" or kind in _AGENT:
+            self.talk.use(message, count=int(given.counts))
+            if kind == "user":
+                self._add_user(number, content, at)
+            else:
+                self._add_reply(number, message, content, at)
+            return
+        self._account.note("errors of the model's API", kind == "error")
+        if not given.counts:
+            self._account.note(f"messages of type {kind[:80]}, left out")
         elif kind in _NOTICES:
-            account.ignore(f"{kind} message")
-            account.note("errors of the model's API", kind == "error")
+            self._account.ignore(f"{kind} message")
         else:
-            account.meet_unknown(kind or "(no type)")
+            self._account.meet_unknown(kind or "(no type)")
 
     def _add_user(self, number: int, content: Any, at: float | None) -> None:
         blocks = content if isinstance(content, list) else [content]

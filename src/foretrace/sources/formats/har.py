@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,6 @@ class Har:
                 return f"entry {number} of an HTTP archive asks a model"
         is_archive = any("request" in entry and "startedDateTime" in entry for entry in entries)
         return "an HTTP archive, whose beginning asks no model" if is_archive and head.is_cut else None
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The calls, in their order; other requests are ignored."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import Outcome, Parent, ToolCall, ToolSpec, Trace
-from foretrace.encodings.tool_call_json import PLUGIN as TOOL_CALL_JSON
+from foretrace.encodings.json_calls import TOOL_CALL_JSON
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
@@ -41,10 +41,6 @@ class Hermes:
             return "conversations with completed, timestamp and model"
         return None
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """A trace for each row."""
         for record in read_records(path):
@@ -52,7 +48,6 @@ class Hermes:
                 account.drop(record.reason)
                 yield record
                 continue
-            account.use()
             yield _read_row(record, path, account)
 
 
@@ -71,7 +66,9 @@ def _read_row(row: dict[str, Any], path: Path, account: Account) -> Trace | Drop
     facts = {"title": get_text(row, "title"), "platform": get_text(row, "source")}
     session.extra.update({name: value for name, value in facts.items() if value})
     talk = Conversation(account)
-    if get_list(row, "conversations"):
+    turns = "conversations" if get_list(row, "conversations") else "messages"
+    talk.use({**row, turns: [turn for turn in get_list(row, turns) if not isinstance(turn, dict)]})
+    if turns == "conversations":
         _read_turns(row, session, talk, account)
     else:
         _read_messages(row, session, talk, account)
@@ -85,6 +82,7 @@ def _read_messages(row: dict[str, Any], session: Session, talk: Conversation, ac
         role = get_text(message, "role")
         session.types[role or "(no role)"] += 1
         text, parts = read_blocks(message.get("content"))
+        talk.use(message, count=0)
         if message.get("active") in (0, False):
             account.note("messages that were taken back")
         elif role == "user":
@@ -108,6 +106,7 @@ def _read_turns(row: dict[str, Any], session: Session, talk: Conversation, accou
     for number, turn in enumerate(get_dicts(row, "conversations")):
         speaker, text = get_text(turn, "from"), get_text(turn, "value")
         session.types[speaker or "(no speaker)"] += 1
+        talk.use(turn, count=0)
         if speaker == "system":
             talk.add_system(text, number)
             session.tools = session.tools or _find_tools(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import as_dict, as_dicts, as_text, read_any_content
-from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
-
-_SESSION = frozenset({"type", "harness", "id", "tools"})
-_MESSAGE = frozenset({"role", "content", "reasoningContent", "toolCalls", "toolCallId", "timestamp", "isError"})
-_RECORD = frozenset({"type", "message", "timestamp"})
+from foretrace.sources.openai_messages import read_tool_specs
 
 
 class HubSession:
@@ -38,14 +34,10 @@ class HubSession:
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """A trace for each session record with the messages that follow it."""
         session: _Session | None = None
-        for record in read_records(path):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                continue
+        for _, record in account.drop_unread(read_records(path)):
             if record.get("type") == "session":
                 if session is not None:
                     yield session.finish(path)
-                account.use()
                 session = _Session(record, account)
             elif session is None:
                 account.drop("no_session")
@@ -53,10 +45,6 @@ class HubSession:
                 session.add(record)
         if session is not None:
             yield session.finish(path)
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a session is one file."""
-        return ()
 
 
 class _Session:
@@ -68,7 +56,7 @@ class _Session:
         self._model: str | None = None
         self._created: str | None = None
         self._first: str = ""
-        self._extra: dict[str, Any] = find_unknown_fields(head, _SESSION)
+        self._talk.use(head)
 
     def add(self, record: dict[str, Any]) -> None:
         kind, message = record.get("type"), record.get("message")
@@ -81,15 +69,13 @@ class _Session:
         if role not in ("user", "assistant", "system", "tool"):
             self._account.meet_unknown(f"message of {role!r}")
             return
-        self._account.use()
+        self._talk.use(record, "message")
         text, parts = read_any_content(message.get("content"))
         stamp = message.get("timestamp", record.get("timestamp"))
         at = read_time(stamp)
         self._created = self._created or (stamp if isinstance(stamp, str) else None)
         self._first = self._first or text
-        known = _MESSAGE | ({"model"} if self._model in (None, message.get("model")) else set[str]())
-        extra = {**find_unknown_fields(message, known), **find_unknown_fields(record, _RECORD)}
-        more: dict[str, Any] = {"parts": parts, "extra": extra}
+        more: dict[str, Any] = {"parts": parts}
         if role == "assistant":
             self._model = self._model or as_text(message.get("model")) or None
             reasoning = as_text(message.get("reasoningContent")) or None
@@ -122,7 +108,6 @@ class _Session:
             ),
             met=self._met,
             tools=read_tool_specs(self._head.get("tools")),
-            extra=self._extra,
         )
 
 

@@ -79,10 +79,6 @@ class InspectAI:
         if not found:
             yield Drop("no_agent_turn", f"{path.name}: a log without samples, of status {header.get('status')!r}")
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a log holds all."""
-        return ()
-
 
 class _Sample:
     def __init__(self, raw: dict[str, Any], header: dict[str, Any], account: Account) -> None:

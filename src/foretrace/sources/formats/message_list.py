@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ _MAX_BEFORE = 20
 _IDS = ("sessionId", "session_id", "thread_id", "sessionID", "conversation_id", "conversationId", "threadId", "chat_id")
 _PARTIAL = frozenset({"stream_event"})
 """Types of records that are pieces of a message that comes whole too."""
-_BOOKKEEPING = frozenset({"message", "type", "id", "uuid", "timestamp", "parent_tool_use_id", *_IDS})
-"""Keys beside a message in an envelope that say nothing of their own."""
 _GENERAL_NAMES = frozenset({"api_conversation_history", "ui_messages", "messages", "conversation", "events", "log"})
 """Names of files that say nothing: the folder does."""
 
@@ -67,10 +65,6 @@ class MessageList:
             return None
         return f"record {said + 1} is a message of the agent"
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a file stands alone."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The conversation, then those within it."""
         talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -84,7 +78,6 @@ class MessageList:
             own = own or session
             if _is_message(record) or is_task(record):
                 account.use()
-                _note_left_out(record, account)
                 talks.setdefault((session, get_text(record, "parent_tool_use_id")), []).append(record)
             else:
                 kind = get_text(record, "type", "kind", "role") or "+".join(sorted(record)[:3])
@@ -155,11 +148,6 @@ def _is_of_another(record: dict[str, Any]) -> bool:
 def _find_session(record: dict[str, Any]) -> str:
     """The session that a record names; some number theirs."""
     return next((str(record[key]) for key in _IDS if record.get(key) and isinstance(record[key], (str, int))), "")
-
-
-def _note_left_out(record: dict[str, Any], account: Account) -> None:
-    for key in sorted(record.keys() - _BOOKKEEPING) if isinstance(record.get("message"), dict) else ():
-        account.note(f"values of {key[:40]} beside a message, left out")
 
 
 def _join_first(

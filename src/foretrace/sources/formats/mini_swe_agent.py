@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,6 @@ class MiniSweAgent:
                 yield _Reader(document, account).read(path)
             except RowError as error:
                 yield error.drop
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a file holds all of a run."""
-        return ()
 
 
 class _Reader:

@@ -25,6 +25,9 @@ from foretrace.sources.sessions import Session, add_user_content
 
 _MAGIC = b"SQLite format 3\x00"
 _IGNORED = frozenset({"snapshot", "patch", "agent", "step-start"})
+_ASKED = frozenset({"text", "file", "subtask"})
+_SAID = frozenset({"text", "reasoning", "tool", "file", "step-finish"})
+"""Parts of a user's message and of a reply."""
 _PERSON_TOOLS = frozenset({"question", "plan_exit", "plan_enter"})
 
 
@@ -78,8 +81,6 @@ class _Talk:
     def __init__(self, stored: StoredSession, account: Account, started: dict[str, Parent]) -> None:
         session = stored.session
         own, parent = get_text(session, "id"), get_text(session, "parentID")
-        if "made_up" not in session:
-            account.use()
         self.session = Session(
             source=OpenCode.name,
             agent="opencode",
@@ -92,6 +93,8 @@ class _Talk:
         created = read_time(get_dict(session, "time").get("created"))
         self.session.created_at = None if created is None else write_time(created)
         self.talk = Conversation(account)
+        if "made_up" not in session:
+            self.talk.use(session)
         self.account = account
         self._started = started
         self._reverted_at = get_text(get_dict(session, "revert"), "messageID")
@@ -108,53 +111,59 @@ class _Talk:
         message, parts = stored
         role = get_text(message, "role")
         self.session.types[f"message {role}".strip()] += 1
-        self._is_reverted = self._is_reverted or (bool(self._reverted_at) and message["id"] == self._reverted_at)
+        self._is_reverted = self._is_reverted or (
+            bool(self._reverted_at) and get_text(message, "id") == self._reverted_at
+        )
         if self._is_reverted:
             self.account.ignore("abandoned branch", 1 + len(parts))
-            self.account.note("abandoned branches", message["id"] == self._reverted_at)
+            self.account.note("abandoned branches", get_text(message, "id") == self._reverted_at)
             return
         at = read_time(get_dict(message, "time").get("created"))
         path = get_dict(message, "path")
         self.session.folder = self.session.folder or get_text(path, "root", "cwd") or get_text(message, "path")
         if role == "user":
-            self.account.use()
+            self._use(message, parts, _ASKED)
             self._add_user(number, message, parts, at)
         elif role == "assistant" and message.get("summary") is True:
-            self.account.use(1 + len(parts))
+            self.talk.use({**message, "parts": parts}, count=1 + len(parts))
             text = "\n\n".join(filter(None, (get_text(p, "text") for p in parts if get_text(p, "type") == "text")))
             self.talk.add_user(text, number, author="environment", at=at, extra={"kind": "compact_summary"})
         elif role == "assistant":
-            self.account.use()
+            self._use(message, parts, _SAID)
             _Reply(self, number, message, parts).add()
         else:
             self.account.meet_unknown(f"message {role}")
             for _ in parts:
                 self.account.ignore("part of an unknown message")
 
+    def _use(self, message: dict[str, Any], parts: list[dict[str, Any]], kinds: frozenset[str]) -> None:
+        """Use a message with those of its parts that are of the kinds; count the others."""
+        used = [part for part in parts if get_text(part, "type") in kinds]
+        self.talk.use({**message, "parts": used}, count=1 + len(used))
+        for part in parts:
+            kind = get_text(part, "type")
+            self.session.types[f"part {kind}".strip()] += 1
+            if kind not in kinds:
+                self._count_other(kind)
+
     def _add_user(self, number: int, message: dict[str, Any], parts: list[dict[str, Any]], at: float | None) -> None:
         if not any(get_text(part, "text", "prompt") for part in parts):  # some versions kept the text here only
             add_user_content(self.talk, get_text(get_dict(message, "summary"), "body"), number, at=at)
         for part in parts:
             kind = get_text(part, "type")
-            self.session.types[f"part {kind}".strip()] += 1
             if kind == "text":
-                self.account.use()
                 author = "environment" if part.get("synthetic") is True else None
                 if part.get("ignored") is not True:
                     add_user_content(self.talk, get_text(part, "text"), number, at=at, author=author)
             elif kind == "file":
-                self.account.use()
                 found = read_part({**part, "type": "file"})
                 name = get_text(part, "filename", "url")
                 self.talk.add_user(name, number, author="environment", at=at, parts=[found] if found else [])
             elif kind == "subtask":
-                self.account.use()
                 text = get_text(part, "prompt", "description")
                 self.talk.add_user(text, number, author="environment", at=at, extra={"kind": kind})
-            else:
-                self.count_other(kind)
 
-    def count_other(self, kind: str) -> None:
+    def _count_other(self, kind: str) -> None:
         """Count a part that is no part of the conversation."""
         if kind in _IGNORED:
             self.account.ignore(f"part {kind}")
@@ -187,7 +196,6 @@ class _Reply:
         self._parts = parts
         self._created = read_time(get_dict(message, "time").get("created"))
         self._step = 0
-        self._account = talk.account
 
     def add(self) -> None:
         talk = self._talk
@@ -199,18 +207,13 @@ class _Reply:
         after: list[dict[str, Any]] = []
         for part in self._parts:
             kind = get_text(part, "type")
-            talk.session.types[f"part {kind}".strip()] += 1
             if kind == "step-start" and kind in seen:
                 self._step += 1
             seen.add(kind)
             if kind == "text" and part.get("synthetic") is True:
-                self._account.use()
                 after.append(part)  # the program's, in the agent's name
-            elif kind in ("text", "reasoning", "tool", "file", "step-finish"):
-                self._account.use()
+            elif kind in _SAID:
                 self._add_part(kind, part)
-            else:
-                talk.count_other(kind)
         if not seen & {"text", "reasoning", "tool"} and (body := get_text(get_dict(message, "summary"), "body")):
             self._add_agent(text=body)
             seen.add("text")
@@ -222,7 +225,7 @@ class _Reply:
             talk.talk.add_user(get_text(part, "text"), self._number, author="environment")
 
     def _add_agent(self, **more: Any) -> None:
-        reply = f"{self._message['id']}:{self._step}"
+        reply = f"{self._number}:{self._step}"
         began = self._created if self._step == 0 else None
         self._talk.talk.add_agent(self._number, reply=reply, began=began, **more)
 
@@ -240,11 +243,8 @@ class _Reply:
             self._add_agent(parts=[found] if found else [])
         else:
             tokens = {k: v for k, v in get_dict(part, "tokens").items() if isinstance(v, int)}
-            reason = get_text(part, "reason")
-            extra: dict[str, Any] = {"usage": tokens} if tokens else {}
-            if reason:
-                extra["stop_reason"] = reason
-            self._add_agent(extra=extra)
+            given = {"usage": tokens, "stop_reason": get_text(part, "reason")}
+            self._add_agent(extra={name: value for name, value in given.items() if value})
 
     def _add_call(self, part: dict[str, Any]) -> None:
         talk, state = self._talk.talk, get_dict(part, "state")

@@ -21,7 +21,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import as_dict, as_dicts, as_text, as_token_ids, read_any_content, read_objects
-from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
+from foretrace.sources.openai_messages import read_tool_specs
 
 _FILE = re.compile(r"event-(\d+)-[\w-]*\.json")
 _RESULTS = frozenset({"ObservationEvent", "UserRejectObservation", "AgentErrorEvent"})
@@ -36,11 +36,6 @@ _ACP = "ACPToolCallEvent"
 """A call by an agent of another program, which is told several times while it runs."""
 _KNOWN = _SPOKEN | _IGNORED | _ENDS | _SUMMARIES | {"TokenEvent", _ACP}
 _STATUS: dict[str, Status] = {"error": "error", "stuck": "error", "paused": "cancelled"}
-_EVENT = frozenset({
-    "id", "timestamp", "source", "kind", "parent_id", "thought", "reasoning_content", "thinking_blocks", "action",
-    "tool_name", "tool_call_id", "tool_call", "llm_response_id", "llm_message", "extended_content", "observation",
-    "action_id", "error", "rejection_reason", "responses_reasoning_item", "security_risk",
-})  # fmt: skip
 
 
 class OpenHands:
@@ -122,6 +117,7 @@ class _Reader:
         self._model = ""
 
     def read(self, path: Path) -> Trace | Drop:
+        self._talk.use(self._state, count=0)
         for index, event in enumerate(self._events):
             self._add(event, index)
         first = self._events[0]
@@ -157,23 +153,23 @@ class _Reader:
             self._note_state(event)
             self._account.ignore(kind) if kind in _IGNORED else self._account.use()
         elif kind in _ENDS:
-            self._account.use()
+            self._talk.use(event)
             code = as_text(event.get("code")) or kind
             is_limit = kind == "ConversationIterationLimitEvent" or code == "MaxIterationsReached"
             self._status = "limit" if is_limit else "error"
             self._error = None if is_limit else Failure(kind=code, message=as_text(event.get("detail")))
         elif kind in _SUMMARIES:
-            self._account.use()
+            self._talk.use(event)
             summary = as_text(event.get("summary"))
             if summary:
                 self._talk.add_user(summary, index, author="environment", raw_role=kind)
         elif kind == _ACP and event.get("parent_tool_call_id"):
             self._account.ignore("call by a subagent")
         elif kind == _ACP:
-            self._account.use()
+            self._talk.use(event)
             self._add_acp_call(event, index, read_time(event.get("timestamp")))
         elif kind in _SPOKEN:
-            self._account.use()
+            self._talk.use(event, "observation" if kind in _RESULTS else "")
             self._add_spoken(kind, event, index, read_time(event.get("timestamp")))
         else:
             self._account.meet_unknown(event.get("kind"))
@@ -186,16 +182,14 @@ class _Reader:
         self._model = as_text(held.get("model_name")) or self._model
 
     def _add_spoken(self, kind: str, event: dict[str, Any], index: int, at: float | None) -> None:
-        extra = find_unknown_fields(event, _EVENT | {"system_prompt", "tools", "dynamic_context"})
-        extra = {name: value for name, value in extra.items() if value not in ([], {}, "")}
         if kind == "SystemPromptEvent":
             pieces = (as_text(as_dict(event.get(name)).get("text")) for name in ("system_prompt", "dynamic_context"))
             self._talk.add_system("\n\n".join(filter(None, pieces)), index)
             self._tools = self._tools or _read_tools(event.get("tools"))
         elif kind == "MessageEvent":
-            self._add_message(event, index, at, extra)
+            self._add_message(event, index, at)
         elif kind == "ActionEvent":
-            self._add_action(event, index, at, extra)
+            self._add_action(event, index, at)
         else:
             self._add_result(kind, event, index, at)
 
@@ -211,7 +205,7 @@ class _Reader:
             is_error = event.get("is_error") is True or status == "failed"
             self._talk.add_result(call_id, text, index, is_error=is_error, at=at, parts=parts)
 
-    def _add_message(self, event: dict[str, Any], index: int, at: float | None, extra: dict[str, Any]) -> None:
+    def _add_message(self, event: dict[str, Any], index: int, at: float | None) -> None:
         message = as_dict(event.get("llm_message"))
         text, parts = read_any_content(message.get("content"))
         if event.get("source") == "agent":
@@ -219,18 +213,18 @@ class _Reader:
             reasoning = as_text(message.get("reasoning_content")) or None
             sampled = self._sampled.get(index)
             self._talk.add_agent(
-                index, text=text, reasoning=reasoning, reply=reply, at=at, parts=parts, sampled=sampled, extra=extra
+                index, text=text, reasoning=reasoning, reply=reply, at=at, parts=parts, sampled=sampled
             )
         elif message.get("role") == "system":
-            self._talk.add_system(text, index, parts=parts, extra=extra)
+            self._talk.add_system(text, index, parts=parts)
         else:
             author = "user" if event.get("source") == "user" else "environment"
-            self._talk.add_user(text, index, author=author, at=at, parts=parts, extra=extra)
+            self._talk.add_user(text, index, author=author, at=at, parts=parts)
         added, _ = read_any_content(event.get("extended_content") or [])
         if added:
             self._talk.add_user(added, index, author="environment", at=at)
 
-    def _add_action(self, event: dict[str, Any], index: int, at: float | None, extra: dict[str, Any]) -> None:
+    def _add_action(self, event: dict[str, Any], index: int, at: float | None) -> None:
         thought, parts = read_any_content(event.get("thought") or [])
         reasoning = as_text(event.get("reasoning_content")) or _read_thinking(event.get("thinking_blocks"))
         raw = as_dict(event.get("tool_call"))
@@ -243,7 +237,7 @@ class _Reader:
         )
         self._talk.add_agent(
             index, text=thought, reasoning=reasoning, calls=[call], reply=as_text(event.get("llm_response_id")) or None,
-            at=at, parts=parts, sampled=self._sampled.get(index), extra=extra,
+            at=at, parts=parts, sampled=self._sampled.get(index),
         )  # fmt: skip
 
     def _add_result(self, kind: str, event: dict[str, Any], index: int, at: float | None) -> None:
@@ -259,11 +253,8 @@ class _Reader:
         content = observation.get("content", observation.get("output"))
         text, parts = read_any_content(content)
         is_error = observation.get("is_error")
-        known = frozenset({"content", "is_error", "kind", "output", "command"})
-        self._talk.add_result(
-            call_id, text, index, is_error=is_error if isinstance(is_error, bool) else None, at=at, parts=parts,
-            extra=find_unknown_fields(observation, known),
-        )  # fmt: skip
+        is_error = is_error if isinstance(is_error, bool) else None
+        self._talk.add_result(call_id, text, index, is_error=is_error, at=at, parts=parts)
         added, _ = read_any_content(event.get("extended_content") or [])
         if added:
             self._talk.add_user(added, index, author="environment", at=at)

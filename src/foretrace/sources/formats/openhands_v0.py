@@ -7,7 +7,7 @@ reply it is from, and what exactly was called (`tool_call_metadata`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,6 @@ class OpenHandsV0:
                 events.append(value)
         if events:
             yield _Reader(events, {}, account).read(path, None)
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a file holds whole conversations."""
-        return ()
 
 
 def _is_event(value: Any) -> bool:

@@ -8,7 +8,7 @@ there where its capture was switched on: else the conversation is a Drop, `conte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,6 @@ class Otlp:
             yield _make_trace(thread, found, path, account)
         for run in found.runs:
             account.use() if run.taken else account.ignore("tool span without a call that is known")
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a file stands alone."""
-        return ()
 
 
 def _make_key(thread: Thread) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,19 @@ from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.branches import find_main_line
-from foretrace.sources.content_blocks import read_blocks
+from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.json_values import get_dict, get_number, get_text
 from foretrace.sources.sessions import Session, add_user_content
 
 _IGNORED = frozenset({"thinking_level_change", "label", "custom"})
+_FACTS = frozenset({"session_info", "model_change"})
 _SUMMARIES = frozenset({"compaction", "branch_summary"})
-_SAID_BY_PROGRAM = frozenset({"custom", "hookMessage", "branchSummary", "compactionSummary"})
+_SPOKEN = _SUMMARIES | {"message", "custom_message"}
+_ROLES = frozenset({
+    "user", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary", "compactionSummary",
+})  # fmt: skip
+"""Roles of messages that are no replies; the program's are the last ones."""
 
 
 class Pi:
@@ -36,33 +41,41 @@ class Pi:
             return None
         return "line 1: type session with cwd" if isinstance(first.get("cwd"), str) and "timestamp" in first else None
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one session of the file."""
         session = Session(source=self.name, agent="pi", id="")
         entries: list[tuple[int, dict[str, Any]]] = []
+        facts: list[dict[str, Any]] = []
         parents: dict[str, str | None] = {}
         order: list[str] = []
-        for number, record in enumerate(read_records(path)):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                continue
+        for number, record in account.drop_unread(read_records(path)):
             kind = get_text(record, "type")
             session.types[f"{kind or '(no type)'} {get_text(get_dict(record, 'message'), 'role')}".strip()] += 1
             if kind == "session":
-                _read_header(session, record, account)
+                if session.id:
+                    account.ignore("session header")
+                else:
+                    facts.append(record)
+                    _read_header(session, record)
                 continue
             if entry := get_text(record, "id"):
                 parents[entry] = get_text(record, "parentId") or None
                 order.append(entry)
-            if not _count_other(session, kind, record, account):
+            if kind in _FACTS:
+                facts.append(record)
+            elif kind in _SPOKEN:
                 entries.append((number, record))
+            elif kind in _IGNORED:
+                account.ignore(kind)
+            else:
+                account.meet_unknown(kind or "(no type)")
         session.id = session.id or path.name.partition(".jsonl")[0]
         main = find_main_line(parents, order)
         talk = _Talk(session, account)
+        for record in facts:
+            talk.talk.use(record)
+            if get_text(record, "type") == "session_info":
+                session.extra["title"] = get_text(record, "name")
         left: set[str] = set()
         for number, record in entries:
             entry = get_text(record, "id")
@@ -75,11 +88,7 @@ class Pi:
         yield session.make_trace(talk.talk, path)
 
 
-def _read_header(session: Session, record: dict[str, Any], account: Account) -> None:
-    if session.id:
-        account.ignore("session header")
-        return
-    account.use()
+def _read_header(session: Session, record: dict[str, Any]) -> None:
     session.id = get_text(record, "id")
     session.folder = get_text(record, "cwd")
     session.created_at = get_text(record, "timestamp") or None
@@ -87,23 +96,6 @@ def _read_header(session: Session, record: dict[str, Any], account: Account) -> 
     if parent := get_text(record, "parentSession", "branchedFrom"):
         session.extra["forked_from"] = parent.replace("\\", "/").rsplit("/", 1)[-1]
     session.models.update(filter(None, [get_text(record, "modelId")]))
-
-
-def _count_other(session: Session, kind: str, record: dict[str, Any], account: Account) -> bool:
-    """Count an entry that is no part of the conversation; whether it was one."""
-    if kind in _SUMMARIES or kind in ("message", "custom_message"):
-        return False
-    if kind == "session_info":
-        account.use()
-        if name := get_text(record, "name"):
-            session.extra["title"] = name
-    elif kind == "model_change":
-        account.use()
-    elif kind in _IGNORED:
-        account.ignore(kind)
-    else:
-        account.meet_unknown(kind or "(no type)")
-    return True
 
 
 class _Talk:
@@ -117,69 +109,59 @@ class _Talk:
         kind = get_text(record, "type")
         at = read_time(record.get("timestamp"))
         if kind != "message":
-            self._account.use()
+            self.talk.use(record)
             content = record.get("summary") if kind in _SUMMARIES else record.get("content")
             self._add_notice(number, content, at, kind)
             return
         message = get_dict(record, "message")
         role = get_text(message, "role")
         if role == "assistant":
-            self._add_reply(number, message, at)
-        elif role == "user":
-            self._account.use()
+            self._add_reply(number, record, at)
+            return
+        if role not in _ROLES:
+            self._account.meet_unknown(f"message {role}")
+            return
+        self.talk.use(record, "message")
+        if role == "user":
             add_user_content(self.talk, message.get("content"), number, at=at)
         elif role == "toolResult":
-            self._account.use()
             text, parts = read_blocks(message.get("content"))
             failed = message.get("isError")
             failed = failed if isinstance(failed, bool) else None
             self.talk.add_result(get_text(message, "toolCallId"), text, number, is_error=failed, at=at, parts=parts)
         elif role == "bashExecution":
-            self._account.use()
             text = f"$ {get_text(message, 'command')}\n{get_text(message, 'output')}"
             self._add_notice(number, text, at, role)
-        elif role in _SAID_BY_PROGRAM:
-            self._account.use()
-            self._add_notice(number, message.get("content", message.get("summary")), at, role)
         else:
-            self._account.meet_unknown(f"message {role}")
+            self._add_notice(number, message.get("content", message.get("summary")), at, role)
 
     def _add_notice(self, number: int, content: Any, at: float | None, kind: str) -> None:
         text, parts = read_blocks(content)
         self.talk.add_user(text, number, author="environment", at=at, parts=parts, extra={"kind": kind})
 
-    def _add_reply(self, number: int, message: dict[str, Any], at: float | None) -> None:
+    def _add_reply(self, number: int, record: dict[str, Any], at: float | None) -> None:
+        message = get_dict(record, "message")
         content = message.get("content")
-        blocks = content if isinstance(content, list) else [content] if content else []
         stop = get_text(message, "stopReason")
         if stop == "error":
             self._account.note("errors of the model's API")
-        if not blocks:
+        if not content:
             self._account.ignore(f"reply without content ({stop or 'unknown'})")
             return
-        self._account.use()
-        kinds = [get_text(block, "type") for block in blocks]
-        thoughts = [
-            get_text(b, "thinking", "text") for b, kind in zip(blocks, kinds, strict=True) if kind == "thinking"
-        ]
-        calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("arguments"))
-                 for b, kind in zip(blocks, kinds, strict=True) if kind == "toolCall"]  # fmt: skip
-        spoken = [b for b, kind in zip(blocks, kinds, strict=True) if kind not in ("thinking", "toolCall")]
-        text, parts = read_blocks(spoken)
+        self.talk.use(record, "message")
+        said = split_reply(content, self._account)
+        calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("arguments")) for b in said.calls]
         if model := get_text(message, "model"):
             self._session.models[model] += 1
-        usage = {k: v for k, v in get_dict(message, "usage").items() if isinstance(v, int)}
-        extra: dict[str, Any] = {"usage": usage} if usage else {}
-        if stop:
-            extra["stop_reason"] = stop
+        extra: dict[str, Any] = {"stop_reason": stop} if stop else {}
         inherited = at is not None and self._forked_at is not None and at < self._forked_at
         if inherited:
             extra["inherited"] = True
         # The message's own stamp is the start of the reply, that of the entry its end.
         began = read_time(message.get("timestamp"))
         self.talk.add_agent(
-            number, text=text, reasoning="\n\n".join(filter(None, thoughts)) or None, calls=calls, at=at, began=began,
-            parts=parts, extra=extra, train=False if inherited else None,
+            number, text=said.text, reasoning=said.reasoning, calls=calls, at=at, began=began,
+            parts=said.parts, extra=extra, train=False if inherited else None,
         )  # fmt: skip
 
 

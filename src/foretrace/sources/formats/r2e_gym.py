@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.trace import Outcome, Provenance, Sampled, Status, Trace, Usage
-from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
+from foretrace.encodings.parameter_tags import FUNCTION_XML
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
@@ -55,10 +55,6 @@ class R2EGym:
                 yield row
             else:
                 yield _read_row(row, number, path, account)
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: rows stand alone."""
-        return ()
 
 
 def _read_row(row: dict[str, Any], number: int, path: Path, account: Account) -> Trace | Drop:

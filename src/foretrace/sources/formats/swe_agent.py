@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.trace import Author, Outcome, Provenance, Status, ToolCall, Trace
-from foretrace.encodings.fence import PLUGIN as FENCE
-from foretrace.encodings.function_xml import PLUGIN as FUNCTION_XML
+from foretrace.encodings.fence import FENCE
 from foretrace.encodings.json_arguments import encode_json
+from foretrace.encodings.parameter_tags import FUNCTION_XML
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
@@ -79,10 +79,6 @@ class SweAgent:
                     yield _read_attempt(attempt, document, path, row, account)
                 except RowError as error:
                     yield error.drop
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: a file holds all of a run."""
-        return ()
 
 
 def _read_attempt(

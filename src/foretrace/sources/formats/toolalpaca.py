@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,6 @@ class ToolAlpaca:
         """By an API with its documentation and `Instances`."""
         named = {"Name", "Documentation", "Instances"} <= head.first.keys()
         return "an API with Documentation and Instances" if named else None
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The runs of each API, in their order."""

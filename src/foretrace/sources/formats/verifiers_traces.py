@@ -8,7 +8,7 @@ to the next call is the harness's too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +70,6 @@ class VerifiersTraces:
                 yield Drop("no_agent_turn", f"row {row}: no trace in the episode; {write_text(errors[:1])[:200]}")
             for raw in traces:
                 yield from _Graph(raw, episode, account).read(path, row)
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None: the file holds all."""
-        return ()
 
 
 class _Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,6 @@ from foretrace.sources.json_values import (
 from foretrace.sources.sessions import Session
 
 _MARKS = ("responderUsername", "requesterUsername", "initialLocation", "sessionId", "creationDate")
-_SHOWN = frozenset({
-    "progressMessage", "progressTask", "progressTaskSerialized", "prepareToolInvocation", "mcpServersStarting",
-    "undoStop", "codeblockUri", "command", "warning", "confirmation", "elicitation", "elicitationSerialized",
-    "extensions", "pullRequest", "todoList", "multiDiffData", "reference", "codeCitation", "hook", "questionCarousel",
-})  # fmt: skip
-"""Kinds of parts that are shown to the person, and are no part of what the model wrote."""
 _EDITS = ("edit", "replace", "insert", "patch", "create")
 _MAX_NODES = 200_000
 
@@ -62,10 +56,6 @@ class VsCodeChat:
             return None
         return f"{where} holds messages and responses" if requests else f"{where} is a list"
 
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """None."""
-        return ()
-
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The session of the file, or those of its lines."""
         records = read_objects(path)
@@ -85,13 +75,16 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log
     session = Session(source=VsCodeChat.name, agent="vscode-copilot", id=own)
     session.folder = get_text(state, "workingDirectory").removeprefix("file://")
     talk = Conversation(account, durations_from_stamps=False)
+    rest = [request for request in get_list(state, "requests") if not isinstance(request, dict)]
+    talk.use({**state, "requests": rest}, count=0)
     for number, request in enumerate(requests):
         session.types["request"] += 1
         if request.get("shouldBeRemovedOnSend"):
             _count(account, is_log, "request taken back")
             continue
         _count(account, is_log)
-        _Request(session, talk, account, number, request).add()
+        talk.use(request, count=0)
+        _Request(session, talk, number, request).add()
     if title := get_text(state, "customTitle"):
         session.extra["title"] = title
     return session.make_trace(talk, path)
@@ -110,12 +103,9 @@ def _count(account: Account, is_log: bool, ignored: str = "") -> None:
 class _Request:
     """What a person asks, and all that the agent does about it."""
 
-    def __init__(
-        self, session: Session, talk: Conversation, account: Account, number: int, request: dict[str, Any]
-    ) -> None:
+    def __init__(self, session: Session, talk: Conversation, number: int, request: dict[str, Any]) -> None:
         self._session = session
         self._talk = talk
-        self._account = account
         self._number = number
         self._request = request
         self._reply = 0
@@ -170,11 +160,8 @@ class _Request:
                 self._add_agent(reasoning=_join(part.get("value")) or None)
             elif kind in ("toolInvocationSerialized", "toolInvocation"):
                 self._add_invocation(part)
-            elif kind in ("textEditGroup", "notebookEditGroup"):
-                if not edits_by_tool:
-                    self._add_edits(part)
-            elif kind not in _SHOWN:
-                self._account.note(f"parts of kind {kind[:40]}, left out")
+            elif kind in ("textEditGroup", "notebookEditGroup") and not edits_by_tool:
+                self._add_edits(part)
         self._flush()
 
     def _flush(self) -> None:

@@ -59,7 +59,6 @@ class Zed:
         threads = _read_database(path, account) if is_database else iter([("", read_document(path))])
         for own, thread in threads:
             if isinstance(thread, dict):
-                account.use()
                 yield _make_trace(own or make_row_id(thread), thread, path, account)
             else:
                 drop = thread if isinstance(thread, Drop) else Drop("not_an_object", f"thread {own}")
@@ -110,7 +109,9 @@ def _make_trace(own: str, thread: Row, path: Path, account: Account) -> Trace | 
     if title := get_text(thread, "title", "summary"):
         session.extra["title"] = title
     talk = Conversation(account)
-    for number, message in enumerate(get_list(thread, "messages")):
+    said = get_list(thread, "messages")
+    talk.use({**thread, "messages": [message for message in said if not isinstance(message, dict)]})
+    for number, message in enumerate(said):
         if message == "Resume":
             session.types["Resume"] += 1
         elif isinstance(message, dict) and "role" in message:
@@ -124,6 +125,8 @@ def _add_message(message: Any, number: int, talk: Conversation, session: Session
     kind = next((name for name in _SPEAKERS if isinstance(message, dict) and name in message), "")
     session.types[kind or "(no type)"] += 1
     held = get_dict(message, kind)
+    if isinstance(message, dict):
+        talk.use(message, kind, count=0)
     pieces = get_list(held, "content")
     if kind == "User":
         texts = [get_text(piece, "Text") or get_text(get_dict(piece, "Mention"), "content") for piece in pieces]
@@ -141,6 +144,7 @@ def _add_message(message: Any, number: int, talk: Conversation, session: Session
 
 def _add_old(message: Row, number: int, talk: Conversation, session: Session, account: Account) -> None:
     """A message as threads were written before version 0.3."""
+    talk.use(message, count=0)
     role = get_text(message, "role").lower()
     session.types[role or "(no role)"] += 1
     segments = get_dicts(message, "segments")

@@ -136,7 +136,7 @@ def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
     rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
     rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
     rules["fcntl"], rules["socketpair"] = _one_of(1, _FCNTLS), _stream_pair()
-    rules["setrlimit"], rules["prlimit64"] = _stack_limit(0, []), _limits()
+    rules["setrlimit"], rules["prlimit64"] = _stack_limit(0), _limits()
     return _numbered(rules | dict.fromkeys(allowed, _LEAVE))
 
 
@@ -257,34 +257,24 @@ def _stream_pair() -> Instructions:
 
 
 def _limits() -> Instructions:
-    """Allow the call where it only reads a limit: its new one is a null pointer; else as `_stack_limit`, where the old
-    one is not asked for, which nothing would be written to."""
-    low, old = _ARGUMENTS + 8 * 2, _ARGUMENTS + 8 * 3
-    no_old = [
-        _op(_LOAD, old),
-        _op(_JEQ, 0, 1, 0),
-        _op(_RETURN, _ERRNO | errno.EPERM),
-        _op(_LOAD, old + 4),
-        _op(_JEQ, 0, 1, 0),
-        _op(_RETURN, _ERRNO | errno.EPERM),
-    ]
+    """Allow the call where it only reads a limit: its new one is a null pointer; else as `_stack_limit`."""
+    new = _ARGUMENTS + 8 * 2
     return [
-        _op(_LOAD, low),
+        _op(_LOAD, new),
         _op(_JEQ, 0, 0, 3),
-        _op(_LOAD, low + 4),
+        _op(_LOAD, new + 4),
         _op(_JEQ, 0, 0, 1),
         _op(_RETURN, _ALLOW),
-        *_stack_limit(1, no_old),
+        *_stack_limit(1),
     ]
 
 
-def _stack_limit(argument: int, checks: Instructions) -> Instructions:
+def _stack_limit(argument: int) -> Instructions:
     """Of the stack, say that its limit was set and do nothing: programs that recurse deeply ask for more of it, and a
     stack counts as memory all the same. Refuse to set any other."""
     return [
         _op(_LOAD, _ARGUMENTS + 8 * argument),
         _op(_JEQ, _RLIMIT_STACK, 1, 0),
         _op(_RETURN, _ERRNO | errno.EPERM),
-        *checks,
         _op(_RETURN, _ERRNO),
     ]

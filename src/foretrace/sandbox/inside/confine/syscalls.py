@@ -13,9 +13,9 @@ MACHINE = platform.machine()
 
 # asm-generic numbers above 424 are the same everywhere.
 _COMMON = {
-    "pidfd_send_signal": 424,
     "io_uring_setup": 425,
     "io_uring_register": 427,
+    "pidfd_send_signal": 424,
     "pidfd_open": 434,
     "clone3": 435,
     "close_range": 436,

@@ -14,7 +14,6 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles.process_pools import run_processes_as_threads
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 FILE = "main.py"
@@ -48,16 +47,26 @@ def _open(file: Any, *args: Any, **options: Any) -> Any:
     return _plain_open(os.dup(0) if file == _STDIN else file, *args, **options)
 
 
-def live(channel: FrameChannel) -> None:
-    """Run blocks in one process as they come: no way back after an error."""
+def replay(channel: FrameChannel, blocks: list[str]) -> None:
+    """Run the blocks one after the other in this process, all but the last without a word, and say how it ended.
+
+    Sends ["begins"] before the last one, then what `run_block` sends.
+    """
     namespace = main_module()
-    number = 0
-    while (message := channel.receive()) is not None:
-        number += 1
-        run_block(channel, message[1], number, namespace, number)
+    outputs = [os.dup(1), os.dup(2)]
+    null = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    for number, block in enumerate(blocks, 1):
+        if number == len(blocks):
+            os.dup2(outputs[0], 1)
+            os.dup2(outputs[1], 2)
+            channel.send(["begins"])
+        if not run_block(channel, block, number, namespace):
+            break
 
 
-def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[str, Any], *tag: int) -> bool:
+def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[str, Any]) -> bool:
     """Run one block of a session, say how it ended, and return whether it came to its end.
 
     A block that leaves by SystemExit says nothing, and leaves.
@@ -71,7 +80,7 @@ def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[s
         flush()
     except BaseException as raised:
         error = error or describe_error(raised)
-    channel.send(["ended", error, *tag])
+    channel.send(["ended", error])
     return error is None
 
 
@@ -97,7 +106,6 @@ def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | No
     A traceback is printed to stderr, as Python does.
     """
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    run_processes_as_threads(source)
     try:
         exec(compile(source, file, "exec", dont_inherit=True), namespace)
     except SystemExit as leaving:

@@ -1,19 +1,124 @@
-"""Fixtures, for interpreters without pytest: those that tests define, and the ones that nearly all tests use."""
+"""Fixtures, for interpreters without pytest: those that tests define, and `monkeypatch`, `tmp_path` and `capsys`."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
+import io
 import itertools
+import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
-from foretrace.sandbox.inside.roles.builtin_fixtures import BUILTIN_FIXTURES
-from foretrace.sandbox.inside.roles.pytest_names import CASES, USED, Indirect
+from foretrace.sandbox.inside.roles.pytest_names import CASES, USED
 
 _FIXTURE = "__fixture__"
+_ABSENT = object()
+
+
+class MonkeyPatch:
+    """Replaces things until the test is over."""
+
+    def __init__(self) -> None:
+        self._undo = contextlib.ExitStack()
+
+    def setattr(self, target: Any, name: Any, value: Any = _ABSENT, raising: bool = True) -> None:
+        """Set an attribute; of a module, it may be named with that in one text."""
+        if value is _ABSENT:
+            place, _, attribute = target.rpartition(".")
+            target, name, value = importlib.import_module(place), attribute, name
+        before = getattr(target, name) if raising else getattr(target, name, _ABSENT)
+        self._undo.callback(lambda: delattr(target, name) if before is _ABSENT else setattr(target, name, before))
+        setattr(target, name, value)
+
+    def delattr(self, target: Any, name: str, raising: bool = True) -> None:
+        """Delete an attribute."""
+        if raising or hasattr(target, name):
+            self._undo.callback(setattr, target, name, getattr(target, name))
+            delattr(target, name)
+
+    def setitem(self, mapping: Any, key: Any, value: Any) -> None:
+        """Set an item."""
+        before = mapping.get(key, _ABSENT)
+        self._undo.callback(lambda: mapping.pop(key, None) if before is _ABSENT else mapping.update({key: before}))
+        mapping[key] = value
+
+    def delitem(self, mapping: Any, key: Any, raising: bool = True) -> None:
+        """Delete an item."""
+        if raising or key in mapping:
+            self.setitem(mapping, key, mapping[key])
+            del mapping[key]
+
+    def setenv(self, name: str, value: str) -> None:
+        """Set an environment variable."""
+        self.setitem(os.environ, name, str(value))
+
+    def delenv(self, name: str, raising: bool = True) -> None:
+        """Delete an environment variable."""
+        self.delitem(os.environ, name, raising)
+
+    def chdir(self, path: Any) -> None:
+        """Change the working folder."""
+        self._undo.callback(os.chdir, os.getcwd())
+        os.chdir(path)
+
+    def undo(self) -> None:
+        """Put everything back."""
+        self._undo.close()
+
+    @staticmethod
+    @contextlib.contextmanager
+    def context() -> Generator[MonkeyPatch]:
+        """One whose replacements end with a block."""
+        made = MonkeyPatch()
+        with made._undo:
+            yield made
+
+
+class _Printed(NamedTuple):
+    out: str
+    err: str
+
+
+class _Capture:
+    """`capsys`: what is printed while a test runs."""
+
+    def __init__(self) -> None:
+        self._streams = io.StringIO(), io.StringIO()
+
+    def readouterr(self) -> _Printed:
+        """What was printed since the last time."""
+        texts = [stream.getvalue() for stream in self._streams]
+        for stream in self._streams:
+            stream.seek(0)
+            stream.truncate()
+        return _Printed(*texts)
+
+    @contextlib.contextmanager
+    def capturing(self) -> Generator[_Capture]:
+        """Take what is printed."""
+        with contextlib.redirect_stdout(self._streams[0]), contextlib.redirect_stderr(self._streams[1]):
+            yield self
+
+
+@contextlib.contextmanager
+def _make_folder() -> Generator[Any]:
+    import pathlib
+    import tempfile  # after the fork server has seen to what it does at forks (see `server.preload`)
+
+    yield pathlib.Path(tempfile.mkdtemp())
+
+
+BUILTIN_FIXTURES: dict[str, Callable[[], Any]] = {
+    "tmp_path": _make_folder,
+    "monkeypatch": MonkeyPatch.context,
+    "capsys": lambda: _Capture().capturing(),
+    "capfd": lambda: _Capture().capturing(),
+}
+"""By name what makes each: a context manager."""
 
 
 class _Options(NamedTuple):
@@ -52,132 +157,77 @@ class FixtureRunner:
     """
 
     def __init__(self, names: dict[str, Any], call: Callable[[Any], None]) -> None:
-        self.names = names
+        self._names, self._call = names, call
         self._fixtures = dict(_find_fixtures(names))
-        self._call = call
-        self.kept: dict[str, Any] = {}
-        """What was made for all tests, by name."""
-        self.until_end = contextlib.ExitStack()
+        self._kept: dict[str, Any] = {}
+        self._until_end = contextlib.ExitStack()
 
     def close(self) -> None:
         """End what was made for all tests."""
-        self.until_end.close()
-
-    def can_run(self, function: Any) -> bool:
-        """Whether all is known that a function asks for."""
-        given = {name for case in getattr(function, CASES, ()) for name in case}
-        known = {*given, *self._fixtures, *BUILTIN_FIXTURES, "request"}
-        return known.issuperset(_list_asked(function))
+        self._until_end.close()
 
     def run(self, function: Any, owner: Any = None) -> None:
         """Run a test, or a method of a class of tests, for each of its cases and of the parameters of its fixtures."""
         fixtures = {**self._fixtures, **dict(_find_fixtures(vars(owner) if owner else {}))}
-        every = [{**own, **more} for own in getattr(owner, CASES, [{}]) for more in getattr(function, CASES, [{}])]
-        for case in every:
-            # Those with parameters have their turns in the order in which they are asked for.
-            indirect = {name: value.value for name, value in case.items() if isinstance(value, Indirect)}
-            case = {name: value for name, value in case.items() if name not in indirect}
-            used = [*getattr(owner, USED, ()), *getattr(function, USED, ())]
-            needed = _find_needed([*_list_asked(function), *used, *_find_autouse(fixtures)], fixtures)
-            several = [
-                name for name in needed if name not in {**case, **indirect} and getattr(fixtures[name], _FIXTURE).params
-            ]
+        used = [*getattr(owner, USED, ()), *getattr(function, USED, ())]
+        used += [name for name, made in fixtures.items() if getattr(made, _FIXTURE).autouse]
+        for case in [{**own, **more} for own in getattr(owner, CASES, [{}]) for more in getattr(function, CASES, [{}])]:
+            needed = _find_needed([*_list_asked(function), *used], fixtures)
+            several = [name for name in needed if name not in case and getattr(fixtures[name], _FIXTURE).params]
             for chosen in itertools.product(*(getattr(fixtures[name], _FIXTURE).params for name in several)):
-                params = {**indirect, **dict(zip(several, chosen, strict=True))}
-                _Run(self, fixtures, params, used).run(function, case, owner)
+                self._run_case(function, owner, case, fixtures, (used, dict(zip(several, chosen, strict=True))))
 
-    def finish(self, test: Any) -> None:
-        """Call a test that has all that it asks for."""
-        self._call(test)
-
-
-class _Run:
-    """One run of one test."""
-
-    def __init__(
-        self, runner: FixtureRunner, fixtures: dict[str, Any], chosen: dict[str, Any], used: list[str]
-    ) -> None:
-        self._runner, self._fixtures, self._chosen, self._used = runner, fixtures, chosen, used
-        self._node = types.SimpleNamespace(name="", get_closest_marker=lambda name, default=None: default)
-        self._function: Any = None
-        self._owner: Any = None
-        self._made: dict[str, Any] = {}
-        self._case: Any = None
-
-    def run(self, function: Any, given: dict[str, Any], owner: Any) -> None:
-        """Run it."""
-        self._function, self._owner = function, owner
-        shown = "-".join(str(value) for value in (*given.values(), *self._chosen.values()))
-        self._node.name = function.__name__ + (f"[{shown}]" if shown else "")
-        self._node.originalname = function.__name__
+    def _run_case(self, function: Any, owner: Any, case: Any, fixtures: Any, extra: tuple[Any, Any]) -> None:
+        used, params = extra
+        instance = owner() if owner is not None else None
+        space = self._names if owner is None else {name: getattr(instance, name, None) for name in _METHOD_HOOKS}
+        before, after = _FUNCTION_HOOKS if owner is None else _METHOD_HOOKS
+        made: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-            if owner is not None:
-                self._case = owner()
-                _call_with_nothing(getattr(self._case, "setup_method", None))
-                stack.callback(_call_with_nothing, getattr(self._case, "teardown_method", None))
-                function = function.__get__(self._case, owner)
-            else:
-                _call_with_nothing(self._runner.names.get("setup_function"))
-                stack.callback(_call_with_nothing, self._runner.names.get("teardown_function"))
-            for name in (*_find_autouse(self._fixtures), *self._used):
-                self._get(name, stack)
-            asked = {name: given[name] if name in given else self._get(name, stack) for name in _list_asked(function)}
-            self._runner.finish(lambda: function(**asked))
+            _call_with_nothing(space.get(before))
+            stack.callback(_call_with_nothing, space.get(after))
 
-    def _get(self, name: str, stack: contextlib.ExitStack) -> Any:
-        if name == "request":
-            return self._make_request(None, stack)
-        made = self._runner.kept if name in self._runner.kept else self._made
-        if name not in made:
-            if name not in self._fixtures:
-                if name not in BUILTIN_FIXTURES:
-                    raise LookupError(f"a test asks for {name!r}, which is no fixture that is known here")
-                made[name] = stack.enter_context(BUILTIN_FIXTURES[name]())
-                return made[name]
-            function = self._fixtures[name]
-            options = getattr(function, _FIXTURE)
-            if options.kept and name not in self._chosen:
-                made, stack = self._runner.kept, self._runner.until_end
-            made[name] = self._make(name, function, stack)
-        return made[name]
+            def get(name: str, of: str = "") -> Any:
+                if name == "request":
+                    more = {"param": params[of]} if of in params else {}
+                    return types.SimpleNamespace(addfinalizer=stack.callback, getfixturevalue=get, **more)
+                known = self._kept if name in self._kept else made
+                if name not in known:
+                    options = getattr(fixtures.get(name), _FIXTURE, None)
+                    keeps = options is not None and options.kept and name not in params
+                    known, until = (self._kept, self._until_end) if keeps else (made, stack)
+                    known[name] = _make(fixtures.get(name), name, instance, get, until)
+                return known[name]
 
-    def _make_request(self, name: str | None, stack: contextlib.ExitStack) -> Any:
-        """What a fixture, or a test itself (without a name), may ask of the test that is run."""
-        options = getattr(self._fixtures.get(name or ""), _FIXTURE, None)
-        request = types.SimpleNamespace(
-            addfinalizer=stack.callback,
-            getfixturevalue=lambda key: self._get(key, stack),
-            fixturename=name,
-            fixturenames=[*_list_asked(self._function), *self._used],
-            scope="module" if options and options.kept else "function",
-            node=self._node,
-            function=self._function,
-            cls=self._owner,
-            instance=self._case,
-            module=sys.modules["__main__"],
-        )
-        if name in self._chosen:
-            request.param = self._chosen[name]
-        return request
+            for name in used:
+                get(name)
+            asked = {name: case[name] if name in case else get(name) for name in _list_asked(function)}
+            bound = function if owner is None else function.__get__(instance, owner)
+            self._call(lambda: bound(**asked))
 
-    def _make(self, name: str, function: Any, stack: contextlib.ExitStack) -> Any:
-        asked = [key for key in inspect.signature(function).parameters if key != "self"]
-        request = self._make_request(name, stack)
-        named = {key: request if key == "request" else self._get(key, stack) for key in asked}
-        bound = types.MethodType(function, self._case) if "self" in inspect.signature(function).parameters else function
-        if inspect.isgeneratorfunction(function):
-            return stack.enter_context(contextlib.contextmanager(bound)(**named))
-        return bound(**named)
+
+_FUNCTION_HOOKS = ("setup_function", "teardown_function")
+_METHOD_HOOKS = ("setup_method", "teardown_method")
+
+
+def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.ExitStack) -> Any:
+    """What a fixture gives."""
+    if function is None:
+        if name not in BUILTIN_FIXTURES:
+            raise LookupError(f"a test asks for {name!r}, which is no fixture that is known here")
+        return until.enter_context(BUILTIN_FIXTURES[name]())
+    parameters = inspect.signature(function).parameters
+    bound = types.MethodType(function, instance) if "self" in parameters else function
+    named = {key: get(key, name) for key in parameters if key != "self"}
+    if inspect.isgeneratorfunction(function):
+        return until.enter_context(contextlib.contextmanager(bound)(**named))
+    return bound(**named)
 
 
 def _find_fixtures(names: Any) -> Iterator[tuple[str, Any]]:
     for key, value in names.items():
         if type(getattr(value, _FIXTURE, None)) is _Options:  # what the code says of its functions is of another type
             yield getattr(value, _FIXTURE).name or key, value
-
-
-def _find_autouse(fixtures: dict[str, Any]) -> list[str]:
-    return [name for name, function in fixtures.items() if getattr(function, _FIXTURE).autouse]
 
 
 def _find_needed(names: list[str], fixtures: dict[str, Any]) -> list[str]:
@@ -191,17 +241,13 @@ def _find_needed(names: list[str], fixtures: dict[str, Any]) -> list[str]:
 
 
 def _list_asked(function: Any) -> list[str]:
-    """Names of the parameters that must be given to a test."""
+    """Names of the parameters that must be given to a test; `mock.patch` gives the first ones by itself."""
     parameters = inspect.signature(function).parameters.values()
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     asked = [p.name for p in parameters if p.name != "self" and p.default is p.empty and p.kind not in variadic]
-    return asked[_count_mocks(function) :]
-
-
-def _count_mocks(function: Any) -> int:
-    """How many arguments `mock.patch` gives to a function that it decorates: the first ones."""
+    mock = sys.modules.get("unittest.mock")
     patches = [patch for patch in getattr(function, "patchings", ()) if patch.attribute_name is None]
-    return sum(type(patch.new).__name__ == "_SentinelObject" and patch.new.name == "DEFAULT" for patch in patches)
+    return asked[sum(patch.new is mock.DEFAULT for patch in patches) if mock else 0 :]
 
 
 def _call_with_nothing(function: Any) -> None:

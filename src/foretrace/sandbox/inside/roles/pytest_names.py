@@ -9,38 +9,24 @@ import types
 import warnings
 from typing import Any
 
-from foretrace.sandbox.inside.remote.arrays import is_plain_array
-
 CASES = "__cases__"
 """Attribute of a parametrised function: its calls' keyword arguments."""
 USED = "__used__"
 """Attribute of a function or class: the fixtures that it uses and does not ask for."""
 
 
-class Indirect:
-    """The parameter of a fixture, in the cases of a test."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
 def make_module() -> types.ModuleType:
     """A module that serves as `pytest`."""
     module = types.ModuleType("pytest")
-    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, mark=Marks(), param=Param)
-    vars(module).update(main=main, importorskip=lambda name, *_, **__: importlib.import_module(name))
-    vars(module).update(deprecated_call=deprecated_call, xfail=fail, exit=fail)
+    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, xfail=fail, exit=fail)
+    vars(module).update(mark=Marks(), param=Param, main=lambda *_, **__: 0)  # the tests are run afterwards
+    vars(module).update(importorskip=lambda name, *_, **__: importlib.import_module(name))
     return module
 
 
 def fail(reason: str = "", **_: Any) -> None:
     """Fail the test."""
     raise AssertionError(reason)
-
-
-def main(*_: Any, **__: Any) -> int:
-    """Nothing: the tests that the code defines are run when it has come to its end."""
-    return 0
 
 
 class Param:
@@ -56,12 +42,8 @@ class Marks:
     """`pytest.mark`: all but those that give a test its cases, or leave it out, leave it as it is."""
 
     def __getattr__(self, name: str) -> Any:
-        if name == "parametrize":
-            return parametrize
-        if name in ("skip", "skipif", "xfail"):
-            return leave_out if name != "skip" else lambda *args, **_: leave_out(*filter(callable, args))
-        if name == "usefixtures":
-            return use_fixtures
+        if name in _MARKS:
+            return _MARKS[name]
 
         def mark(*args: Any, **named: Any) -> Any:
             alone = len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type))
@@ -88,27 +70,29 @@ def use_fixtures(*names: str) -> Any:
     return decorate
 
 
-def parametrize(argnames: Any, argvalues: Any, indirect: Any = False, *_: Any, **__: Any) -> Any:
-    """Call the function once for each of the values, or have them made by the fixtures of those names."""
+def parametrize(argnames: Any, argvalues: Any, *_: Any, **__: Any) -> Any:
+    """Call the function once for each of the values."""
     texts = argnames.split(",") if isinstance(argnames, str) else argnames
     listed = [name for text in texts if (name := text.strip())]
     values, is_one = list(argvalues), isinstance(argnames, str) and len(listed) == 1
 
     def decorate(function: Any) -> Any:
-        earlier = getattr(function, CASES, [{}])
         asked = [v for v in values if getattr(v, CASES, True) or not isinstance(v, Param)]
         given = [v.values if isinstance(v, Param) else (v,) if is_one else v for v in asked]
-        rows = [
-            {
-                name: Indirect(value) if indirect is True or (indirect and name in indirect) else value
-                for name, value in zip(listed, row, strict=True)
-            }
-            for row in given
-        ]
-        setattr(function, CASES, [{**case, **row} for row in rows for case in earlier])
+        rows = [dict(zip(listed, row, strict=True)) for row in given]
+        setattr(function, CASES, [{**case, **row} for row in rows for case in getattr(function, CASES, [{}])])
         return function
 
     return decorate
+
+
+_MARKS: dict[str, Any] = {
+    "parametrize": parametrize,
+    "usefixtures": use_fixtures,
+    "skipif": leave_out,
+    "xfail": leave_out,
+    "skip": lambda *args, **_: leave_out(*filter(callable, args)),
+}
 
 
 class ExceptionInfo:
@@ -131,6 +115,10 @@ class ExceptionInfo:
 class raises:  # noqa: N801 - pytest's name
     """A block, or a call, that must raise one of some exceptions."""
 
+    _expected: Any
+    _match: str | None
+    _info: ExceptionInfo
+
     def __new__(cls, expected: Any, *call: Any, match: str | None = None, **named: Any) -> Any:
         """The block; of a call, what it raised."""
         made = super().__new__(cls)
@@ -140,10 +128,6 @@ class raises:  # noqa: N801 - pytest's name
         with made as info:
             call[0](*call[1:], **named)
         return info
-
-    _expected: Any
-    _match: str | None
-    _info: ExceptionInfo
 
     def __enter__(self) -> ExceptionInfo:
         return self._info
@@ -162,7 +146,7 @@ class raises:  # noqa: N801 - pytest's name
 class warns:  # noqa: N801 - pytest's name
     """A block that must give a warning of a kind."""
 
-    def __init__(self, expected: Any = Warning, match: str | None = None) -> None:
+    def __init__(self, expected: Any = Warning, match: str = "") -> None:
         self._expected, self._match = expected, match
         self._catch = warnings.catch_warnings(record=True)
 
@@ -174,15 +158,8 @@ class warns:  # noqa: N801 - pytest's name
     def __exit__(self, *error: Any) -> None:
         self._catch.__exit__(*error)
         found = [w for w in self._seen or () if issubclass(w.category, self._expected)]
-        if self._match is not None:
-            found = [w for w in found if re.search(self._match, str(w.message))]
-        if error[0] is None and not found:
+        if error[0] is None and not any(re.search(self._match, str(w.message)) for w in found):
             raise AssertionError(f"DID NOT WARN {self._expected!r}")
-
-
-def deprecated_call(**named: Any) -> Any:
-    """A block that must warn that something is deprecated."""
-    return warns((DeprecationWarning, PendingDeprecationWarning, FutureWarning), **named)
 
 
 class approx:  # noqa: N801 - pytest's name
@@ -199,11 +176,11 @@ class approx:  # noqa: N801 - pytest's name
         return self._is_near(actual, self._expected)
 
     def _is_near(self, actual: Any, expected: Any) -> bool:
+        if any(type(value).__module__ == "numpy" for value in (actual, expected)):
+            actual, expected = (getattr(value, "tolist", lambda v=value: v)() for value in (actual, expected))
         if isinstance(expected, dict):
             same = isinstance(actual, dict) and actual.keys() == expected.keys()
             return same and all(self._is_near(actual[key], value) for key, value in expected.items())
-        if is_plain_array(actual) or is_plain_array(expected):
-            return self._is_near(*(value.tolist() if is_plain_array(value) else value for value in (actual, expected)))
         if isinstance(expected, (list, tuple)):
             same = isinstance(actual, (list, tuple)) and len(actual) == len(expected)
             return same and all(map(self._is_near, actual, expected))
@@ -214,7 +191,7 @@ class approx:  # noqa: N801 - pytest's name
                 return self._nan_ok
             limit = max(self._absolute, self._relative * abs(expected))
             return math.isfinite(abs(expected)) and bool(abs(actual - expected) <= limit)
-        except TypeError:
+        except (TypeError, OverflowError):
             return False
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
 """The processes of a session that forks: the one that ran the blocks so far is forked for the next one, and stays.
 
-Such a process is a checkpoint, or state. It waits on its channel for one of four orders of the session supervisor:
-`FORK` with a number and the four descriptors of a new process, which runs the block of that number and is a checkpoint
-itself afterwards; `FORK_AHEAD`, the same for a block that is yet to come; `PING`; and `REPORT_STATUS` with the pid of a
-process that it forked. The last two are answered with a number and a dot.
+Such a process is a checkpoint, or state. It waits on its channel for one of two orders of the fork server: `FORK` with
+a number and the four descriptors of a new process, which runs the block of that number and is a checkpoint itself
+afterwards; and `REPORT_STATUS` with the pid of a process that it forked (0 for none), which is answered with its exit
+status and a dot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.roles import program
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
-FORK, FORK_AHEAD, PING, REPORT_STATUS = b"f", b"a", b"p", b"w"
+FORK, REPORT_STATUS = b"f", b"w"
 _MAX_CHECKPOINTS = 512
 _DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * struct.calcsize("=i"))
 
@@ -43,17 +43,13 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             if not order:
                 code = 0
                 break
-            if order[:1] == PING:
-                channel.sendall(b"0.")
-                continue
             if order[:1] == REPORT_STATUS:
                 _report_status(channel, int(order[1:]))
                 continue
             descriptors = [number for *_, part in beside for (number,) in struct.iter_unpack("=i", part)]
             has_threads = len(sys._current_frames()) > 1  # type: ignore[attr-defined]
             try:
-                # What threads still do to this state belongs to it: then its next process is not made ahead of time.
-                pid = -1 if has_threads and order[:1] == FORK_AHEAD else os.fork()
+                pid = os.fork()
             except OSError:
                 pid = -1  # the channel that is closed now says so
             if pid:
@@ -85,7 +81,7 @@ def _open_channel() -> Any:
 
 def _report_status(channel: Any, pid: int) -> None:
     try:
-        status = os.waitpid(pid, 0)[1]
+        status = os.waitpid(pid, 0)[1] if pid else 0
     except OSError:
         status = -1
     channel.sendall(b"%d." % status)

@@ -10,7 +10,6 @@ import errno
 import gc
 import json
 import os
-import shutil
 import signal
 import sys
 from typing import Any, NoReturn
@@ -19,11 +18,14 @@ from foretrace.sandbox.inside.child import Confinement, become_user, make_rlimit
 from foretrace.sandbox.inside.confine import jail, landlock, syscalls
 from foretrace.sandbox.inside.confine.seccomp import SeccompFilter, make_child_program, make_server_program
 from foretrace.sandbox.inside.confine.syscalls import CallError
-from foretrace.sandbox.inside.server import pinned_pages
-from foretrace.sandbox.inside.server.filled_memory import fill_holes
-from foretrace.sandbox.inside.server.parent_connection import ParentConnection, move_descriptor_up, read_input
-from foretrace.sandbox.inside.server.preload import pin_changed_pages, preload_packages, warm_up
-from foretrace.sandbox.inside.server.settled_pages import settle_pages
+from foretrace.sandbox.inside.server.parent_connection import (
+    ParentConnection,
+    move_descriptor_up,
+    read_input,
+    remove_contents,
+)
+from foretrace.sandbox.inside.server.pinned_pages import PinnedPages, make_ring
+from foretrace.sandbox.inside.server.preload import REHEARSED, preload_packages, warm_up
 from foretrace.sandbox.inside.server.watch_child import serve_run
 from foretrace.sandbox.inside.server.watch_session import serve_session
 from foretrace.sandbox.inside.wire import messages
@@ -93,7 +95,7 @@ def main() -> None:
     _, body = parent.receive()
     configuration = json.loads(body)
     parent.scratch = configuration["scratch"]
-    ring = pinned_pages.make_ring()
+    ring = make_ring()
     try:
         if configuration["makes_scratch"]:
             os.mkdir(configuration["scratch"], 0o700)
@@ -110,16 +112,15 @@ def main() -> None:
         if configuration["level"] and not parent.wiped:
             raise CallError("madvise", errno.EINVAL)  # a run would find in its memory what earlier ones were sent
         warm_up()
-        spaces, pages = find_namespaces(), pinned_pages.MemoryPages()
+        spaces, pages = find_namespaces(), PinnedPages(ring)
         scratch = jail.ScratchFolder()
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
         forget_own_modules(configuration["path"])
-        settle_pages(pages)
-        fill_holes()
+        gc.collect()
         gc.freeze()
-        pinned = pin_changed_pages(ring, pages, confinement)
+        pinned = pages.pin_changed(confinement, REHEARSED)
         pages.close()
         if confinement.level:
             filter_self(confinement.level)
@@ -156,7 +157,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
         if request["mode"] == "session":
             serve_session(parent, confinement, request)
         else:
-            serve_run(parent, confinement, request, stdin, parent.descriptors.pop() if request.get("linked") else None)
+            serve_run(parent, confinement, request, stdin)
             stdin = None
         if confinement.level < 2:
             empty_folder(confinement.scratch)
@@ -187,12 +188,7 @@ def empty_folder(folder: str) -> None:
         return
     with contextlib.suppress(OSError):  # code may have taken the folder itself away
         os.mkdir(folder, 0o700)
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)
+    remove_contents(folder)
 
 
 def forget_own_modules(path: list[str]) -> None:
@@ -202,5 +198,3 @@ def forget_own_modules(path: list[str]) -> None:
     own = sys.argv[1] if len(sys.argv) > 1 else None
     sys.path[:] = [p for p in sys.path if p != own] + [p for p in path if os.path.isdir(p) and p not in sys.path]
     sys.argv = [""]
-    gc.collect()
-    gc.freeze()

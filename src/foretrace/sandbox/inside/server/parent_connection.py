@@ -11,10 +11,8 @@ import fcntl
 import json
 import mmap
 import os
-import shutil
 import signal
 import socket
-import struct
 from typing import Any, NoReturn
 
 from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
@@ -22,7 +20,6 @@ from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMEST
 CHUNK_SIZE = 1 << 16
 """Bytes that are read from a descriptor at one time."""
 _BUFFER_SIZE = 1 << 20
-_DESCRIPTOR_SPACE = socket.CMSG_SPACE(struct.calcsize("=i"))
 _STREAM_KINDS = (TO_CHILD, STDIN)
 """Messages whose bytes are forwarded as they come, and never held as a whole."""
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
@@ -49,8 +46,6 @@ class ParentConnection:
         """A folder of the host that is removed when this process ends."""
         self.stream_left = 0
         """Bytes of a stream message that are still to be forwarded (see `forward_stream`)."""
-        self.descriptors: list[int] = []
-        """What has come beside the bytes."""
         self._in, self.wiped = make_wiped_memory()
         self._start = self._end = 0
         self._out, _ = make_wiped_memory()
@@ -73,13 +68,11 @@ class ParentConnection:
             self._in[:length] = self._in[self._start : self._end]
             self._start, self._end = 0, length
         try:
-            count, beside, _, _ = self.socket.recvmsg_into([self._in[self._end :]], _DESCRIPTOR_SPACE)
+            count = self.socket.recv_into(self._in[self._end :])
         except OSError:  # the parent died with something unread
-            count, beside = 0, []
+            count = 0
         if not count:
             self.exit()
-        for _, _, numbers in beside:
-            self.descriptors += [move_descriptor_up(number) for (number,) in struct.iter_unpack("=i", numbers)]
         self._end += count
 
     def take(self) -> tuple[bytes, bytes] | None:
@@ -172,7 +165,9 @@ class ParentConnection:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not start this again in the middle
         kill_descendants()
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            remove_contents(self.scratch)
+            with contextlib.suppress(OSError):
+                os.rmdir(self.scratch)
         os._exit(0)
 
 
@@ -198,6 +193,15 @@ def move_descriptor_up(descriptor: int) -> int:
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return high
+
+
+def remove_contents(folder: str) -> None:
+    """Remove what is in a folder, as far as that can be; `shutil` would have each fork map six libraries more."""
+    for above, folders, files in os.walk(folder, topdown=False):
+        for name in (*files, *folders):
+            path = os.path.join(above, name)
+            with contextlib.suppress(OSError):
+                (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
 
 
 def kill_descendants() -> None:

@@ -20,54 +20,110 @@ _POLL_S = 0.05
 """How long to wait for an event before the limits are looked at again."""
 
 
-class RunningChild:
-    """One child: its descriptors, how much it has said, and when it must end."""
+def read_cpu_s(pid: int) -> float:
+    """Processor time that a process has used; 0 where the system does not say, or it has ended."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # the number of its clock, on Linux
+    except OSError:
+        return 0.0
+
+
+class ChildStreams:
+    """What connects a child with the fork server, how much it has said, and when it must end."""
+
+    def __init__(self, parent: ParentConnection, limits: dict[str, Any], wall_s: float) -> None:
+        self.parent = parent
+        self.max_output, self.max_cpu_s = int(limits["output_mb"]) << 20, float(limits["cpu_s"])
+        self.output_bytes = 0
+        self.kill_reason: str | None = None
+        # The plain kind: what the socket module builds around it is dear after each fork.
+        self.channel, self._their_channel = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.out, their_out = os.pipe()
+        self.err, their_err = os.pipe()
+        self.theirs = (their_out, their_err, self._their_channel.fileno())
+        """The child's stdout, stderr and channel."""
+        for descriptor in (self.channel.fileno(), self.out, self.err):
+            os.set_blocking(descriptor, False)
+        self.started = time.monotonic()
+        self.deadline = self.started + wall_s
+
+    def close_theirs(self) -> None:
+        """Close the child's ends here: it has them now."""
+        self._their_channel.close()
+        for descriptor in self.theirs[:2]:
+            os.close(descriptor)
+
+    def kill(self, why: str) -> None:
+        """Have the child killed; the first reason is the one that counts."""
+        self.kill_reason = self.kill_reason or why
+
+    def check_limits(self, pid: int) -> None:
+        """Have the child killed where its time is over."""
+        if time.monotonic() >= self.deadline:
+            self.kill("timeout")
+        elif pid and read_cpu_s(pid) >= self.max_cpu_s:
+            self.kill("cpu")
+
+    def handle_messages(self) -> None:
+        """Do what the parent asks for: forward bytes to the child, or have it killed."""
+        while self.parent.forward_stream(self.channel.fileno()):
+            message = self.parent.take()
+            if message is None:
+                return
+            if message[0] == KILL:
+                self.kill("ended")
+
+    def read_printed(self) -> bool:
+        """Queue what the child has printed; return whether there was anything."""
+        before = self.output_bytes
+        for descriptor, kind in ((self.out, STDOUT), (self.err, STDERR)):
+            while self.output_bytes <= self.max_output and (chunk := self.parent.queue_from(descriptor, kind)):
+                self.output_bytes += len(chunk)
+        if self.output_bytes > self.max_output:
+            self.kill("output")
+        return self.output_bytes > before
+
+    def close_printed(self) -> None:
+        """Close stdout and stderr."""
+        os.close(self.out)
+        os.close(self.err)
+
+
+class RunningChild(ChildStreams):
+    """The child of one run."""
 
     def __init__(
-        self,
-        parent: ParentConnection,
-        confinement: Confinement,
-        request: dict[str, Any],
-        stdin: int | None,
-        link: int | None,
+        self, parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None
     ) -> None:
         limits = request["limits"]
-        self.max_output = int(limits["output_mb"]) << 20
+        super().__init__(parent, limits, float(limits["wall_s"]))
         self.max_data = int(request.get("data_mb", 64)) << 20
         self.max_threads = int(limits["processes"])
-        self.output_bytes = self.data_bytes = 0
-        self.kill_reason: str | None = None
+        self.data_bytes = 0
         self.channel_ended = False
         """Whether the child has said all that it will ever say."""
         self.may_have_ended = True
         """Whether it is worth asking for the child's exit status."""
-        self._parent = parent
-        # The plain kind: what the socket module builds around it is dear after each fork.
-        channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        out, out_theirs = os.pipe()
-        err, err_theirs = os.pipe()
         if stdin is None:
             stdin = os.open("/dev/null", os.O_RDONLY)  # anew: what is shared would carry marks from run to run
-        self.started = time.monotonic()
-        self.deadline = self.started + float(limits["wall_s"])
         self.pid = os.fork()
         if self.pid == 0:
-            descriptors = (stdin, out_theirs, err_theirs, theirs.fileno())
-            child.main(
-                confinement, request["mode"], request["rlimits"], descriptors if link is None else (*descriptors, link)
-            )
-        theirs.close()
-        for descriptor in (stdin, out_theirs, err_theirs, link):
-            if descriptor is not None:
-                os.close(descriptor)
-        self.channel, self.out, self.err = channel, out, err
-        for descriptor in (channel.fileno(), out, err):
-            os.set_blocking(descriptor, False)
+            child.main(confinement, request["mode"], request["rlimits"], (stdin, *self.theirs))
+        self.close_theirs()
+        os.close(stdin)
         try:
             self.pidfd = os.pidfd_open(self.pid)
         except (OSError, AttributeError):
             self.pidfd = -1
-        self._pollers: dict[Any, Any] = {}
+        self.is_read = False
+        """Whether it is read as it goes; what ends at once is read at its end."""
+        self._streams = {self.channel.fileno(), self.out, self.err}
+        self._poller = select.poll()
+        for descriptor in (parent.socket.fileno(), self.pidfd):
+            if descriptor >= 0:
+                self._poller.register(descriptor, select.POLLIN)
+        if request.get("interactive"):
+            self.watch_output()
         self.usage: Any = None
         self.status = 0
 
@@ -92,25 +148,15 @@ class RunningChild:
                 self.status, self.usage = status, usage
         return self.usage is not None
 
-    def handle_messages(self) -> None:
-        """Do what the parent asks for: forward bytes to the child, or kill it."""
-        parent = self._parent
-        while parent.forward_stream(self.channel.fileno()):
-            message = parent.take()
-            if message is None:
-                return
-            if message[0] == KILL:
-                self.kill("ended")
-
     def read_output(self, *, to_the_end: bool = False) -> bool:
         """Queue what the child has printed and sent, in this order; return whether there was anything.
 
         Args:
             to_the_end: for a child that has ended; else what comes while this reads may be left for the next time.
         """
-        found = self._read_stream(self.out, STDOUT) | self._read_stream(self.err, STDERR)
+        found = self.read_printed()
         while self.kill_reason is None:
-            chunk = self._parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
+            chunk = self.parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
             if not chunk:
                 self.channel_ended = chunk is not None
                 break
@@ -122,21 +168,12 @@ class RunningChild:
                 break  # the rule: one frame at a time, and then nothing
         return found
 
-    def _read_stream(self, descriptor: int, kind: bytes) -> bool:
-        found = False
-        while self.output_bytes <= self.max_output and (chunk := self._parent.queue_from(descriptor, kind)):
-            found = True
-            self.output_bytes += len(chunk)
-            if self.output_bytes > self.max_output:
-                self.kill("output")
-        return found
-
     def close(self) -> None:
         """Close the descriptors."""
         self.channel.close()
-        for descriptor in (self.out, self.err, self.pidfd):
-            if descriptor >= 0:
-                os.close(descriptor)
+        self.close_printed()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
 
     def describe_exit(self) -> bytes:
         """The body of the `EXIT` message. It is JSON put together by hand, since forks make detours dear."""
@@ -145,81 +182,51 @@ class RunningChild:
         text = f'{{"killed":{killed},"status":{self.status},"seconds":{seconds:.6f},"cpu_s":{cpu_s:.6f}}}'
         return text.encode("ascii")
 
-    def _make_poller(self, eager: bool) -> Any:
-        """What waits for the events that may come now; made once for each kind of wait, since a call is two of them."""
-        parent = self._parent
-        key = (eager, parent.stream_blocked, self.channel_ended)
-        poller = self._pollers.get(key)
-        if poller is not None:
-            return poller
-        poller = self._pollers[key] = select.poll()
-        if not parent.stream_blocked:
-            poller.register(parent.socket, select.POLLIN)
-        if self.pidfd >= 0:
-            poller.register(self.pidfd, select.POLLIN)
-        if eager:
-            for descriptor in (self.out, self.err):
-                poller.register(descriptor, select.POLLIN)
-        if eager or parent.stream_blocked:
-            # An end that the child has half closed would be readable for ever.
-            events = select.POLLIN if eager and not self.channel_ended else 0
-            poller.register(self.channel.fileno(), events | (select.POLLOUT if parent.stream_blocked else 0))
-        return poller
+    def wait_for_event(self) -> None:
+        """Sleep until the child has ended, it or the parent has said something, or a limit is to be looked at."""
+        parent, poller = self.parent, self._poller
+        blocked, parent_fd, channel = parent.stream_blocked, parent.socket.fileno(), self.channel.fileno()
+        poller.modify(parent_fd, 0 if blocked else select.POLLIN)
+        if self.is_read and channel in self._streams:
+            reads = 0 if self.channel_ended else select.POLLIN  # one that is half closed is readable for ever
+            poller.modify(channel, reads | (select.POLLOUT if blocked else 0))
+        left = min(self.deadline - time.monotonic(), _POLL_S if self.is_read else _READ_ONCE_S)
+        happened = poller.poll(max(0, left if self.pidfd >= 0 else min(left, 0.005)) * 1000 + (not self.is_read))
+        self.may_have_ended = self.pidfd < 0
+        for descriptor, what in happened:
+            if descriptor == parent_fd:
+                parent.fill()
+            elif descriptor == self.pidfd:
+                self.may_have_ended = True
+            elif not what & (select.POLLIN | select.POLLOUT) or (what & select.POLLHUP and self.channel_ended):
+                poller.unregister(descriptor)  # its other end is closed, which would wake us for ever
+                self._streams.discard(descriptor)
+        if not self.is_read and time.monotonic() - self.started >= _READ_ONCE_S:
+            self.watch_output()
 
-    def wait_for_event(self, eager: bool) -> bool:
-        """Sleep until the child has ended or (when `eager`) said something, or the parent has sent something.
-
-        Returns:
-            Whether there may be more than what the parent has sent.
-        """
-        parent, poller = self._parent, self._make_poller(eager)
-        left = min(self.deadline - time.monotonic(), _POLL_S if eager else _READ_ONCE_S)
-        if self.pidfd < 0:
-            left = min(left, 0.005)
-        happened = poller.poll(max(0, left) * 1000 + (0 if eager else 0.5))
-        self.may_have_ended = self.pidfd < 0 or any(descriptor == self.pidfd for descriptor, _ in happened)
-        parent_fd = parent.socket.fileno()
-        if any(descriptor == parent_fd for descriptor, _ in happened):
-            parent.fill()
-            if len(happened) == 1 and self.pidfd >= 0:
-                return False
-        # A closed end stays ready for ever: with nothing else to wait for, wait for the child a little.
-        closed = [d for d, what in happened if what & (select.POLLHUP | select.POLLERR) and d != self.pidfd]
-        if closed and len(closed) == len(happened) and self.pidfd >= 0:
-            quiet = select.poll()
-            quiet.register(self.pidfd, select.POLLIN)
-            quiet.register(parent.socket, select.POLLIN)
-            quiet.poll(5)
-        return True
+    def watch_output(self) -> None:
+        """From now on read what the child says as it comes."""
+        self.is_read = True
+        for descriptor in self._streams:
+            self._poller.register(descriptor, select.POLLIN)
 
 
-def serve_run(
-    parent: ParentConnection,
-    confinement: Confinement,
-    request: dict[str, Any],
-    stdin: int | None,
-    link: int | None = None,
-) -> None:
+def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
     """Serve one run, from the fork of its child until nothing of it is left.
 
     Args:
         stdin: what the run reads, None for nothing; this closes it.
-        link: a descriptor that the child gets as `direct_channel.LINK_FD`; this closes it here.
     """
-    running = RunningChild(parent, confinement, request, stdin, link)
-    eager = bool(request.get("interactive"))
+    running = RunningChild(parent, confinement, request, stdin)
     watched = confinement.level in (1, 2)  # where the system has no limit that counts this child alone
-    may_have_more = True
     while not (running.may_have_ended and running.reap(block=False)):
         running.handle_messages()
         if running.kill_reason is None:
-            may_have_more = running.wait_for_event(eager)
-        if watched and eager and running.count_threads() > running.max_threads:
+            running.wait_for_event()
+        if watched and running.is_read and running.count_threads() > running.max_threads:
             running.kill("threads")
-        if time.monotonic() >= running.deadline:
-            running.kill("timeout")
-        eager = eager or time.monotonic() - running.started >= _READ_ONCE_S
-        if eager and may_have_more and running.read_output():
+        running.check_limits(running.pid)
+        if running.is_read and running.read_output():
             parent.flush()
         if running.kill_reason:
             running.may_have_ended = running.reap(block=True)

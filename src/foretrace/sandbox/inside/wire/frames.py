@@ -5,18 +5,15 @@ The parent and an untrusted child exchange them over the child's channel, whose 
 
 Frames of a child on its channel (file descriptor 3), all JSON lists whose first item names them:
 
-    run       child: ["ended", error|null]
-    candidate child: ["loaded"] or ["failed", error]; then, where the calls came with the request, one answer to each,
-              in order: ["value", encoded, null] or ["raised", error] (`encoded` is what `values.encode` gives); else
-              answers to the requests of the judge, and requests of its own (see `remote.peer`)
-    judge     child: requests to the candidate and answers to its requests (see `remote.peer`), which go there straight
-              (see `direct_channel`) or by the parent, which passes them on unread, and answers with ["gone", why] where
-              the candidate has ended; ["restart"] for a new candidate,
-              ["broken"] for one that says what cannot be read;
-              ["test", name, passed, actual, expected, error] in the order of the tests, when all are through; at the
-              end ["done", error|null]
-    shared    child: ["loaded"] or ["failed", error], then "test" and "done" as above
-    session   child: ["ready", pid], then for each block ["ended", error|null]
+    run       ["ended", error|null]
+    answer    ["loaded"] or ["failed", error]; then an answer to each of the request's calls, in order: ["value",
+              encoded, null] or ["raised", error] (`encoded` is what `values.encode` gives). Without calls in the
+              request it says ["loaded", names] and goes on as `calls` has it
+    tests     calls of the answer (see `calls`); ["test", number, records, error|null, []] for each test (see
+              `roles.recorder`); at the end ["done", ...], or ["other", why, ...] where it takes one process
+    together  ["loaded"] or ["failed", error]; ["test", number, records, error|null, flags, token] for each test; at the
+              end ["done", class, flags, token]
+    session   ["ready", pid], then for each block ["ended", error|null]
 
 `error` is {"kind", "message", "line", "traceback"}.
 """
@@ -128,10 +125,6 @@ class FrameChannel:
     def send(self, message: Any) -> None:
         """Send one frame."""
         self._write_all(self._pack(message))
-
-    def send_all(self, messages: list[Any]) -> None:
-        """Send several frames at one time."""
-        self._write_all(b"".join(map(self._pack, messages)))
 
     def _write_all(self, data: bytes) -> None:
         left = memoryview(data)

@@ -11,9 +11,8 @@ _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("
 _PLAIN = frozenset({type(None), bool, float, complex, type(...)})
 _LONG_INT = 2000
 """Bits above which an int is shown in base 16, which is cheap."""
-_MAX_SORTED = 2000
-_MAX_SORTED_MIXED, _MAX_SORTED_LEVELS = 200, 5
-"""The same where members are neither all ints nor all strings, with all that is in them, and how deep that may be."""
+_MAX_SORTED = 200
+"""Members of a set that are shown in the order of their texts, which does not depend on hashes."""
 
 
 class OpaqueValue:
@@ -22,8 +21,7 @@ class OpaqueValue:
     __slots__ = ("text", "type")
 
     def __init__(self, type: str, text: str = "") -> None:
-        self.type = type
-        self.text = text
+        self.type, self.text = type, text
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -32,34 +30,6 @@ class OpaqueValue:
 
     def __repr__(self) -> str:
         return f"<{self.type} object{': ' + self.text if self.text else ''}>"
-
-
-class IteratorItems:
-    """The first items of an iterator, which stand for it. Equal to nothing; can be iterated once."""
-
-    __slots__ = ("_end", "_items")
-
-    def __init__(self, items: list[Any], end: str) -> None:
-        self._items = items[::-1]
-        self._end = end
-
-    def __iter__(self) -> IteratorItems:
-        return self
-
-    def __next__(self) -> Any:
-        if self._items:
-            return self._items.pop()
-        if self._end:
-            raise RuntimeError(self._end)
-        raise StopIteration
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-    __hash__ = object.__hash__
-
-    def __repr__(self) -> str:
-        return f"<iterator with {len(self._items)} items left{': ' + self._end if self._end else ''}>"
 
 
 def find_type_name(value: Any) -> str:
@@ -88,9 +58,9 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
         yield repr(value) if value.bit_length() <= _LONG_INT else hex(value)
     elif kind in (str, bytes, bytearray):
         yield repr(value[: limit + 1])
-    elif kind in _PLAIN:
+    elif kind in _PLAIN or kind is OpaqueValue or kind is range or (not value and kind in _BRACKETS):
         yield repr(value)
-    elif kind in _BRACKETS and (value or kind in (list, tuple)):
+    elif kind in _BRACKETS:
         begin, end = _BRACKETS[kind]
         yield begin
         for number, item in enumerate(_sorted(value) if kind in (set, frozenset) else value):
@@ -105,15 +75,6 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
             yield ": "
             yield from _pieces(item, limit)
         yield "}"
-    elif kind is range:
-        yield from ("range(", *_pieces(value.start, limit), ", ", *_pieces(value.stop, limit))
-        yield from (")",) if value.step == 1 else (", ", *_pieces(value.step, limit), ")")
-    elif kind in (set, frozenset):
-        yield f"{kind.__name__}()"
-    elif kind is OpaqueValue or kind is IteratorItems:
-        yield repr(value)
-    elif "foretrace_type" in getattr(kind, "__slots__", ()):
-        yield f"<{value.foretrace_type} object>"
     elif is_stdlib_value(value):
         yield repr(value)[: limit + 1]
     else:
@@ -123,24 +84,15 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
 def _sorted(members: Any) -> list[Any]:
     """The members in an order that does not depend on hashes; of a set that is too large for that, their number."""
     if len(members) == 1:
-        return list(members)
-    if len(members) <= _MAX_SORTED:
-        kinds = {type(member) for member in members}
-        if kinds == {int} or kinds == {str}:
-            return sorted(members)
-        # Each level sorts all that are below it anew, so that there may be few of them.
-        if _weigh(members, _MAX_SORTED_LEVELS) <= _MAX_SORTED_MIXED:
-            return sorted(members, key=show_value)
+        return list(members)  # a chain of these, sorted at each level, would take twice as long with each level
+    if all(_weigh(member) <= _MAX_SORTED // len(members) for member in members):
+        numbers = all(isinstance(member, (int, float)) for member in members)
+        return sorted(members, key=None if numbers else show_value)
     return [OpaqueValue("set", f"{len(members)} members")]
 
 
-def _weigh(value: Any, levels: int) -> int:
-    """How many values are in a member of a set; more than may be sorted where they are deeper than `levels`."""
-    if type(value) not in (tuple, set, frozenset):
+def _weigh(value: Any) -> int:
+    """How many values are in a member of a set; many where they are nested deeply, since each level sorts anew."""
+    if type(value) not in (tuple, frozenset):
         return 1
-    total = 1 if levels else _MAX_SORTED_MIXED + 1
-    for member in value if levels else ():
-        total += _weigh(member, levels - 1)
-        if total > _MAX_SORTED_MIXED:
-            break
-    return total
+    return 1 + sum(_MAX_SORTED if type(item) in (tuple, frozenset) else 1 for item in value)

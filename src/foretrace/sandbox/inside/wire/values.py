@@ -8,29 +8,24 @@ from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
-from foretrace.sandbox.inside.wire.show import IteratorItems, OpaqueValue, find_type_name, show_value
+from foretrace.sandbox.inside.wire.show import OpaqueValue, find_type_name, show_value
 from foretrace.sandbox.inside.wire.stdlib_values import decode_stdlib_value, encode_stdlib_value, is_stdlib_value
 
-__all__ = ["MAX_DEPTH", "MAX_ITEMS", "IteratorItems", "OpaqueValue", "decode", "encode", "find_type_name", "show_value"]
+__all__ = ["MAX_DEPTH", "OpaqueValue", "decode", "encode", "find_type_name", "show_value"]
 MAX_DEPTH = 200
 """Containers within one another; what is deeper is opaque."""
-MAX_ITEMS = 1 << 20
+_MAX_ITEMS = 1 << 22
 """Values in one value that `decode` takes by default."""
-_MAX_ITERATOR_ITEMS = 1000
-"""Items that are taken from an iterator."""
 _MAX_SAME_HASH = 100
 """Members of one set or dict that may share a hash: more are made to be slow."""
 _MAX_TEXT = 200
+_MANY = 32
+"""Items from which on a look at all of their types is worth it: those of a long list are not walked one by one."""
+_LOW, _HIGH = -(1 << 53), 1 << 53
+"""Between these an int is a number of JSON."""
 _NUMBERS = frozenset({int, float, complex, bool})
 _DICTS = frozenset({dict, Counter, OrderedDict, defaultdict})
 _TAGS = {list: "l", tuple: "t", set: "S", frozenset: "F"}
-_ITERATORS = frozenset(
-    {
-        *(map, filter, zip, enumerate, reversed, type(_ for _ in ()), type({}.keys()), type({}.values())),
-        *(type({}.items()), type(iter([])), type(iter(())), type(iter("")), type(iter({})), type(iter(range(0)))),
-        *(type(iter(set())), type(reversed([])), type(iter({}.items())), type(iter({}.values()))),
-    }
-)
 
 
 class NotEncodableError(Exception):
@@ -74,7 +69,7 @@ class Encoder:
             raise NotEncodableError("too deep")
         if id(value) in self.path:
             raise NotEncodableError("it contains itself")
-        if kind in _TAGS or kind in _DICTS or kind in _ITERATORS:
+        if kind in _TAGS or kind in _DICTS:
             self.pay(6)
             self.path.add(id(value))
             try:
@@ -96,7 +91,7 @@ class Encoder:
 
     def flat(self, value: Any, kind: type) -> Any:
         if kind is int:
-            self.pay(value.bit_length() // 4 + 8)
+            self.pay(value.bit_length() // 3 + 2)
             return value if -(1 << 53) < value < 1 << 53 else ["i", hex(value)]
         self.pay(32)
         if kind is float:
@@ -115,34 +110,19 @@ class Encoder:
     def container(self, value: Any, kind: type, depth: int) -> Any:
         walk = self.walk
         if kind in _TAGS:
-            self.pay(2 * len(value))
+            self.pay(len(value))
             out: list[Any] = [_TAGS[kind]]
+            if len(value) >= _MANY and set(map(type, value)) == {int} and min(value) > _LOW and max(value) < _HIGH:
+                self.pay(len(value) * len(str(max(max(value), -min(value)))))
+                return [*out, *value]
             for item in value:
                 out.append(walk(item, depth))
             return out
-        if kind in _DICTS:
-            self.pay(2 * len(value))
-            out = ["d"]
-            for key, item in dict.items(value):
-                out.append(walk(key, depth))
-                out.append(walk(item, depth))
-            return out
-        return self.iterator(value, depth)
-
-    def iterator(self, value: Any, depth: int) -> Any:
-        """An iterator: what it gives is its value, as far as it is taken."""
-        out: list[Any] = ["g", "it goes on after the items that were taken from it"]
-        try:
-            for item in value:
-                out.append(self.walk(item, depth))
-                if len(out) > _MAX_ITERATOR_ITEMS + 1:
-                    return out
-        except NotEncodableError:
-            raise
-        except Exception as error:
-            out[1] = f"it raised {find_type_name(error)}"
-            return out
-        out[1] = ""
+        self.pay(2 * len(value))
+        out = ["d"]
+        for key, item in dict.items(value):
+            out.append(walk(key, depth))
+            out.append(walk(item, depth))
         return out
 
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
@@ -170,7 +150,7 @@ class Encoder:
         return None
 
 
-def decode(tagged: Any, limit: int = MAX_ITEMS) -> Any:
+def decode(tagged: Any, limit: int = _MAX_ITEMS) -> Any:
     """A fresh value from what `encode` gave, whoever made it.
 
     Args:
@@ -185,12 +165,15 @@ def decode(tagged: Any, limit: int = MAX_ITEMS) -> Any:
         raise ValueError("too deep") from None
 
 
+_AS_THEY_ARE = {int, str, bool, type(None)}
+
+
 class Decoder:
     """One walk over what an encoder gave; it takes only so many values, and only so deep."""
 
     max_depth = MAX_DEPTH + 1
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = _MAX_ITEMS) -> None:
         self.left = limit
 
     def walk(self, tagged: Any, depth: int) -> Any:
@@ -208,14 +191,23 @@ class Decoder:
             raise ValueError("no value")
         make = _CONTAINERS.get(tagged[0])
         if make is not None:  # one frame a level: what is as deep as may be must not meet Python's own limit
-            items: list[Any] = []
-            for item in tagged[1:]:
-                items.append(self.walk(item, depth + 1))
+            items: list[Any] = tagged[1:]
+            if len(items) >= _MANY and set(map(type, items)) <= _AS_THEY_ARE:
+                self.left -= len(items)
+                if self.left < 0:
+                    raise ValueError("too many values")
+                return make(items)
+            for place, item in enumerate(items):
+                items[place] = self.walk(item, depth + 1)
             return make(items)
         reader = _READERS.get(tagged[0])
         if reader is None:
-            raise ValueError("no known kind of value")
+            return self.read_other(tagged[0], tagged[1:])
         return reader(self, tagged[1:], depth + 1)
+
+    def read_other(self, tag: str, rest: list[Any]) -> Any:
+        """A value of another kind."""
+        raise ValueError("no known kind of value")
 
     def walk_all(self, items: list[Any], depth: int) -> list[Any]:
         return [self.walk(item, depth) for item in items]
@@ -263,11 +255,6 @@ def _make_dict(items: list[Any]) -> dict[Any, Any]:
     return dict(zip(_hashable(items[::2]), items[1::2], strict=True))
 
 
-def _make_iterator(items: list[Any]) -> IteratorItems:
-    (end,) = _check_types(items[:1], str)
-    return IteratorItems(items[1:], end[:_MAX_TEXT])
-
-
 def _read_stdlib_value(_: Decoder, rest: list[Any], depth: int) -> Any:
     name, text = _check_types(rest, str, str)
     return decode_stdlib_value(name, text)
@@ -304,7 +291,6 @@ _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "S": lambda items: set(_hashable(items)),
     "F": lambda items: frozenset(_hashable(items)),
     "d": _make_dict,
-    "g": _make_iterator,
 }
 _READERS: dict[str, Any] = {
     "i": _read_int,

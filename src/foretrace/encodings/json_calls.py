@@ -1,0 +1,334 @@
+"""Calls whose arguments are JSON: as one object with the name, or behind marks that hold the name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from foretrace.core.trace import ToolCall
+from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.json_arguments import encode_json, find_json_end, find_member, read_arguments
+from foretrace.encodings.python_calls import find_close, read_python_arguments
+
+_INPUTS = ("arguments", "parameters", "args", "input")
+_BEGUN = re.compile(r'(?:\[\s*)?\{\s*(?:"name"\s*:\s*"(?P<name>[^"\n]{1,200})"|"(?:name|function|type|id)"\s*:)')
+"""How a call begins of which the JSON is not whole."""
+_MAX_FAILED = 64
+"""Objects that are not whole before a text is taken for one without calls: each may be read to the end."""
+
+
+def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> ToolCall:
+    read = read_arguments(arguments)
+    return ToolCall(name=name, arguments=read.text, repairs=read.repairs, error=read.error, span=span)
+
+
+def _read_object(text: str) -> ToolCall:
+    """The call that a JSON object with a name and arguments is, also within `function`; else one with an error."""
+    read = read_arguments(text.strip())
+    if read.error:
+        return ToolCall(arguments=read.text, error=read.error)
+    value: Any = msgspec.json.decode(read.text)
+    function = value.get("function", value)
+    function = function if isinstance(function, dict) else value
+    name = function.get("name")
+    key = next((key for key in _INPUTS if key in function), "")
+    given: Any = function.get(key)
+    written = None if read.repairs else text if function is value else find_member(text, "function")
+    if given is None or isinstance(given, str):
+        arguments = ((given or "").strip() and given) or "{}"
+    else:
+        arguments = (written and find_member(written, key)) or encode_json(given)
+    call = _make_call(name if isinstance(name, str) else "", arguments)
+    repairs = tuple(dict.fromkeys(read.repairs + call.repairs))
+    error = call.error if call.name else "tool call without a name"
+    return msgspec.structs.replace(call, repairs=repairs, error=error)
+
+
+def _write_object(call: ToolCall) -> str:
+    return f'{{"name": {encode_json(call.name)}, "arguments": {call.arguments}}}'
+
+
+_TAG = re.compile(r"</?tool_call>")
+
+
+def _find_tool_calls(text: str) -> Iterator[ToolCall]:
+    """Blocks; one ends behind its JSON, so that a closing tag inside of a JSON string does not end it."""
+    at = 0
+    while (start := text.find("<tool_call>", at)) >= 0:
+        begin = start + len("<tool_call>")
+        end = find_json_end(text, begin)
+        tag = _TAG.search(text, begin if end is None else end)
+        if tag is None or tag.group() == "<tool_call>":
+            at = tag.start() if tag else len(text)
+            yield ToolCall(error="tool call without an end", span=(start, at))
+        else:
+            at = tag.end()
+            yield msgspec.structs.replace(_read_object(text[begin : tag.start()]), span=(start, at))
+
+
+TOOL_CALL_JSON = TextEncoding(
+    "tool_call_json",
+    _find_tool_calls,
+    lambda call: f"<tool_call>\n{_write_object(call)}\n</tool_call>",
+    hints=("<tool_call>",),
+)
+"""`<tool_call>{"name": ..., "arguments": {...}}</tool_call>` (Hermes, Qwen)."""
+
+
+_OBJECT_TAGS = ("<functioncall>", "<TOOLCALL>", "[TOOL_CALLS]", "<function_call>", "<tool_calls>", "<|python_tag|>")
+"""What stands before a call, or a list of calls: Glaive, Nemotron, Mistral, others, Llama."""
+_NAME_MARKS = (
+    r"(?:<\|tool_calls_section_begin\|>\s*)?<\|tool_call_begin\|>\s*(?:functions\.)?(?P<kimi>[^\s:<]+)(?::\d+)?\s*"
+    r"<\|tool_call_argument_begin\|>\s*",
+    r"(?:<｜tool▁calls▁begin｜>\s*)?<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?(?P<deepseek>[^\s<]+)"
+    r"(?:<｜tool▁sep｜>|\s*```json)\s*",
+    r"(?:<\|start\|>assistant)?(?:<\|channel\|>\w+)? to=functions\.(?P<harmony>[^\s<]+)[^\n{]{0,80}?<\|message\|>\s*",
+    r"\[TOOL_CALLS\]\s*(?P<mistral>[A-Za-z_][\w.-]{0,120})(?:\[CALL_ID\][\w-]{1,64})?(?:\[ARGS\])?\s*(?=\{)",
+    r"<\|python_tag\|>\s*(?P<llama>[A-Za-z_]\w{0,120})\.call\(",
+)
+"""What stands before the arguments of a call, and holds its name."""
+_OPEN = re.compile("|".join([*_NAME_MARKS, rf"(?:{'|'.join(map(re.escape, _OBJECT_TAGS))})\s*(?=[\[{{])"]))
+_END = (
+    r"(?:</(?:functioncall|TOOLCALL|function_call|tool_calls)>|\[/TOOL_CALLS\]|<\|eom_id\|>|<\|call\|>"
+    r"|<\|tool_call_end\|>(?:\s*<\|tool_calls_section_end\|>)?"
+    r"|(?:```\s*)?<｜tool▁call▁end｜>(?:\s*<｜tool▁calls▁end｜>)?)"
+)
+_NEXT_END = re.compile(_END)
+"""To search with: blanks before it would be tried from each blank of a row."""
+_CLOSE = re.compile(rf"\s*{_END}")
+"""To match with, where the arguments end."""
+_QUOTED = re.compile(r"""\{\s*"name"\s*:\s*"(?P<name>[^"\n]{1,200})"\s*,\s*"arguments"\s*:\s*'""")
+_QUOTED_END = re.compile(r"'\s*\}")
+"""Glaive's arguments: JSON within single quotes, so that the whole is not JSON."""
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+
+
+def _find_tagged(text: str) -> Iterator[ToolCall]:
+    """Behind a tag stands one call or a list of them. The spans of a list cover it, its brackets and tags included.
+
+    JSON without a name is text; a call whose JSON is not whole has `error` set where its tag holds the name, begins a
+    line or is closed, and is only mentioned elsewhere.
+    """
+    at = 0
+    while opening := _OPEN.search(text, at):
+        found, end = _read_tagged(text, opening)
+        at = opening.end()
+        if found:
+            close = _CLOSE.match(text, end)
+            at = close.end() if close else end
+            starts = [opening.start(), *(call.span[0] for call in found[1:] if call.span)]
+            for call, span in zip(found, zip(starts, [*starts[1:], at], strict=True), strict=True):
+                yield msgspec.structs.replace(call, span=span)
+
+
+def _read_tagged(text: str, opening: re.Match[str]) -> tuple[list[ToolCall], int]:
+    """The calls behind a tag, and where the last one ends; none where this is something else."""
+    start = opening.end()
+    name = opening[opening.lastgroup] if opening.lastgroup else ""
+    if opening["llama"]:
+        stop = find_close(text, start, _find_limit(text, start))
+        arguments = None if stop is None else read_python_arguments(text[start:stop])
+        if stop is None or arguments is None:
+            return [], start
+        return [ToolCall(name=name, arguments=arguments)], stop + 1
+    if quoted := None if name else _QUOTED.match(text, start):
+        return _read_quoted(text, opening, quoted)
+    end = find_json_end(text, start)
+    if name:
+        end = _find_broken_end(text, start) if end is None else end
+        return [_make_call(name, text[start:end])], end
+    return _read_broken(text, opening) if end is None else _read_list(text, start, end)
+
+
+def _read_list(text: str, start: int, end: int) -> tuple[list[ToolCall], int]:
+    found: list[ToolCall] = []
+    at = start + (text[start] == "[")
+    while (stop := find_json_end(text, at)) is not None:
+        place = _skip(text, at)
+        call = _read_object(text[place:stop])
+        begun = _BEGUN.match(text, place) if call.error else None
+        name = call.name or (begun and begun["name"])
+        if not name:
+            return [], start
+        found.append(msgspec.structs.replace(call, name=name, span=(place, stop)))
+        if text[start] == "{":
+            break
+        at = _skip(text, stop)
+    return found, end
+
+
+def _skip(text: str, at: int) -> int:
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
+
+def _read_quoted(text: str, opening: re.Match[str], quoted: re.Match[str]) -> tuple[list[ToolCall], int]:
+    start = quoted.end()
+    end = find_json_end(text, start)
+    close = None if end is None else _QUOTED_END.match(text, _skip(text, end))
+    close = close or _QUOTED_END.search(text, start, _find_limit(text, start))
+    if close is None:
+        return _read_broken(text, opening)
+    return [_make_call(quoted["name"], text[start : close.start()])], close.end()
+
+
+def _find_limit(text: str, start: int) -> int:
+    following = _OPEN.search(text, start)
+    return following.start() if following else len(text)
+
+
+def _find_broken_end(text: str, start: int) -> int:
+    limit = _find_limit(text, start)
+    close = _NEXT_END.search(text, start, limit)
+    return close.start() if close else limit
+
+
+def _read_broken(text: str, opening: re.Match[str]) -> tuple[list[ToolCall], int]:
+    """A call with an error, up to its closing tag, the next call or the end; none where it is only mentioned."""
+    start = opening.end()
+    begun, end = _BEGUN.match(text, start), _find_broken_end(text, start)
+    begins_line = opening.start() == 0 or text[opening.start() - 1] == "\n"
+    if not begun or not (begins_line or _NEXT_END.match(text, end)):
+        return [], start
+    return [ToolCall(name=begun["name"] or "", error="the call's JSON is broken or cut off")], end
+
+
+TAGGED_JSON = TextEncoding(
+    "tagged_json",
+    _find_tagged,
+    lambda call: f"<function_call>{_write_object(call)}</function_call>",
+    hints=(*_OBJECT_TAGS, "<|tool_call_begin|>", "<｜tool▁call▁begin｜>", " to=functions."),
+)
+"""JSON behind another tag than Hermes', or in the control tokens of chat templates (Kimi, DeepSeek, gpt-oss, Mistral,
+Llama)."""
+
+
+_ACTION = re.compile(r"^Action:(.*+)\nAction Input:[ \t]*", re.MULTILINE)
+_LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
+_BROKEN_END = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
+
+
+def _find_react(text: str) -> Iterator[ToolCall]:
+    """The arguments end where their JSON does, if its line ends there too; else the JSON is broken, and they end before
+    the next marker or at the end of the text."""
+    at = 0
+    while action := _ACTION.search(text, at):
+        start = action.end()
+        whole = find_json_end(text, start)
+        if whole is not None and _LINE_END.match(text, whole):
+            at = whole
+        else:
+            following = _BROKEN_END.search(text, start)
+            at = following.start() if following else max(start, len(text.rstrip()))
+        yield _make_call(action[1].strip(), text[start:at], (action.start(), at))
+
+
+REACT = TextEncoding(
+    "react",
+    _find_react,
+    lambda call: f"Action: {call.name}\nAction Input: {call.arguments}",
+    hints=("Action Input:",),
+)
+"""`Action: NAME` and `Action Input: {json}` lines (ReAct, ToolBench)."""
+
+
+_OBJECT = re.compile(r"^[ \t]*(```(?:json|JSON)?[ \t]*\n)?[ \t]*(?=\{)", re.MULTILINE)
+_FENCE_END = re.compile(r"\s*```")
+_ACTION_NAMES = ("action", "tool", "tool_name", "name")
+_ACTION_INPUTS = ("action_input", "tool_input", "arguments", "args", "parameters", "input")
+
+
+def _find_actions(text: str) -> Iterator[ToolCall]:
+    """An input that is not an object is the argument `input`. Objects without a name and an input are text."""
+    at = failed = 0
+    while failed < _MAX_FAILED and (opening := _OBJECT.search(text, at)):
+        at = opening.end() + 1
+        end = find_json_end(text, opening.end())
+        failed += end is None
+        call = None if end is None else _read_action(text[opening.end() : end])
+        if call is not None and end is not None:
+            closing = _FENCE_END.match(text, end) if opening[1] else None
+            at = closing.end() if closing else end
+            yield msgspec.structs.replace(call, span=(opening.start(1) if opening[1] else opening.end(), at))
+
+
+def _read_action(text: str) -> ToolCall | None:
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    name = next((value[key] for key in _ACTION_NAMES if isinstance(value.get(key), str)), "")
+    key = next((key for key in _ACTION_INPUTS if key in value), None)
+    if not name.strip() or key is None:
+        return None
+    given = value[key]
+    return ToolCall(name=name, arguments=encode_json(given if isinstance(given, dict) else {"input": given}))
+
+
+JSON_ACTION = TextEncoding(
+    "json_action",
+    _find_actions,
+    lambda call: f'```json\n{{"action": {encode_json(call.name)}, "action_input": {call.arguments}}}\n```',
+    hints=("{",),
+)
+"""A JSON object with `action` and `action_input`, bare or fenced (LangChain's chat agents)."""
+
+
+_KEYS, _DONE = "bash_command", "mark_task_complete"
+"""Names under which harbor exports these calls."""
+_STROKES = re.compile(
+    r"(?<!`)(?P<alone>\{\s*\"task_complete\"\s*:\s*true\s*\})"
+    r"|(?<!`)[{,]\s*(?P<done>\"task_complete\"\s*:\s*true)(?=\s*[,}])"
+    r'|\{(?=\s*"(?P<first>keystrokes"\s*:)?)'
+)
+_FLAT_OBJECT = re.compile(r'\{(?:[^{}"\\]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
+"""An object without others in it."""
+_KEY = re.compile(r'"keystrokes"\s*:')
+_LAST_COMMA = re.compile(r",\s*\}\Z")
+
+
+def _find_strokes(text: str) -> Iterator[ToolCall]:
+    """Each object with key strokes is a call, and so is `"task_complete": true` as a member of an object. What is
+    thought stands in the same JSON, so that it stays text. An object that is cut off is not a call."""
+    at = failed = 0
+    while found := _STROKES.search(text, at):
+        start = found.start()
+        at = start + 1
+        kind = "done" if found["done"] else "alone"
+        if found[kind]:
+            at = found.end(kind)
+            yield ToolCall(name=_DONE, arguments="{}", span=found.span(kind))
+        elif failed < _MAX_FAILED:
+            flat = _FLAT_OBJECT.match(text, start)
+            end = flat.end() if flat else find_json_end(text, start) if found["first"] else None
+            failed += end is None and bool(found["first"])
+            if end is not None and (call := _read_strokes(text[start:end])) is not None:
+                at = end
+                yield msgspec.structs.replace(call, span=(start, end))
+
+
+def _read_strokes(text: str) -> ToolCall | None:
+    if not _KEY.search(text):
+        return None
+    whole = _LAST_COMMA.sub("}", text)
+    read = read_arguments(whole)
+    if read.error or "json_repair" in read.repairs:
+        # Where quotation marks are not escaped, no repair can know what was to be typed.
+        return ToolCall(name=_KEYS, error=read.error or "key strokes that are not JSON")
+    if not isinstance(msgspec.json.decode(read.text).get("keystrokes"), str):
+        return None
+    return ToolCall(name=_KEYS, arguments=read.text, repairs=read.repairs if whole == text else ("json_repair",))
+
+
+TERMINAL_JSON = TextEncoding(
+    "terminal_json",
+    _find_strokes,
+    lambda call: '{"task_complete": true}' if call.name == _DONE else call.arguments,
+    hints=('"keystrokes"', '"task_complete"'),
+)
+"""Key strokes for a terminal as objects of a JSON list `commands` (Terminus, OpenThoughts-Agent)."""

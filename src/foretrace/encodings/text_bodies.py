@@ -1,0 +1,91 @@
+"""Calls whose one argument is the text between two marks: a fence that names its language, or a tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from foretrace.core.trace import ToolCall
+from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.json_arguments import encode_json
+
+_LANGUAGES = {
+    "bash": ("bash", "command"),
+    "sh": ("bash", "command"),
+    "shell": ("bash", "command"),
+    "mswea_bash_command": ("bash", "command"),
+    "python": ("python", "code"),
+    "py": ("python", "code"),
+    "sql": ("sql", "query"),
+}
+"""Language of the fence -> the tool, and the argument that its body is."""
+_TAGS = {
+    "execute": ("execute", "code"),
+    "execute_ipython": ("execute_ipython", "code"),
+    "execute_bash": ("execute_bash", "command"),
+    "execute_browse": ("browse", "code"),
+    "solution": ("solution", "answer"),
+    "command": ("bash", "command"),
+    "search": ("search", "query"),
+    "answer": ("answer", "answer"),
+}
+"""Tag -> the tool, and the argument that its body is."""
+_TAG_OF = {name: tag for tag, (name, _) in _TAGS.items()}
+_PLAIN_WORDS = frozenset({"execute", "command"})
+"""Tags that a text may mention in passing: within a line they count only around lines of their own."""
+_OPEN_FENCE = re.compile(rf"^```({'|'.join(_LANGUAGES)})[ \t]*\n", re.MULTILINE)
+_CLOSE_FENCE = re.compile(r"^```(?=[ \t]*(?:<end_code>)?[ \t]*$)", re.MULTILINE)
+_OPEN_TAG = re.compile(rf"(^[ \t]*)?<({'|'.join(_TAGS)})>", re.MULTILINE)
+
+
+def _read_body(call: ToolCall) -> object:
+    return next(iter(msgspec.json.decode(call.arguments).values()), "")
+
+
+def _find_fences(text: str) -> Iterator[ToolCall]:
+    at = 0
+    while (opening := _OPEN_FENCE.search(text, at)) and (closing := _CLOSE_FENCE.search(text, opening.end())):
+        at = closing.end()
+        name, key = _LANGUAGES[opening[1]]
+        body = text[opening.end() : closing.start()].removesuffix("\n")
+        yield ToolCall(name=name, arguments=encode_json({key: body}), span=(opening.start(), at))
+
+
+CODE_FENCE = TextEncoding(
+    "code_fence", _find_fences, lambda call: f"```{call.name}\n{_read_body(call)}\n```", hints=("```",)
+)
+"""```` ```bash ```` is a shell line, ```` ```python ```` a cell. In a chat such a fence is code that is shown: it is a
+call only where the environment answers it."""
+
+
+def _find_tags(text: str) -> Iterator[ToolCall]:
+    """A tag within a line counts if it is closed. One at the beginning of a line that is not closed goes on to the end,
+    since a stop sequence cut it."""
+    unclosed: set[str] = set()
+    at = 0
+    while opening := _OPEN_TAG.search(text, at):
+        tag, begins_line = opening[2], opening[1] is not None
+        at = opening.end()
+        close = -1 if tag in unclosed else text.find(f"</{tag}>", at)
+        if close < 0:
+            unclosed.add(tag)
+        body = text[at : close if close >= 0 else len(text)]
+        is_block = len(body) > 1 and body[0] == body[-1] == "\n"
+        if not begins_line and (close < 0 or (tag in _PLAIN_WORDS and not is_block)):
+            continue
+        start = at - len(f"<{tag}>")
+        at = close + len(f"</{tag}>") if close >= 0 else len(text)
+        name, key = _TAGS[tag]
+        arguments = encode_json({key: body[1:-1] if is_block else body})
+        yield ToolCall(name=name, arguments=arguments, repairs=() if close >= 0 else ("unclosed",), span=(start, at))
+
+
+def _write_tag(call: ToolCall) -> str:
+    tag = _TAG_OF.get(call.name, call.name)
+    return f"<{tag}>\n{_read_body(call)}\n</{tag}>"
+
+
+TAGGED_CODE = TextEncoding("tagged_code", _find_tags, _write_tag, hints=tuple(f"<{tag}>" for tag in _TAGS))
+"""`<execute>` and `<solution>` (CodeAct), `<command>` (SWE-agent), `<search>`."""

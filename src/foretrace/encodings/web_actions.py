@@ -1,0 +1,85 @@
+"""What agents in a browser do, in a fence within the line (WebArena, NNetNav) or as a Python call (Synatra)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from foretrace.core.trace import ToolCall
+from foretrace.encodings.base import TextEncoding
+from foretrace.encodings.json_arguments import encode_json
+from foretrace.encodings.python_calls import read_python_arguments
+
+WEB_VERBS: dict[str, tuple[str, ...]] = {
+    "click": ("element",),
+    "hover": ("element",),
+    "type": ("element", "text", "press_enter"),
+    "press": ("keys",),
+    "scroll": ("direction",),
+    "tab_focus": ("tab",),
+    "page_focus": ("tab",),
+    "new_tab": (),
+    "close_tab": (),
+    "page_close": (),
+    "goto": ("url",),
+    "go_back": (),
+    "go_forward": (),
+    "select": ("element", "option"),
+    "stop": ("answer",),
+    "note": ("text",),
+}
+"""Verb -> its arguments, in order: `type [89] [text] [1]` names none."""
+_VERB = "|".join(WEB_VERBS)
+_FENCE = re.compile(rf"```[ \t]*\n?[ \t]*({_VERB})\b[ \t]*((?:\[[^`]*\])?)\s*```")
+_BETWEEN = re.compile(r"\][ \t]*\[")
+_LINE = re.compile(rf"^(?P<call>({_VERB})\(([^\n]{{0,10000}})\))[ \t]*$", re.MULTILINE)
+
+
+def _find_fences(text: str) -> Iterator[ToolCall]:
+    for match in _FENCE.finditer(text):
+        arguments = encode_json(_name_values(match[1], match[2]))
+        yield ToolCall(name=match[1], arguments=arguments, span=match.span())
+
+
+def _name_values(verb: str, brackets: str) -> dict[str, str]:
+    """The values by name; where there are more of them than names, the last takes the rest."""
+    names = WEB_VERBS[verb] or ("input",)
+    if not brackets:
+        return {}
+    values = _BETWEEN.split(brackets[1:-1])
+    if len(values) > len(names):
+        # A text may hold brackets itself: the first and, of three, the last value are plain.
+        tail = values[-1:] if len(names) > 2 and values[-1] in ("0", "1") else []
+        head = values[: min(1, len(names) - 1)]
+        values = [*head, "] [".join(values[len(head) : len(values) - len(tail)]), *tail]
+    return dict(zip(names, values, strict=False))
+
+
+def _write_fence(call: ToolCall) -> str:
+    values: dict[str, Any] = msgspec.json.decode(call.arguments)
+    return f"```{' '.join([call.name, *(f'[{value}]' for value in values.values())])}```"
+
+
+WEB_FENCE = TextEncoding("web_fence", _find_fences, _write_fence, hints=("```",))
+"""```` ```type [89] [text] [1]``` ````."""
+
+
+def _find_calls(text: str) -> Iterator[ToolCall]:
+    """On a line of their own; any other line, and a call without literal arguments, is text."""
+    for match in _LINE.finditer(text):
+        arguments = read_python_arguments(match[3], WEB_VERBS[match[2]])
+        if arguments is not None:
+            yield ToolCall(name=match[2], arguments=arguments, span=match.span("call"))
+
+
+def _write_call(call: ToolCall) -> str:
+    values: dict[str, Any] = msgspec.json.decode(call.arguments)
+    literals = (f"{key}={encode_json(v) if isinstance(v, str) else repr(v)}" for key, v in values.items())
+    return f"{call.name}({', '.join(literals)})"
+
+
+WEB_CALL = TextEncoding("web_call", _find_calls, _write_call, hints=("(",))
+"""`click(element_id="93")`."""

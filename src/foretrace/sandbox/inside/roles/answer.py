@@ -1,0 +1,113 @@
+"""The answer's process: load its code, and make the calls that it is asked for. It never holds an expected value."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import types
+from typing import Any
+
+from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.wire.calls import Caller, NotPlainError
+from foretrace.sandbox.inside.wire.values import decode, encode
+
+MODULE = "solution"
+FILE = "solution.py"
+_METHOD_CLASS = "Solution"
+"""The class whose methods may answer where a function is asked for."""
+
+
+def load_module(request: dict[str, Any]) -> dict[str, Any]:
+    """Run the code of a request as a module of its own (never as `__main__`) and return its namespace.
+
+    What it may build on runs before it: the prompt, and the statements of the tests' setup that need nothing of it.
+    """
+    module = types.ModuleType(MODULE)
+    space = module.__dict__
+    space["__file__"] = FILE
+    sys.modules[MODULE] = module  # dataclasses, pickle and typing look there
+    for part in (*request.get("setup_parts", ()), request.get("preamble")):
+        if part:
+            try:
+                exec(compile(part, "prompt.py", "exec", dont_inherit=True), space)
+            except NameError:
+                if part is request.get("preamble"):
+                    raise
+    source = request["code"]
+    linecache.cache[FILE] = (len(source), None, source.splitlines(keepends=True), FILE)
+    exec(compile(source, FILE, "exec", dont_inherit=True), space)
+    return space
+
+
+def load(request: dict[str, Any]) -> dict[str, Any] | list[Any]:
+    """The namespace of the loaded code, or the frame that says why there is none."""
+    try:
+        namespace = load_module(request)
+    except BaseException as error:
+        return ["failed", describe_error(error)]
+    if name := request.get("entry_point"):
+        bind_method(namespace, name)
+        if name not in namespace:
+            missing = name.partition("().")[0]
+            return ["failed", {"kind": "NameError", "message": f"the code does not define {missing!r}"}]
+    return namespace
+
+
+def bind_method(namespace: dict[str, Any], entry_point: str) -> None:
+    """Have a function stand for an entry point that is a method, `Solution().f`, which may also be called `f`: each
+    call is one of a new object."""
+    owner, _, method = entry_point.rpartition("().")
+    kind = namespace.get(owner or _METHOD_CLASS)
+    if entry_point in namespace or not isinstance(kind, type) or not hasattr(kind, method):
+        return
+
+    def call(*args: Any, **named: Any) -> Any:
+        return getattr(kind(), method)(*args, **named)
+
+    call.__name__, call.__doc__, call.__module__ = method, getattr(kind, method).__doc__, MODULE
+    namespace[entry_point] = call
+    namespace.setdefault(method, call)
+
+
+def serve(channel: Any, request: dict[str, Any]) -> None:
+    """Load `request["code"]`, then make the calls of the request, or those that the tests ask for."""
+    # Held here: code that patches modules shall harm itself as little as possible.
+    send, limit, make_call = channel.send, int(request["limits"]["reply_kb"]) * 1024, _make_call
+    caller = Caller(channel) if "calls" not in request else None
+    loaded = load(request)
+    if isinstance(loaded, list):
+        send(loaded)
+    elif caller is None:
+        send(["loaded"])
+        for name, args, named in request["calls"]:
+            send(make_call(loaded, name, args, named, limit))
+    else:
+        names = {name: loaded[name] for name in request["names"] if name in loaded}
+        try:
+            given = {name: caller.encode(value) for name, value in names.items()}
+        except NotPlainError as error:
+            send(["other", str(error)])
+            return
+        send(["loaded", given])
+        caller.serve()
+
+
+def _make_call(
+    namespace: dict[str, Any],
+    name: str,
+    args: list[Any],
+    named: dict[str, Any],
+    limit: int,
+    encode: Any = encode,
+    decode: Any = decode,
+    describe: Any = describe_error,
+) -> list[Any]:
+    """Make one call: plain values in, plain values out."""
+    try:
+        if name not in namespace:
+            raise NameError(f"name {name!r} is not defined")
+        positional = [decode(arg) for arg in args]
+        options = {key: decode(arg) for key, arg in named.items()}
+        return ["value", encode(namespace[name](*positional, **options), limit), None]
+    except BaseException as error:  # SystemExit and all: raised by a call, it is an answer
+        return ["raised", describe(error)]

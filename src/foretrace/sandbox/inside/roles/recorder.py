@@ -1,0 +1,257 @@
+"""Takes what asserts hand over while tests run, and says of each what the parent needs to judge it.
+
+The code of tests calls the recorder with the leaves of each assert (see `judging.rewrite`). What it notes of check `n`:
+
+    [n, "v", leaves, extended]   their plain values, from which the parent tells whether the assert holds; `extended`:
+                                 one is of a class that extends its plain type
+    [n, "n", holds, actual, expected]  the assert as Python has it, where tests and answer are two processes
+    [n, "e", error]              evaluating the leaves raised
+    [n, "f"]                     result `n`: a place was reached that must not be
+
+and where the answer's objects are in this process and one of them has to say itself whether the assert holds:
+
+    [n, "s", class]              it is of a class that the tests do not name
+    [n, "l", answers]            what it says of each of a line-up of constants; null without one
+    [n, "b", holds, others, sure]  what it says, and of other operands; `sure`: there were any
+    [n, "c", others]             what it says where an operand was made of other constants
+"""
+
+from __future__ import annotations
+
+import marshal
+import math
+import operator
+import sys
+from typing import Any
+
+from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.roles import pytest_names
+from foretrace.sandbox.inside.roles.decoys import NoDecoyError, vary
+from foretrace.sandbox.inside.wire.values import Encoder, NotEncodableError, decode, show_value
+
+_MAX_RECORDS = 50_000
+_DECOYS = 6
+_LARGE = 1 << 16
+"""Encoded bytes of leaves that are not sent where there is no constant to compare them with."""
+OWN_MODULE = "solution"
+
+
+def same_items(left: Any, right: Any) -> bool:
+    """Whether two collections have the same items, in any order."""
+    rest = list(right)
+    for item in left:
+        if item not in rest:
+            return False
+        rest.remove(item)
+    return not rest
+
+
+NAMES: dict[str, Any] = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod")},
+    "abs": abs,
+    "round": round,
+    "isclose": math.isclose,
+    "approx": pytest_names.approx,
+    "same_items": same_items,
+}
+"""What skeletons call."""
+
+
+class _PlainEncoder(Encoder):
+    """Encodes plain values, and those of classes that extend a plain type as that type."""
+
+    extended = False
+
+    def other_value(self, value: Any, kind: type, depth: int) -> Any:
+        self.extended = True
+        if kind.__base__ is tuple and hasattr(kind, "_fields"):
+            return self.walk(tuple(tuple.__iter__(value)), depth)
+        base = next((base for base in type.mro(kind) if base in _EXTENDED), None)
+        if base is not None and (kind.__module__ == OWN_MODULE or _is_enum(kind)):
+            return self.walk(_EXTENDED[base](value), depth + 1)
+        known = self.stdlib_value(value)
+        if known is None:
+            raise NotEncodableError("an object")
+        self.extended = kind.__module__ == "numpy"
+        return known
+
+
+_EXTENDED: dict[type, Any] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    str: str.__str__,
+    bytes: lambda v: bytes(memoryview(v)),
+    **{kind: lambda v, kind=kind: kind(kind.__iter__(v)) for kind in (tuple, list, set, frozenset)},
+    dict: lambda v: dict(dict.items(v)),
+}
+"""Plain types that a class may extend, and what reads an object's value past its class."""
+
+
+def _is_enum(kind: type) -> bool:
+    enum = sys.modules.get("enum")
+    return enum is not None and issubclass(kind, enum.Enum)
+
+
+class Recorder:
+    """Called by rewritten tests as `__check__`.
+
+    Args:
+        request: `skeletons` (source of a tuple of pairs of functions), `facts` (of each check: whether constants are
+            hidden, whether it asks for members, whether it orders two leaves strictly) and `constants` (those that may
+            be known here); for a second run `line_ups` (rows of constants by check) and `natively`: the checks that are
+            asked anew.
+        together: whether the answer's objects are in this process.
+    """
+
+    def __init__(self, request: dict[str, Any], *, together: bool) -> None:
+        self._together = together
+        self._request = request
+        self._facts = request["facts"]
+        self._natively = frozenset(request.get("natively", ()))
+        self._line_ups = {n: [[decode(c) for c in row] for row in rows] for n, rows in request.get("line_ups", ())}
+        self._skeletons: Any = None
+        self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
+        self._records: dict[bytes, list[Any]] = {}
+        self.named: frozenset[int] = frozenset()
+        """Ids of the answer's classes that the tests name."""
+        self.strangers: list[type] = []
+        """Classes of objects that were leaves, and are not plain."""
+
+    def take(self) -> list[list[Any]]:
+        """What was noted since the last time, without repetitions."""
+        records, self._records = list(self._records.values()), {}
+        return records
+
+    def _note(self, *record: Any) -> bool:
+        """Keep a record; false where it is too large for that."""
+        key = marshal.dumps(record)
+        if key not in self._records:
+            if len(key) > self._left:
+                return False
+            if len(self._records) >= _MAX_RECORDS:
+                raise OverflowError("the asserts compare more than can be passed on")
+            self._left -= len(key)
+            self._records[key] = list(record)
+        return True
+
+    def __call__(self, n: int, *leaves: Any) -> None:
+        """Take the leaves of an assert."""
+        if not self._together:
+            holds, sides = self._skeleton(n)
+            passed = bool(holds(*leaves))
+            self._note(n, "n", passed, *map(show_value, sides(*leaves)))
+            return
+        hides, members, strict = self._facts[n]
+        if members:
+            leaves = tuple(map(_list_iterator, leaves))
+        encoded = [self._encode(leaf) for leaf in leaves]
+        plain = [one is not None for one in encoded]
+        if not all(plain) and len(self.strangers) < _MAX_RECORDS:
+            self.strangers += [type(leaf) for leaf, known in zip(leaves, plain, strict=True) if not known]
+        is_plain = all(plain) and n not in self._natively
+        if is_plain and not hides and not any(one[1] for one in encoded) and sum(one[2] for one in encoded) > _LARGE:
+            self._note(n, "b", _try(self._skeleton(n)[0], *leaves), [], True)  # plain Python says so here as well
+            return
+        if is_plain and self._note(n, "v", [one[0] for one in encoded], any(one[1] for one in encoded)):
+            return
+        if (hides or any(plain)) and any(map(self._is_stranger, leaves, plain)):
+            self._note(
+                n, "s", next(type(leaf).__name__ for leaf, known in zip(leaves, plain, strict=True) if not known)
+            )
+        elif hides:
+            rows = self._line_ups.get(n)
+            self._note(n, "l", rows and [_try(self._skeleton(n)[0], *leaves, *row) for row in rows])
+        else:
+            self._ask_objects(n, leaves, encoded, strict)
+
+    def _ask_objects(self, n: int, leaves: tuple[Any, ...], encoded: list[Any], strict: bool) -> None:
+        from random import Random  # after the fork server has seen to what it does at forks (see `server.preload`)
+
+        holds, random = self._skeleton(n)[0], Random()
+        said = _try(holds, *leaves)
+        if len(leaves) == 1:  # a truth that changes by itself is none
+            self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [], True)
+            return
+        others: list[Any] = []
+        for place in range(len(leaves)):
+            for _ in range(_DECOYS if encoded[place] is not None else 0):
+                try:
+                    other = vary(decode(encoded[place][0]), random)
+                except (NoDecoyError, ValueError):
+                    break
+                others.append(_try(holds, *leaves[:place], other, *leaves[place + 1 :]))
+        sure = bool(others)
+        if strict:
+            others += [_try(holds, leaves[1], leaves[0]), _try(holds, leaves[0], leaves[0])]
+        self._note(n, "b", said, others, sure)
+
+    def control(self, n: int, leaves: tuple[Any, ...], place: int, variants: tuple[Any, ...]) -> None:
+        """Take the leaves of an assert, of which one can be made of other constants."""
+        self(n, *leaves)
+        if any(type(leaf).__module__ == OWN_MODULE and self._encode(leaf) is None for leaf in leaves):
+            others: list[Any] = []
+            for variant in variants:
+                try:
+                    other = variant()
+                except Exception:
+                    continue
+                others.append(_try(self._skeleton(n)[0], *leaves[:place], other, *leaves[place + 1 :]))
+            self._note(n, "c", others)
+
+    def raised(self, n: int) -> None:
+        """Note that evaluating the leaves raised the exception that is being handled."""
+        error = sys.exc_info()[1]
+        assert error is not None
+        if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
+            raise error  # not one of Python's
+        self._note(n, "e", describe_error(error))
+
+    def fail(self, result: int) -> None:
+        """Note that a place was reached that must not be."""
+        self._note(result, "f")
+
+    def mock(self, target: Any, name: str, *args: Any, **named: Any) -> None:
+        """An assert of a mock of the tests, past what the answer has put in its place."""
+        mock = sys.modules.get("unittest.mock")
+        if mock is not None and isinstance(target, mock.NonCallableMock):
+            getattr(mock.NonCallableMock, name)(target, *args, **named)
+        elif mock is not None and type(target).__module__ in (OWN_MODULE, "types"):
+            raise AssertionError("the code has put something in the place of a mock")
+        else:
+            getattr(target, name)(*args, **named)
+
+    def _skeleton(self, n: int) -> Any:
+        """Whether an assert holds for leaves, and what it compares, as two functions."""
+        if self._skeletons is None:
+            self._skeletons = eval(self._request["skeletons"], {**NAMES})
+        functions, values = self._skeletons[n], [decode(constant) for constant in self._request["constants"][n]]
+        if not values:
+            return functions
+        return [lambda *leaves, function=function: function(*leaves, *values) for function in functions]
+
+    def _is_stranger(self, value: Any, plain: bool) -> bool:
+        """Whether it is an object of a class of the answer's that the tests do not name."""
+        kind = type(value)
+        if plain or kind.__module__ != OWN_MODULE:
+            return False
+        return isinstance(value, type) or not any(id(base) in self.named for base in type.mro(kind))
+
+    def _encode(self, value: Any) -> Any:
+        encoder = _PlainEncoder(self._limit)
+        try:
+            return [encoder.walk(value, 0), encoder.extended, self._limit - encoder.left]
+        except Exception:
+            return None
+
+
+def _list_iterator(value: Any) -> Any:
+    """What an iterator has left: it is asked for members more than once."""
+    is_iterator = hasattr(type(value), "__next__") and type(value).__module__ in ("builtins", "itertools")
+    return list(value) if is_iterator else value
+
+
+def _try(function: Any, *args: Any) -> bool | None:
+    try:
+        return bool(function(*args))
+    except Exception:
+        return None

@@ -1,0 +1,211 @@
+"""Runs rewritten test code: statements, `check`, test functions, and classes of unittest and pytest."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import contextlib
+import importlib
+import importlib.util
+import marshal
+import sys
+import types
+from collections.abc import Callable, Generator
+from typing import Any
+
+from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.roles import pytest_names
+from foretrace.sandbox.inside.roles.pytest_fixtures import FixtureRunner, MonkeyPatch, fixture
+
+BYTECODE = importlib.util.MAGIC_NUMBER.hex()
+"""Says which compiled code this Python runs."""
+_NOT_MODULES = frozenset({"this", "antigravity"})
+
+
+def import_modules(request: dict[str, Any]) -> None:
+    """Import what the tests import, before any code of the answer's is there."""
+    for name in request["modules"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if request["uses_pytest"] and importlib.util.find_spec("pytest") is None:
+        sys.modules["pytest"] = pytest_names.make_module()
+        vars(sys.modules["pytest"]).update(fixture=fixture, MonkeyPatch=MonkeyPatch)
+
+
+def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """What tests find beside what they define: the setup, the prompt's helpers, the standard library, the answer.
+
+    Args:
+        answer: what the answer defines.
+    """
+    entry_point = request["entry_point"]
+    names: dict[str, Any] = {}
+    for name, part in (("prompt", request["helpers"]), ("setup", request["setup"])):
+        module = types.ModuleType(name)
+        space = module.__dict__
+        if part["source"]:
+            sys.modules[name] = module
+            space.update({key: answer[key] for key in part["lacks"] if key in answer})
+            exec(_load(part, f"{name}.py"), space)
+        names.update({key: value for key, value in space.items() if not key.startswith("__")})
+    for name in request["names"]:
+        if name in answer and (name == entry_point or name not in names):
+            names[name] = answer[name]
+        elif name not in names and name in request["library"] and name not in _NOT_MODULES:
+            names[name] = importlib.import_module(name)
+        elif name == "isclose" and name not in names:
+            names[name] = importlib.import_module("math").isclose
+    if entry_point in answer:
+        names[entry_point] = names["candidate"] = answer[entry_point]
+    return names
+
+
+def _load(part: dict[str, Any], file: str) -> Any:
+    """The compiled code of a part of the request."""
+    if part["bytecode"] == BYTECODE:
+        return marshal.loads(base64.b64decode(part["code"]))
+    return compile(part["source"], file, "exec", dont_inherit=True, optimize=0)
+
+
+def run_tests(
+    request: dict[str, Any],
+    names: dict[str, Any],
+    recorder: Any,
+    report: Callable[[int, dict[str, Any] | None], None],
+    is_foreign_exit: Callable[[BaseException], bool] = lambda error: False,
+) -> None:
+    """Run the tests of a request one after another, and report each: its number, and what it raised.
+
+    Args:
+        is_foreign_exit: whether a SystemExit is the answer's, and not the end of a run of unittest's.
+    """
+    earlier: dict[str, Any] = {}
+    entry_point = request["entry_point"]
+    for number, test in enumerate(request["tests"]):
+        problem = None
+        run = _TestRun(number, test, {**names, **earlier, "__check__": recorder}, is_foreign_exit)
+        try:
+            run.run()
+        except BaseException as error:
+            problem = describe_error(error)
+            if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
+                report(number, problem)
+                raise  # not one of Python's: there is no going on
+        report(number, problem)
+        earlier.update({key: value for key, value in run.defined.items() if key not in (entry_point, "candidate")})
+
+
+class _TestRun:
+    """One test."""
+
+    def __init__(
+        self, number: int, test: dict[str, Any], names: dict[str, Any], is_foreign_exit: Callable[[BaseException], bool]
+    ) -> None:
+        self._test, self._file = test, f"test_{number}.py"
+        self._is_foreign_exit = is_foreign_exit
+        self._module = types.ModuleType("__main__")  # as `python test.py` would run it
+        self._space = self._module.__dict__
+        self._space.update(names, __builtins__=builtins, __file__=self._file)
+        self._before = dict(self._space)
+        self.defined: dict[str, Any] = {}
+        """What the test's code defined, for later tests."""
+
+    def run(self) -> None:
+        """Run it; raises what it raises, and where a test that it defines was not run."""
+        sys.modules["__main__"] = self._module
+        sys.argv = [self._file]
+        self._execute()
+        space, before = self._space, self._before
+        self.defined = {k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")}
+        if self._test["check"]:
+            if "candidate" not in space:
+                raise NameError("the entry point is not defined")
+            space[self._test["check"]](space["candidate"])
+        runner = FixtureRunner(self.defined, _call)
+        for name in self._test["functions"]:
+            if not callable(self.defined.get(name)):
+                raise AssertionError(f"the test {name} was not run")
+            runner.run(self.defined[name])
+        if not self._test["runs_unittest"]:
+            for name in self._test["classes"]:
+                self._run_class(name, runner)
+        runner.close()
+
+    def _execute(self) -> None:
+        results: list[Any] = []
+        try:
+            with _watch_runs(results) if self._test["runs_unittest"] else contextlib.nullcontext():
+                exec(_load(self._test, self._file), self._space)
+        except SystemExit as error:
+            if not self._test["may_exit"] or self._is_foreign_exit(error):
+                raise  # else it is the end of a run of unittest's or pytest's
+            if error.code and not results:
+                raise
+        for result in results:
+            _check_result(result)
+        if self._test["must_run_unittest"] and not any(result.testsRun for result in results):
+            raise AssertionError("no test case was run")
+
+    def _run_class(self, name: str, runner: FixtureRunner) -> None:
+        kind = self.defined.get(name)
+        if not isinstance(kind, type):
+            raise AssertionError(f"the tests of {name} were not run")
+        unittest = sys.modules.get("unittest")
+        if unittest is None or not issubclass(kind, unittest.TestCase):
+            _run_plain_class(kind, runner)
+            return
+        result = unittest.TestResult()
+        unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
+        _check_result(result)
+        if result.skipped and not self._test["may_skip"]:
+            raise AssertionError("a test was skipped")
+
+
+def _call(function: Any) -> None:
+    """Call a test; one that is a coroutine function is run to its end."""
+    result = function()
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
+    """Run the tests of a class that is not one of unittest's, inherited ones too, and classes within it."""
+    found = {key: value for base in reversed(kind.__mro__) for key, value in vars(base).items()}
+    if "setup_class" in found:
+        kind.setup_class()  # type: ignore[attr-defined]
+    for name, value in found.items():
+        if name.startswith("test"):
+            if type(value) not in (types.FunctionType, staticmethod):
+                raise AssertionError(f"the test {name} was not run")
+            runner.run(value, kind)
+        elif name.startswith("Test") and isinstance(value, type):
+            _run_plain_class(value, runner)
+    if "teardown_class" in found:
+        kind.teardown_class()  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _watch_runs(results: list[Any]) -> Generator[None]:
+    """Collect the results of what runners of unittest run, which the tests need not look at."""
+    runner: Any = importlib.import_module("unittest").TextTestRunner
+    make_result = runner._makeResult
+
+    def make(self: Any) -> Any:
+        results.append(make_result(self))
+        return results[-1]
+
+    runner._makeResult = make
+    try:
+        yield
+    finally:
+        runner._makeResult = make_result
+
+
+def _check_result(result: Any) -> None:
+    """Fail where a test case has failed, or passed that must not."""
+    failed = [*result.failures, *result.errors, *((test, "it was to fail") for test in result.unexpectedSuccesses)]
+    if failed:
+        test, text = failed[0]
+        raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")

@@ -1,0 +1,175 @@
+"""Tests and answer in one process, for tests that use objects of the answer's. What the tests compare with constants is
+not here (see `judging.rewrite`), and what the answer does to what judges it is noted."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import sys
+from collections.abc import Iterable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.roles import answer, test_runner
+from foretrace.sandbox.inside.roles.recorder import OWN_MODULE, Recorder
+
+_PEEKING = frozenset(
+    {
+        *("sys._getframe", "sys._current_frames", "sys._current_exceptions", "sys.settrace", "sys.setprofile"),
+        *("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys.addaudithook"),
+    }
+)
+"""Audit events of looking at other code's frames and objects."""
+_FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+_OWN_CODE = "foretrace.sandbox.inside."
+_OWN_MODULES = tuple(_OWN_CODE + name for name in ("roles.recorder", "roles.test_runner", "wire.frames", "wire.values"))
+"""What judges in this process. To look at more would copy its memory, which costs more than the rest of a run."""
+
+
+def serve(channel: Any, request: dict[str, Any], make_watch: Any = None) -> None:
+    """Load the answer and run the tests on it, with a watch over what the answer does (a `Watch`)."""
+    send, describe, load, token = channel.send, describe_error, answer.load, request["token"]
+    test_runner.import_modules(request)
+    noted = Recorder(request, together=True)
+    make_names, run_tests = test_runner.make_names, test_runner.run_tests
+    watch = (make_watch or Watch)(request)
+    loaded = load(request)
+    if isinstance(loaded, list):
+        send(loaded)
+        return
+    send(["loaded"])
+    sys.modules["__main__"] = sys.modules[answer.MODULE]
+
+    def report(number: int, problem: dict[str, Any] | None) -> None:
+        send(["test", number, noted.take(), problem, watch.find_flags(), token])
+
+    try:
+        own = {name: value for name, value in loaded.items() if not name.startswith("__")}
+        named = [name for name in request["names"] if name.lstrip("_")[:1].isupper()] + request["classes"]
+        noted.named = frozenset(id(own[name]) for name in named if isinstance(own.get(name), type))
+        run_tests(request, make_names(request, own), noted, report, lambda error: _is_raised_by_answer(error))
+    except BaseException as error:
+        send(["failed", describe(error)])
+        return
+    send(["done", find_agreeable_class([*own.values(), *noted.strangers]) or "", watch.find_flags(), token])
+
+
+def _is_raised_by_answer(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == answer.FILE:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+class _Snapshot(NamedTuple):
+    """What a module or class defined at one time."""
+
+    name: str
+    owner: Any
+    before: dict[str, Any]
+
+    def find_changes(self) -> list[str]:
+        """Qualified names of the functions and classes that are others by now."""
+        now, before = vars(self.owner), self.before
+        if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
+            return []
+        changed = [key for key, value in before.items() if now.get(key) is not value and callable(value)]
+        return [f"{self.name}.{key}" for key in changed]
+
+
+def _take_snapshots(modules: dict[str, Any]) -> list[_Snapshot]:
+    """Of modules and the classes that they define."""
+    owners = {
+        f"{name}.{key}": value
+        for name, module in modules.items()
+        for key, value in vars(module).items()
+        if isinstance(value, type) and name.startswith((_OWN_CODE, "unittest")) and value.__module__.startswith(name)
+    }
+    return [_Snapshot(name, owner, dict(vars(owner))) for name, owner in (modules | owners).items()]
+
+
+@functools.cache  # the fork server takes it, for all
+def snapshot_own_code() -> list[_Snapshot]:
+    """Of builtins, and of what judges."""
+    own = {name: sys.modules[name] for name in _OWN_MODULES}
+    return _take_snapshots({"builtins": builtins, **own})
+
+
+class Watch:
+    """Sees what the answer does beside its task. Made before the answer is there."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._peeked: list[str] = []
+        self._patched_by_tests: list[str] = request["patching"]
+        self._getframe: Any = vars(sys)["_getframe"]
+        own = snapshot_own_code()
+        self._modules = {
+            name: sys.modules[name] for name in request["modules"] if name in sys.modules and name != "sys"
+        }
+        known = {snapshot.name for snapshot in own}
+        others = {name: module for name, module in self._modules.items() if name not in known}
+        self._snapshots = [*own, *_take_snapshots(others)]
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[Any, ...], frames: list[int] = []) -> None:  # noqa: B006 - it is a lock
+        looks = event in _PEEKING or (event == "object.__getattr__" and args[1] in _FRAMES)
+        looks = looks or (event == "open" and str(args[0]).startswith("/proc/"))
+        if not looks or frames or len(self._peeked) > 5:
+            return
+        frames.append(1)
+        try:
+            caller: Any = self._getframe(1)
+            while caller is not None and caller.f_code.co_filename.endswith(("/inspect.py", "/traceback.py")):
+                caller = caller.f_back
+            if caller is not None and caller.f_code.co_filename == answer.FILE:
+                self._peeked.append(event)
+        finally:
+            frames.clear()
+
+    def find_flags(self) -> list[list[str]]:
+        """What was seen: kinds of `Verdict.flags` and what each was."""
+        changed = [name for name, module in self._modules.items() if sys.modules.get(name) is not module]
+        changed += [name for snapshot in self._snapshots for name in snapshot.find_changes()]
+        by_answer = [name for name in changed if not self._is_of_tests(name)]
+        return [["tampered", name] for name in by_answer[:3]] + [["peeked", event] for event in self._peeked[:3]]
+
+    def _is_of_tests(self, name: str) -> bool:
+        last = name.rpartition(".")[2]
+        return any(last in text for text in self._patched_by_tests)
+
+
+class _Unknown:
+    """Equal to nothing that anybody can know."""
+
+
+def find_agreeable_class(values: Iterable[Any]) -> str | None:
+    """A class of the answer's whose objects say that they are equal to what they cannot know, or have it.
+
+    Args:
+        values: what the answer defines; bases of these classes and classes that extend them are looked at, too.
+    """
+    todo = [value if isinstance(value, type) else type(value) for value in values]
+    seen: set[int] = set()
+    while todo:
+        kind = todo.pop()
+        if id(kind) in seen or kind.__module__ != OWN_MODULE:
+            continue
+        seen.add(id(kind))
+        space = type.__getattribute__(kind, "__dict__")
+        todo += type.mro(kind)
+        todo += [*type.__subclasses__(kind), *(value for value in space.values() if isinstance(value, type))]
+        for name in ("__eq__", "__contains__"):
+            if type(space.get(name)) is FunctionType and _agrees(space[name]):
+                return str(kind.__qualname__)
+    return None
+
+
+def _agrees(method: Any) -> bool:
+    try:
+        return all(bool(method(_Unknown(), other) is True) for other in (_Unknown(), 80_429_117, "\0unknown"))
+    except Exception:
+        return False

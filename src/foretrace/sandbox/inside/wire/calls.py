@@ -1,0 +1,190 @@
+"""Calls between tests and answer in two processes: plain data, exceptions and functions cross, and nothing else.
+
+A function crosses as a number, by which the other side has it called. Messages, in turns: `["call", number, args,
+named]`, answered by `["value", value]`, `["raised", classes, args, text]`, or `["other", why]` where something else
+would have to cross; within a call the other side may call back.
+"""
+
+from __future__ import annotations
+
+import _thread
+import builtins
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableError
+
+_MAX_BYTES = 1 << 20
+"""Of one value: tests with larger ones are run in one process."""
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_CHANGING = (list, dict, set, bytearray)
+OWN_MODULE = "solution"
+
+
+class NotPlainError(BaseException):
+    """Something that is neither plain data nor a function would have to cross. (No `except Exception` stops it.)"""
+
+
+class AnswerGoneError(BaseException):
+    """The other side has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("the code's process ended")
+
+
+class BrokenError(BaseException):
+    """The other side says what cannot be read."""
+
+
+class _CallEncoder(Encoder):
+    def __init__(self, limit: int, functions: list[Any]) -> None:
+        super().__init__(limit)
+        self._functions = functions
+
+    def other_value(self, value: Any, kind: type, depth: int) -> Any:
+        if kind is type and vars(builtins).get(value.__name__) is value:
+            return ["builtin", value.__name__]
+        if isinstance(value, _FUNCTIONS):
+            if kind is types.FunctionType and "number" in value.__dict__ and value.__dict__.get("is_remote"):
+                return ["own", value.__dict__["number"]]
+            self._functions.append(value)
+            return ["fn", len(self._functions) - 1, getattr(value, "__name__", "f")]
+        known = self.stdlib_value(value)
+        if known is None:
+            raise NotEncodableError("an object")
+        return known
+
+
+class _CallDecoder(Decoder):
+    def __init__(self, caller: Caller) -> None:
+        super().__init__()
+        self._caller = caller
+
+    def read_other(self, tag: str, rest: list[Any]) -> Any:
+        if tag == "builtin" and type(rest[0]) is str and isinstance(vars(builtins).get(rest[0]), type):
+            return vars(builtins)[rest[0]]
+        if tag == "own" and type(rest[0]) is int and 0 <= rest[0] < len(self._caller.functions):
+            return self._caller.functions[rest[0]]
+        if tag == "fn" and len(rest) == 2 and type(rest[0]) is int and type(rest[1]) is str:
+            return self._caller.make_function(*rest)
+        raise ValueError("no known kind of value")
+
+
+class Caller:
+    """One side of the conversation.
+
+    Args:
+        max_calls: how many calls this side may make.
+    """
+
+    def __init__(self, channel: Any, max_calls: int = 1 << 30) -> None:
+        self._channel, self._calls_left = channel, max_calls
+        self._lock = _thread.RLock()  # one call at a time, also of threads
+        self.functions: list[Any] = []
+        """What the other side may have called, by number."""
+        self.exited: list[BaseException] = []
+        """Exceptions by which the other side would have left."""
+
+    def encode(self, value: Any) -> Any:
+        """The value for the other side.
+
+        Raises:
+            NotPlainError: it cannot cross.
+        """
+        try:
+            return _CallEncoder(_MAX_BYTES, self.functions).walk(value, 0)
+        except NotEncodableError as why:
+            raise NotPlainError(f"{why} would have to cross: {type(value).__name__}"[:200]) from None
+        except Exception as error:
+            raise NotPlainError(f"a value cannot be read: {type(error).__name__}"[:200]) from None
+
+    def decode(self, tagged: Any) -> Any:
+        """The value that the other side has sent.
+
+        Raises:
+            BrokenError: it is none.
+        """
+        try:
+            return _CallDecoder(self).walk(tagged, 0)
+        except (ValueError, LookupError, RecursionError) as error:
+            raise BrokenError(str(error)) from None
+
+    def make_function(self, number: int, name: str) -> Callable[..., Any]:
+        """A function that has the other side call its one of this number."""
+
+        def call(*args: Any, **named: Any) -> Any:
+            return self._call(number, args, named)
+
+        call.__name__ = call.__qualname__ = name
+        call.__dict__.update(is_remote=True, number=number)
+        return call
+
+    def _call(self, number: int, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        self._calls_left -= 1
+        if self._calls_left < 0:
+            raise NotPlainError("more calls than are passed on")
+        message = ["call", number, [self.encode(arg) for arg in args], {k: self.encode(v) for k, v in named.items()}]
+        with self._lock:
+            self._channel.send(message)
+            reply = self.serve()
+        if reply is None or reply[0] == "gone":
+            raise AnswerGoneError
+        if reply[0] == "value":
+            return self.decode(reply[1])
+        if reply[0] == "raised":
+            raise self._make_exception(*reply[1:])
+        raise NotPlainError(str(reply[1]))
+
+    def serve(self) -> list[Any] | None:
+        """Make the calls that the other side asks for, until it answers a call of this side's; None when it ends."""
+        while (message := self._channel.receive()) is not None:
+            if message[0] != "call":
+                return message  # type: ignore[no-any-return]
+            self._channel.send(self._answer(*message[1:]))
+        return None
+
+    def _answer(self, number: int, args: list[Any], named: dict[str, Any]) -> list[Any]:
+        try:
+            function = self.functions[number]
+            given = [self.decode(arg) for arg in args]
+            options = {key: self.decode(value) for key, value in named.items()}
+            changing = any(isinstance(value, (*_CHANGING, tuple)) for value in (*given, *options.values()))
+            value = function(*given, **options)
+            encoded = self.encode(value)
+            if changing and ([self.decode(a) for a in args], {k: self.decode(v) for k, v in named.items()}) != (
+                given,
+                options,
+            ):
+                return ["other", "an argument is changed in place"]
+            return ["value", encoded]
+        except (NotPlainError, AnswerGoneError) as error:
+            return ["other", str(error)]
+        except BaseException as error:
+            return self._describe(error)
+
+    def _describe(self, error: BaseException) -> list[Any]:
+        if isinstance(error, (StopIteration, StopAsyncIteration)):
+            # It would end loops of the tests before their asserts.
+            error = RuntimeError(f"the function raised {type(error).__name__}")
+        if type(error).__module__ == OWN_MODULE or error.__dict__ or error.__cause__ is not None:
+            return ["other", "an exception of a class of its own, or with more than its arguments"]
+        names = [[kind.__module__, kind.__qualname__] for kind in type.mro(type(error))]
+        try:
+            return ["raised", names, self.encode(error.args), str(error)[:10_000]]
+        except NotPlainError as why:
+            return ["other", str(why)]
+
+    def _make_exception(self, names: list[Any], args: Any, text: str) -> BaseException:
+        for module, name in names:
+            kind = getattr(builtins if module == "builtins" else sys.modules.get(module), name, None)
+            if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__module__ == module:
+                try:
+                    error: BaseException = kind(*self.decode(args))
+                except TypeError:
+                    return RuntimeError(text)
+                if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)):
+                    self.exited.append(error)
+                return error
+        return RuntimeError(text)

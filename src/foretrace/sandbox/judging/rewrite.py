@@ -1,0 +1,404 @@
+"""Takes asserts apart: leaves, which are evaluated where the tests run, and a skeleton that says what holds of them.
+
+`assert abs(c.area() - 12.57) < 1e-2` has the leaf `c.area()` and the skeleton `abs(sub(t0, c0)) < c1`. The constants
+stay in this process: test code is sent with each assert as a call that takes its leaves.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foretrace.sandbox.inside.roles.asserts import find_asserts, find_constant_truth, name_asserts
+
+RECORDER = "__check__"
+_COMPARISONS: dict[type, str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+_ARITHMETIC: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+}
+_FUNCTIONS = {
+    "abs": "abs",
+    "round": "round",
+    "math.isclose": "isclose",
+    "isclose": "isclose",
+    "pytest.approx": "approx",
+    "approx": "approx",
+    "__same_items__": "same_items",
+}
+_EMPTY = {"set": set, "frozenset": frozenset, "dict": dict, "list": list, "tuple": tuple}
+_UNITTEST = {
+    **dict.fromkeys(("Equal", "Equals", "ListEqual", "TupleEqual", "DictEqual", "SetEqual"), "{0} == {1}"),
+    "MultiLineEqual": "{0} == {1}",
+    "SequenceEqual": "{0} == {1}",
+    "NotEqual": "{0} != {1}",
+    "True": "{0}",
+    "False": "not {0}",
+    "Is": "{0} is {1}",
+    "IsNot": "{0} is not {1}",
+    "IsNone": "{0} is None",
+    "IsNotNone": "{0} is not None",
+    "In": "{0} in {1}",
+    "NotIn": "{0} not in {1}",
+    "Greater": "{0} > {1}",
+    "GreaterEqual": "{0} >= {1}",
+    "Less": "{0} < {1}",
+    "LessEqual": "{0} <= {1}",
+    "AlmostEqual": "round(abs({0} - {1}), {2}) == 0",
+    "NotAlmostEqual": "round(abs({0} - {1}), {2}) != 0",
+    "CountEqual": "__same_items__({0}, {1})",
+}
+"""By name of a method `assert...` of unittest: the same as an expression. The third argument is `places`."""
+
+
+class Check(msgspec.Struct):
+    """One assert, or a part of it that stands for itself."""
+
+    result: int
+    """The result that it belongs to."""
+    skeleton: str = ""
+    """An expression over leaves `t0`, `t1`, ... and constants `c0`, `c1`, ..."""
+    sides: tuple[str, str] | None = None
+    """Of a comparison: what came, and what should have, as such expressions."""
+    leaves: list[ast.expr] = []
+    constants: list[Any] = []
+    kinds: set[str] = set()
+    """Names of its comparisons (`Eq`), `is`, and names of what else is in it."""
+    tolerances: set[int] = set()
+    """Numbers of the constants that only say how near is near enough."""
+    required: bool = False
+    """Whether the tests must come by here."""
+
+    @property
+    def parameters(self) -> str:
+        """The parameters of the skeleton as a function."""
+        return ", ".join([f"t{n}" for n in range(len(self.leaves))] + [f"c{n}" for n in range(len(self.constants))])
+
+    @property
+    def hides(self) -> bool:
+        """Whether there is a constant that an answer has to meet."""
+        return len(self.constants) > len(self.tolerances)
+
+    @property
+    def claims_sameness(self) -> bool:
+        """Whether it says that something is equal or near to something, or has it."""
+        near = self.kinds <= {"Lt", "LtE", "abs", "round", "arithmetic"} and bool(self.tolerances)
+        compared = self.kinds & {"Eq", "In", "isclose", "same_items"}
+        others = self.kinds - {"Eq", "In", "isclose", "same_items", "arithmetic", "abs", "round", "approx"}
+        return "not" not in self.kinds and (near or (bool(compared) and not others))
+
+
+class _Hoister:
+    """Finds the leaves and the constants of an expression."""
+
+    def __init__(self, check: Check, shadowed: frozenset[str]) -> None:
+        self.check, self._shadowed = check, shadowed
+
+    def hoist(self, node: ast.expr) -> str:
+        """The expression over leaves and constants."""
+        found, value = _read_constant(node, self._shadowed)
+        if found:
+            self.check.constants.append(value)
+            return f"c{len(self.check.constants) - 1}"
+        if isinstance(node, ast.Compare):
+            return self._hoist_comparison(node)
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC and "Decimal" not in ast.unparse(node):
+            self.check.kinds.add("arithmetic")
+            return f"{_ARITHMETIC[type(node.op)]}({self.hoist(node.left)}, {self.hoist(node.right)})"
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
+            self.check.kinds.add("not" if isinstance(node.op, ast.Not) else "arithmetic")
+            return f"({'not ' if isinstance(node.op, ast.Not) else '-'}{self.hoist(node.operand)})"
+        if isinstance(node, ast.Call) and (name := _FUNCTIONS.get(ast.unparse(node.func))):
+            known = all(keyword.arg for keyword in node.keywords) and not _has_star(node.args)
+            if known and ast.unparse(node.func).partition(".")[0] not in self._shadowed:
+                return self._hoist_call(name, node)
+        return self._leaf(node)
+
+    def _hoist_comparison(self, node: ast.Compare) -> str:
+        if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            right = node.comparators[0]
+            single = isinstance(right, ast.Constant) and (right.value is None or type(right.value) is bool)
+            if len(node.ops) > 1 or not single:
+                return self._leaf(node)
+            self.check.kinds.add("is")
+            word = "is" if isinstance(node.ops[0], ast.Is) else "is not"
+            return f"({self._leaf(node.left)} {word} {ast.unparse(right)})"
+        before = len(self.check.leaves)
+        parts = [self.hoist(node.left)]
+        is_left = len(self.check.leaves) > before
+        near = len(node.ops) == 1 and isinstance(node.ops[0], (ast.Lt, ast.LtE)) and parts[0].startswith("abs(")
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            self.check.kinds.add(type(op).__name__)
+            if near:
+                self.check.tolerances.add(len(self.check.constants))
+            parts += [_COMPARISONS[type(op)], self.hoist(right)]
+        self.check.sides = (parts[0], parts[-1]) if is_left else (parts[-1], parts[0])
+        if near and (difference := re.fullmatch(r"abs\(sub\((\w+), (\w+)\)\)", parts[0])):
+            self.check.sides = (difference[1], difference[2])
+        return f"({' '.join(parts)})"
+
+    def _hoist_call(self, name: str, node: ast.Call) -> str:
+        check = self.check
+        check.kinds.add(name)
+        args = []
+        for number, arg in enumerate([*node.args, *(keyword.value for keyword in node.keywords)]):
+            is_tolerance = number >= len(node.args) or (name == "round" and number == 1)
+            if is_tolerance and not _read_constant(arg, self._shadowed)[0]:
+                raise _NotHoistableError  # how far to round is for the tests to say
+            if is_tolerance:
+                check.tolerances.add(len(check.constants))
+            word = f"{node.keywords[number - len(node.args)].arg}=" if number >= len(node.args) else ""
+            args.append(word + self.hoist(arg))
+        return f"{name}({', '.join(args)})"
+
+    def _leaf(self, node: ast.expr) -> str:
+        self.check.leaves.append(node)
+        return f"t{len(self.check.leaves) - 1}"
+
+
+class _NotHoistableError(Exception):
+    pass
+
+
+def take_apart(test: ast.expr, result: int = 0, shadowed: frozenset[str] = frozenset()) -> Check:
+    """The leaves and the skeleton of what is asserted.
+
+    Args:
+        result: the result that the assert belongs to.
+        shadowed: names that do not mean here what they mean in Python.
+    """
+    check = _new_check(result)
+    try:
+        check.skeleton = _Hoister(check, shadowed).hoist(test)
+    except (_NotHoistableError, RecursionError):
+        check = _new_check(result)
+        check.leaves, check.skeleton = [test], "t0"
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        check.sides = None
+    return check
+
+
+def _new_check(result: int) -> Check:
+    return Check(result, leaves=[], constants=[], kinds=set(), tolerances=set())
+
+
+def _read_constant(node: ast.expr, shadowed: frozenset[str]) -> tuple[bool, Any]:
+    try:
+        return True, ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        pass
+    if isinstance(node, ast.Call) and not node.args and not node.keywords:
+        name = getattr(node.func, "id", "")
+        if name in _EMPTY and name not in shadowed:
+            return True, _EMPTY[name]()
+    return False, None
+
+
+def _has_star(nodes: Sequence[ast.expr]) -> bool:
+    return any(isinstance(node, ast.Starred) for node in nodes)
+
+
+class TestNames(msgspec.Struct, frozen=True):
+    """Names in tests that are the answer's, and names that do not mean what they mean in Python."""
+
+    __test__ = False
+
+    answer: frozenset[str]
+    shadowed: frozenset[str]
+
+
+class TestRewriter(ast.NodeTransformer):
+    """Has each assert of a test hand over its leaves.
+
+    Args:
+        number: of the test.
+        checks: takes what is found.
+        results: how many results earlier tests have.
+    """
+
+    __test__ = False
+
+    def __init__(self, number: int, tree: ast.Module, uses: TestNames, checks: list[Check], results: int) -> None:
+        self._checks, self._names, self._shadowed = checks, uses.answer, uses.shadowed
+        found = find_asserts(tree)
+        self.results = name_asserts(number, tree, found)
+        self._result_of = {id(node): results + n for n, node in enumerate(found)}
+        self._last = results + len(self.results) - 1
+        self._native = 0
+        """Whether something around may want to see an assert fail: those are left to Python."""
+        self._inside = 0
+        """Whether what an assert raises may be wanted by something around."""
+        self._required = True
+
+    def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
+        before = self._required, self._native, self._inside
+        self._required &= required
+        self._native += native
+        self._inside += inside
+        self.generic_visit(node)
+        self._required, self._native, self._inside = before
+        return node
+
+    def visit_If(self, node: Any) -> Any:
+        """What is in here may be passed by."""
+        return self._visit_in(node, False, inside=False)
+
+    visit_For = visit_AsyncFor = visit_While = visit_Match = visit_If  # noqa: N815 - ast's names
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        """Holds no asserts."""
+        return node
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        """A test must be run unless its decorators leave it out, and those may not ask the answer."""
+        texts = [ast.unparse(decorator) for decorator in node.decorator_list]
+        required = (node.name.startswith("test") or node.name == "check") and not self._is_left_out(node)
+        native = any(re.search(r"xfail|expectedFailure", text) for text in texts)
+        top = node.name == "check" or (node.name.startswith("test") and not self._inside and not texts)
+        return self._visit_in(node, required, native=native, inside=not top)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """A class of tests, or any other."""
+        is_tests = node.name.startswith("Test") or any("TestCase" in ast.unparse(base) for base in node.bases)
+        return self._visit_in(node, is_tests and not self._is_left_out(node))
+
+    def _is_left_out(self, node: Any) -> bool:
+        """Whether decorators say that a test need not be run, without asking the answer."""
+        named = (part for decorator in node.decorator_list for part in ast.walk(decorator))
+        asks = any(isinstance(part, ast.Name) and part.id in self._names for part in named)
+        texts = map(ast.unparse, node.decorator_list)
+        return not asks and any(re.search(r"skip|xfail|expectedFailure|fixture|property|overload", t) for t in texts)
+
+    def visit_Try(self, node: Any) -> Any:
+        """An assert in the body may be caught."""
+        before = self._required, self._native, self._inside
+        self._inside += 1
+        self._required &= not node.handlers
+        self._native += any(_catches_asserts(handler.type) for handler in node.handlers)
+        node.body = self._visit_all(node.body)
+        self._required, self._native = False, before[1]
+        node.handlers = self._visit_all(node.handlers)
+        node.orelse = self._visit_all(node.orelse)
+        self._required = before[0]
+        node.finalbody = self._visit_all(node.finalbody)
+        self._required, self._native, self._inside = before
+        return node
+
+    visit_TryStar = visit_Try  # noqa: N815
+
+    def visit_With(self, node: Any) -> Any:
+        """Some blocks take exceptions."""
+        text = " ".join(ast.unparse(item.context_expr) for item in node.items)
+        native = re.search(r"(raises|suppress|Raises\w*)\(.*\b(AssertionError|Exception|BaseException)\b", text)
+        takes = "aises" in text or "suppress" in text
+        return self._visit_in(node, not takes, native=bool(native))
+
+    visit_AsyncWith = visit_With  # noqa: N815
+
+    def _visit_all(self, nodes: list[Any]) -> list[Any]:
+        made: list[Any] = []
+        for node in nodes:
+            new = self.visit(node)
+            made += new if isinstance(new, list) else [new]
+        return made
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """The asserts of unittest, of mocks, and `fail`."""
+        call = node.value
+        self.generic_visit(node)
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return node
+        name, owner = call.func.attr, ast.unparse(call.func.value)
+        if (owner, name) in (("self", "fail"), ("pytest", "fail")) and not self._native:
+            return [self._call(node, "fail", self._last), node]
+        if re.match(r"assert_(called|any_call|has_calls|not_called|awaited)", name):
+            call.args = [call.func.value, ast.Constant(name), *call.args]
+            call.func = ast.Attribute(ast.Name(RECORDER, ast.Load()), "mock", ast.Load())
+            return ast.fix_missing_locations(node)
+        if owner == "self" and name.startswith("assert") and not self._native:
+            test = _read_unittest(call, name.removeprefix("assert"))
+            if test is not None:
+                return self._make(node, ast.copy_location(test, call), self._last)
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        """Each part of a conjunction is a check of its own."""
+        truth = find_constant_truth(node)
+        if truth is not None:
+            if truth:
+                return ast.copy_location(ast.Pass(), node)
+            return node if self._native else [self._call(node, "fail", self._result_of[id(node)]), node]
+        if self._native:
+            return node
+        parts = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else None
+        result = self._result_of[id(node)]
+        return [made for part in parts or [node.test] for made in self._make(node, part, result)]
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """`raise AssertionError` is as good as `assert False`."""
+        if self._native or node.exc is None or not re.match(r"AssertionError\b", ast.unparse(node.exc)):
+            return node
+        return [self._call(node, "fail", self._last), node]
+
+    def _make(self, node: ast.stmt, test: ast.expr, result: int) -> list[ast.stmt]:
+        check = take_apart(test, result, self._shadowed)
+        check.required = self._required
+        self._checks.append(check)
+        number = len(self._checks) - 1
+        made = self._call(node, None, number, *check.leaves)
+        if self._inside:
+            return [made]
+        handler = ast.ExceptHandler(None, None, [self._call(node, "raised", number)])
+        return [_place(ast.Try(body=[made], handlers=[handler], orelse=[], finalbody=[]), node)]
+
+    def _call(self, node: ast.stmt, method: str | None, number: int, *args: ast.expr) -> ast.stmt:
+        recorder: ast.expr = ast.Name(RECORDER, ast.Load())
+        function = ast.Attribute(recorder, method, ast.Load()) if method else recorder
+        return _place(ast.Expr(ast.Call(function, [ast.Constant(number), *args], [])), node)
+
+
+def _place(node: Any, at: ast.stmt) -> Any:
+    ast.copy_location(node, at)
+    return ast.fix_missing_locations(node)
+
+
+def _read_unittest(call: ast.Call, name: str) -> ast.expr | None:
+    """The expression that a method of unittest asserts; None where it is left to unittest."""
+    form = _UNITTEST.get(name)
+    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg != "msg"}
+    if form is None or _has_star(call.args) or not named.keys() <= {"places", "delta"}:
+        return None
+    args = list(call.args)
+    if len(args) < (2 if "{1}" in form else 1):
+        return None
+    if "delta" in named:
+        form, extra = ("abs({0} - {1}) <= {2}" if name == "AlmostEqual" else "abs({0} - {1}) > {2}"), named["delta"]
+    else:
+        extra = named.get("places", args[2] if len(args) > 2 else ast.Constant(7))
+    texts = [f"({ast.unparse(node)})" for node in (*args[:2], *([extra] if "{2}" in form else []))]
+    if "{1}" not in form:
+        texts = texts[:1]
+    return ast.parse(form.format(*texts), mode="eval").body
+
+
+def _catches_asserts(kind: ast.expr | None) -> bool:
+    return kind is None or bool(re.search(r"\b(AssertionError|Exception|BaseException)\b", ast.unparse(kind)))

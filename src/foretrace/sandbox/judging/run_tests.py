@@ -1,0 +1,252 @@
+"""Judges by running the tests: in a process of their own (`calls`), or in the answer's (`together`)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, NamedTuple
+
+import msgspec
+
+from foretrace.core.problem import Ending, RunError, TestResult
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
+from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
+from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
+from foretrace.sandbox.inside.wire.values import encode
+from foretrace.sandbox.judging.calls import (
+    EXIT_TIMEOUT_S,
+    NOT_RUN,
+    ProcessTotals,
+    find_ending,
+    find_load_ending,
+    format_error,
+)
+from foretrace.sandbox.judging.plan import JudgePlan
+from foretrace.sandbox.judging.test_code import TestCode, make_line_up, prepare, show_constants
+from foretrace.sandbox.judging.verify import TestReport
+
+_QUESTION = b'["call",'
+_REPLIES = (_QUESTION, b'["value",', b'["raised",', b'["other",')
+"""What tests and answer may say to one another; the answer's `other` ends the conversation."""
+_MAX_ENCODED = 1 << 24
+_HEAD_START_S = 0.5
+"""How much longer than the answer the tests may take, so that they can say what it did before it was late."""
+
+_TESTS_CPU_S = 0.5
+"""What the tests may compute beside the answer: those that take longer are run in one process with it."""
+
+
+class Outcome(NamedTuple):
+    """What running the tests gave."""
+
+    report: TestReport
+    failed: str | None = None
+    """Why all tests have failed, whatever they said."""
+    why: str = NOT_RUN
+    """Why there is nothing of a test that was not reported."""
+    needs_objects: str | None = None
+    """Why the tests have to be run in one process with the answer."""
+
+    def results(self) -> list[TestResult]:
+        """All results."""
+        return self.report.results(self.why, self.failed)
+
+
+async def run_apart(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
+) -> Outcome:
+    """Run the tests in a process of their own, and pass their calls of the answer's functions on."""
+    prepared = prepare(plan)
+    report = TestReport(prepared.checks, prepared.tests, plan.names, {}, "calls")
+    request = {**prepared.request, "mode": "tests", "interactive": True}
+    request["constants"] = show_constants(prepared, all_of_them=True)
+    asked = {key: prepared.request[key] for key in ("preamble", "setup_parts", "entry_point", "names")}
+    own = {**asked, "mode": "answer", "code": code, "interactive": True}
+    longer = msgspec.structs.replace(limits, wall_s=limits.wall_s + _HEAD_START_S, cpu_s=_TESTS_CPU_S)
+    # The answer first: then there is a place for the tests, and neither waits while its time runs.
+    async with start_child(own, limits) as answer, start_child(request, longer) as tests:
+        talk = _Conversation(tests, answer, report)
+        await talk.hold()
+        for child in (answer, tests):
+            if child is answer or talk.said is None:
+                child.stop()
+        answer_exit, tests_exit = await answer.wait(), await tests.wait(EXIT_TIMEOUT_S)
+    said: list[Any] = talk.said or [None]
+    if talk.broken or answer.broken:
+        process.add(answer_exit, "killed", make_protocol_error())
+        return Outcome(report, PROTOCOL_ERROR_TEXT)
+    if talk.failed is not None:
+        process.add(answer_exit, find_load_ending(talk.failed), talk.failed)
+        return Outcome(report, format_error(talk.failed))
+    ending: Ending = "ok"
+    error, why = None, NOT_RUN
+    if talk.needs_objects is None and talk.answer_gone:
+        ending, error = find_ending(answer_exit, False, limits)
+        process.add(answer_exit, ending, error)
+        process.add(tests_exit, "ok", None, beside=True)
+        return Outcome(report, why=format_error(error) if error else NOT_RUN)
+    if talk.needs_objects is None and said[0] != "failed":
+        ending, error = find_ending(tests_exit, said[0] == "done", longer)
+        why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
+    elif said[0] == "failed" and (failed := read_error(said[1])):
+        why = f"the setup of the tests failed: {format_error(failed)}"
+    process.add(tests_exit, ending, error)
+    process.add(answer_exit, "ok", None, beside=True)
+    if said[0] == "done" and said[2]:
+        process.flags.add("exited")
+    needs = talk.needs_objects
+    if needs is None and tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9:
+        needs = f"the tests compute for more than {_TESTS_CPU_S:g} s"
+    if said[0] == "done" and said[1] and not all(result.passed for result in report.results(why)):
+        needs = "functions of the tests were handed over"  # which the answer may look at more closely
+    return Outcome(report, why=why, needs_objects=needs)
+
+
+class _Conversation:
+    """Passes messages on between tests and answer, which take turns."""
+
+    def __init__(self, tests: ChildChannel, answer: ChildChannel, report: TestReport) -> None:
+        self._tests, self._answer, self._report = tests, answer, report
+        self.broken = self.answer_gone = False
+        self.failed: RunError | None = None
+        """Why the answer cannot be loaded."""
+        self.needs_objects: str | None = None
+        self.said: list[Any] | None = None
+        """The last message of the tests."""
+
+    async def hold(self) -> None:
+        """Until the tests are through, or one of the two has ended."""
+        match await self._answer.receive():
+            case ["loaded", {**names}]:
+                await self._tests.send(["loaded", names])
+                await self._pass_on()
+            case ["failed", error] if read_error(error):
+                self.failed = read_error(error)
+            case ["other", str(why)]:
+                self.needs_objects = why
+            case None:
+                self.answer_gone = True
+            case _:
+                self.broken = True
+
+    async def _pass_on(self) -> None:
+        before = 0.0
+        while (frame := await self._tests.receive_bytes()) is not None:
+            if frame.startswith(_REPLIES[:3]):
+                await self._tests.send(await self._ask(frame))
+                if self.broken:
+                    return
+                continue
+            message = _read(frame)
+            if message[0] == "test":
+                self._report.take(message[1], message[2], message[3], self._tests.elapsed - before)
+                before = self._tests.elapsed
+                continue
+            self.said = message
+            self.broken = message[0] == "broken"
+            if message[0] == "other":
+                self.needs_objects = str(message[1])
+            return
+
+    async def _ask(self, frame: bytes) -> bytes | list[Any]:
+        """The answer's reply."""
+        if not self.answer_gone:
+            await self._answer.send(frame)
+            reply = await self._answer.receive_bytes()
+            if reply is not None:
+                self.broken = not reply.startswith(_REPLIES)
+                return reply
+        self.answer_gone = True
+        return ["gone"]
+
+
+def _read(frame: bytes) -> Any:
+    try:
+        return unpack_frame(frame)
+    except FrameError:
+        return ["broken"]
+
+
+async def run_together(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
+) -> Outcome:
+    """Run the tests in the answer's process; where its objects decided, once more with other constants."""
+    prepared = prepare(plan)
+    outcome = await _run_once(start_child, plan, prepared, code, limits, process, {}, {})
+    report = outcome.report
+    passed = any(result.passed for result in outcome.results())
+    if not passed or not (report.unsure or report.rests_on_objects):
+        return outcome
+    line_ups: dict[int, list[list[Any]]] = {}
+    places: dict[int, int] = {}
+    for number in report.unsure:
+        made = make_line_up(prepared.checks[number])
+        if made is None:
+            return outcome._replace(failed="an object of the code's was compared with what nothing else is like")
+        line_ups[number], places[number] = made
+    allowed = process.find_next_limits(limits)
+    if allowed is None:
+        return outcome._replace(failed="no time was left to ask the code's objects twice")
+    control = prepare(plan, control=True)
+    return await _run_once(start_child, plan, control, code, allowed, process, line_ups, places)
+
+
+async def _run_once(
+    start_child: StartChild,
+    plan: JudgePlan,
+    prepared: TestCode,
+    code: str,
+    limits: Limits,
+    process: ProcessTotals,
+    line_ups: dict[int, list[list[Any]]],
+    places: dict[int, int],
+) -> Outcome:
+    report = TestReport(prepared.checks, prepared.tests, plan.names, places, "together")
+    token = secrets.token_hex(8)
+    request = {**prepared.request, "mode": "together", "code": code, "token": token, "natively": list(line_ups)}
+    request["constants"] = show_constants(prepared, all_of_them=False)
+    request["line_ups"] = [
+        [n, [[encode(c, _MAX_ENCODED) for c in row] for row in rows]] for n, rows in line_ups.items()
+    ]
+    failed: RunError | None = None
+    agreeable, done, seen = "", False, list[Any]()
+    async with start_child(request, limits) as child:
+        before = 0.0
+        while not done and failed is None and child.broken is None and (message := await child.receive()) is not None:
+            match message:
+                case ["loaded"] if not before:
+                    before = child.elapsed
+                case ["failed", error] if read_error(error):
+                    failed = read_error(error)
+                case ["test", number, records, problem, [*flags], str(said)] if said == token:
+                    if not report.take(number, records, problem, child.elapsed - before):
+                        child.broken = "a report that is none"
+                    before, seen = child.elapsed, seen + flags
+                case ["done", str(agreeable), [*flags], str(said)] if said == token:
+                    done, seen = True, seen + flags
+                case _:
+                    child.broken = "the process spoke out of turn"
+        ended = await child.wait(EXIT_TIMEOUT_S)
+    if child.broken:
+        process.add(ended, "killed", make_protocol_error())
+        return Outcome(report, PROTOCOL_ERROR_TEXT)
+    if failed is not None:
+        process.add(ended, find_load_ending(failed), failed)
+        return Outcome(report, format_error(failed))
+    ending, error = find_ending(ended, done, limits)
+    process.add(ended, ending, error)
+    why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
+    return Outcome(report, _find_cheat(report, agreeable, seen, process) or (why if ending == "exit" else None), why)
+
+
+def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], process: ProcessTotals) -> str | None:
+    """What the answer did to pass, for which all tests fail."""
+    failed = None
+    for kind, what in (pair for pair in seen if isinstance(pair, list) and len(pair) == 2):
+        process.flags.add("peeked" if kind == "peeked" else "tampered")
+        failed = f"the code {'looked at' if kind == 'peeked' else 'changed'} {what}"[:300]
+    if agreeable:
+        failed = f"an object of the code's class {agreeable} says that it equals what it cannot know"[:300]
+    if agreeable or report.same_for_others:
+        process.flags.add("same_for_others")
+    return failed

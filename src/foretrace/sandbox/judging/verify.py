@@ -1,0 +1,284 @@
+"""Tells from what a recorder noted which asserts hold (see `inside.roles.recorder`): the constants are here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from foretrace.core.problem import TestResult
+from foretrace.sandbox.forkserver.run_result import read_error
+from foretrace.sandbox.inside.roles.recorder import NAMES
+from foretrace.sandbox.inside.wire.values import decode, show_value
+from foretrace.sandbox.judging.calls import format_error
+from foretrace.sandbox.judging.rewrite import Check
+
+_MAX_BITS = 1 << 14
+_MAX_ITEMS = 1 << 20
+_WIDTH = re.compile(r"[*\d]")
+"""In a format: how long its result may become."""
+_NUMBERS = (int, float, complex, bool, Decimal, Fraction)
+
+
+def _bound(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that takes a bounded time, whatever an answer has given."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        for value in args:
+            if isinstance(value, Fraction):
+                value = value.numerator * value.denominator
+            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+                raise ValueError("a number is too large to compute with")
+            if _is_long_range(value):
+                raise ValueError("a range is too long to be looked through")
+        numbers = [isinstance(value, _NUMBERS) for value in args]
+        if not all(numbers) and function.__name__ in ("mul", "mod"):
+            widths = function.__name__ == "mod" and _WIDTH.search(str(args[0]))
+            sizes = [value if number else len(value) for value, number in zip(args, numbers, strict=True)]
+            if widths or (function.__name__ == "mul" and sizes[0] * sizes[1] > _MAX_ITEMS):
+                raise ValueError("texts and lists are not computed with")
+        return function(*args)
+
+    return call
+
+
+_BOUNDED = {name: _bound(NAMES[name]) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "same_items")}
+
+
+def evaluate(check: Check, expression: str, leaves: Sequence[Any]) -> Any:
+    """The value of an expression of a check over plain leaves.
+
+    Raises:
+        ValueError: it would take too long.
+    """
+    if check.kinds & {"In", "NotIn"}:
+        given = (*leaves, *check.constants)
+        # only an integer is found in a range without looking through it
+        if any(_is_long_range(value) for value in given) and not all(isinstance(v, (int, range)) for v in given):
+            raise ValueError("a range is too long to be looked through")
+    names = {f"t{n}": leaf for n, leaf in enumerate(leaves)} | {f"c{n}": c for n, c in enumerate(check.constants)}
+    return eval(_compile(expression), {**NAMES, **_BOUNDED, "__builtins__": {}}, names)
+
+
+def _is_long_range(value: Any) -> bool:
+    return isinstance(value, range) and (value.stop - value.start) // value.step > _MAX_ITEMS
+
+
+@functools.lru_cache(maxsize=4096)
+def _compile(expression: str) -> Any:
+    return compile(expression, "skeleton", "eval")
+
+
+class Judgement(msgspec.Struct):
+    """What became of one check or result."""
+
+    passed: bool
+    error: str | None = None
+    actual: str | None = None
+    expected: str | None = None
+    unsure: bool = False
+    """Whether an object has to be asked again, among decoys."""
+    same_for_others: bool = False
+
+
+_PASSED = Judgement(True)
+_MALFORMED = Judgement(False, "the process broke the protocol")
+
+
+def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False) -> Judgement:
+    """Whether an assert holds for plain leaves."""
+    try:
+        holds, error = bool(evaluate(check, check.skeleton, leaves)), None
+    except Exception as raised:
+        holds, error = False, f"{type(raised).__name__}: {raised}"[:500]
+    if extended and "is" in check.kinds:
+        holds = "is not" in check.skeleton
+    made = Judgement(holds, error, unsure=extended and not holds and check.hides)
+    if check.sides:
+        with contextlib.suppress(Exception):
+            made.actual, made.expected = (show_value(evaluate(check, side, leaves)) for side in check.sides)
+    elif "is" in check.kinds or check.skeleton in ("t0", "(not t0)"):
+        made.actual = show_value(leaves[0])
+    return made
+
+
+def judge_record(check: Check, record: list[Any], place: int | None) -> Judgement:
+    """What one record says of its check.
+
+    Args:
+        place: where the true constants stand in a line-up.
+    """
+    match record[1:]:
+        case ["v", [*leaves], bool(extended)] if len(leaves) == len(check.leaves):
+            try:
+                values = [decode(leaf) for leaf in leaves]
+            except ValueError:
+                return _MALFORMED
+            return judge_values(check, values, extended=extended)
+        case ["n", bool(holds), *sides] if len(sides) in (0, 2):
+            actual, expected = (str(side)[:500] for side in sides) if sides else (None, None)
+            return Judgement(holds, None, actual, expected)
+        case ["e", error]:
+            described = read_error(error)
+            return Judgement(False, format_error(described) if described else "an exception")
+        case ["s", str(name)]:
+            denies = bool(check.kinds & {"NotEq", "NotIn", "is"})
+            return _PASSED if denies else Judgement(False, f"an object of a class that no test names: {name}"[:200])
+        case ["l", None]:
+            return Judgement(False, "an object of the code's was compared with what has no likes", unsure=True)
+        case ["l", [*answers]] if place is not None and place < len(answers):
+            return _judge_line_up(check, answers, place)
+        case ["b", said, [*others], bool(sure)]:
+            if said is not True:
+                return Judgement(False, "an object of the code's says so")
+            if others and check.claims_sameness and all(other is True for other in others):
+                return _same_for_others()
+            if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and _is_strict(check):
+                return _same_for_others()
+            return Judgement(True, unsure=not sure and len(check.leaves) > 1)
+        case ["c", [*others]]:
+            same = len(others) > 1 and check.claims_sameness and all(other is True for other in others)
+            return _same_for_others() if same else _PASSED
+        case _:
+            return _MALFORMED
+
+
+def _is_strict(check: Check) -> bool:
+    return check.skeleton in ("(t0 < t1)", "(t0 > t1)")
+
+
+def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
+    others = [answer for number, answer in enumerate(answers) if number != place]
+    alike = sum(other is True for other in others)
+    if answers[place] is not True:
+        return Judgement(False, "an object of the code's says so")
+    exact = check.kinds - {"arithmetic"} == {"Eq"} and not re.search("mul|mod|floordiv", check.skeleton)
+    has_members = "In" in check.kinds  # of which others may be some, but not those that are far off
+    if check.claims_sameness and not has_members and (alike > len(others) / 2 or (alike and exact)):
+        return _same_for_others()
+    if (has_members or check.kinds & {"Lt", "LtE", "Gt", "GtE"}) and alike == len(others):
+        return _same_for_others()
+    return _PASSED
+
+
+def _same_for_others() -> Judgement:
+    return Judgement(False, "an object of the code's says the same of other values", same_for_others=True)
+
+
+class TestReport:
+    """What the tests came to, in the order of a plan.
+
+    Args:
+        checks: of all tests.
+        tests: of each test, the numbers of its results.
+        places: where true constants stand in the line-ups, by check.
+        form: in which the tests are judged.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self, checks: list[Check], tests: list[list[int]], names: Sequence[str], places: Mapping[int, int], form: Any
+    ) -> None:
+        self._checks, self._tests, self._names, self._places, self._form = checks, tests, names, places, form
+        self._results: list[Judgement | None] = [None] * len(names)
+        self._seconds: dict[int, float] = {}
+        self.unsure: set[int] = set()
+        """Checks that have to be asked again, among decoys."""
+        self.rests_on_objects = False
+        """Whether an assert without constants rests on what objects say."""
+        self.same_for_others = False
+
+    def take(self, number: Any, records: Any, problem: Any, seconds: float) -> bool:
+        """Take what was noted in one test; false where it is no such report."""
+        if type(number) is not int or not 0 <= number < len(self._tests) or not isinstance(records, list):
+            return False
+        seen: dict[int, Judgement] = {}
+        for record in records:
+            if not isinstance(record, list) or len(record) < 2 or type(record[0]) is not int:
+                return False
+            if record[1] == "f":
+                if 0 <= record[0] < len(self._results):
+                    self._fail(record[0], Judgement(False, "AssertionError"))
+                continue
+            if not 0 <= record[0] < len(self._checks):
+                return False
+            self._take_check(record[0], record, seen)
+        results = self._tests[number]
+        for n, check in enumerate(self._checks):
+            if check.result in results and check.required and n not in seen and problem is None:
+                self._fail(check.result, Judgement(False, "not reached"))
+        if isinstance(problem, dict) and problem.get("kind") == "AnswerGoneError":
+            return True  # what was not judged until then failed for what ended the answer's process
+        self._finish(results, problem, {self._checks[n].result for n in seen})
+        for result in results:
+            self._seconds[result] = seconds
+        return True
+
+    def _take_check(self, n: int, record: list[Any], seen: dict[int, Judgement]) -> None:
+        made = judge_record(self._checks[n], record, self._places.get(n))
+        seen[n] = made
+        self.same_for_others |= made.same_for_others
+        if made.unsure and n not in self._places:
+            if made.passed:
+                self.rests_on_objects = True
+            else:
+                self.unsure.add(n)
+                return
+        result = self._checks[n].result
+        if not made.passed:
+            self._fail(result, made)
+        elif self._results[result] is None:
+            self._results[result] = made
+
+    def _fail(self, result: int, made: Judgement) -> None:
+        before = self._results[result]
+        if before is None or before.passed:
+            self._results[result] = made
+
+    def _finish(self, results: list[int], problem: Any, seen: set[int]) -> None:
+        error = read_error(problem) if problem is not None else None
+        text = (format_error(error) if error else "it failed") if problem is not None else None
+        for result in results:
+            if self._results[result] is None and result not in seen:
+                alone = len(results) == 1
+                self._results[result] = Judgement(
+                    text is None, text if alone or text is None else f"not reached: {text}"[:500]
+                )
+            elif self._results[result] is None:
+                self._results[result] = _PASSED  # unsure: the next run says
+        last = self._results[results[-1]] if results else None
+        if text is not None and all(made is not None and made.passed for made in (self._results[r] for r in results)):
+            self._results[results[-1]] = Judgement(False, text, last.actual if last else None)
+
+    def results(self, why: str, failed: str | None = None) -> list[TestResult]:
+        """All results.
+
+        Args:
+            why: why there is nothing of a test that was not reported.
+            failed: why all have failed, whatever was reported.
+        """
+        made: list[TestResult] = []
+        for number, name in enumerate(self._names):
+            judged = self._results[number] or Judgement(False, why)
+            if failed is not None:
+                judged = Judgement(False, failed)
+            made.append(
+                TestResult(
+                    name=name,
+                    passed=judged.passed,
+                    actual=judged.actual,
+                    expected=judged.expected,
+                    error=None if judged.passed else judged.error,
+                    seconds=self._seconds.get(number) if self._results[number] and failed is None else None,
+                    form=self._form,
+                )
+            )
+        return made

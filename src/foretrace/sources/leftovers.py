@@ -1,0 +1,273 @@
+"""Keep what records say and no message does: it goes to `extra`, under its own name.
+
+Readers take what they know out of a record and hand the record to `Conversation.use`. When the conversation is
+finished, each value of a record is looked for in the messages that were made from it; what is not there is kept in the
+`extra` of the first of them, or of the trace where a record made no message. So a reader needs no list of the fields
+that it reads, and a field that it has never heard of is not lost.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from foretrace.core.trace import Message
+from foretrace.sources.account import Account
+from foretrace.sources.conversation import Conversation, UsedRecord, read_time
+from foretrace.sources.own_fields import FIELD
+
+_MAX_TEXT = 4096
+"""Characters; longer texts of session records are counted by the name of their field and not kept: files before an
+edit, pictures."""
+_MAX_CIPHER = 256
+"""The same for texts without a blank: signatures, encrypted thoughts."""
+_MAX_DEPTH = 32
+_MIN_COPY = 20
+"""Characters from which on a text that stands elsewhere in the trace is not kept again: shorter ones are words, which
+mean something where they stand."""
+_JOINED = frozenset({"text", "content", "value", "thinking", "thought", "message"})
+"""Keys of texts that are joined to one, or cut out of one, in rows: they may be short."""
+_ROW_LABELS = frozenset({
+    "type", "role", "Role", "from", "object", "kind", "$type", "part_kind", "block_type", "message_type", "lc", "index",
+})  # fmt: skip
+"""What says in rows what an object is: read by whoever makes something of it."""
+_LABELS = frozenset({"type", "role", "kind", "from"})
+_KNOWN_LABELS = frozenset({
+    "text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking", "reasoning", "message", "user",
+    "assistant", "system", "session", "response_item", "event_msg",
+    "session_meta", "turn_context", "developer", "tool", "gemini", "model", "human", "gpt", "tool_use", "tool_result",
+    "function", "function_call", "function_call_output", "toolCall", "toolResult", "image", "base64",
+})  # fmt: skip
+"""What blocks and records call the fields that a message has."""
+
+
+class _Said(msgspec.Struct):
+    """What a message says, or whatever was made of a value."""
+
+    texts: list[str] = msgspec.field(default_factory=list[str])
+    """In which others may stand."""
+    words: set[str] = msgspec.field(default_factory=set[str])
+    numbers: set[tuple[str, float]] = msgspec.field(default_factory=set[tuple[str, float]])
+    started: str | None = None
+
+    def add(self, value: Any, name: str = "") -> None:
+        """Add all leaves of a value, and those of JSON texts."""
+        if isinstance(value, str):
+            self.words.add(value.strip())
+            if value[:1] in ("{", "["):
+                self.add(_decode(value), name)
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                self.add(item, key)
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                self.add(item, name)
+        elif value is not None:
+            self.numbers.add((_spell(name), value))
+
+
+def find_rest(value: Any, made: Any) -> Any:
+    """What of a value of a row is not in what was made of it, in its place within the value; `None` where all is.
+
+    Texts are found wherever they stand, long ones also within others, and numbers under the same key.
+    """
+    said = _Said()
+    said.add(made)
+    said.texts.extend(said.words)
+    return _Search([said], _ROW_LABELS).find(value)
+
+
+def keep_leftovers(talk: Conversation, messages: Sequence[Message], facts: Any, extra: dict[str, Any]) -> None:
+    """Keep what the records of a conversation say beyond its messages.
+
+    Args:
+        messages: Those that are kept; each gets in its `extra` what is left of its records.
+        facts: What the trace says of the session as a whole.
+        extra: That of the trace, for what is left of records that made no message.
+    """
+    leftovers = _Leftovers(messages, talk.account, msgspec.to_builtins(facts), extra)
+    for used in talk.used:
+        leftovers.keep(used)
+
+
+class _Search:
+    """Finds what of a value is not said yet."""
+
+    def __init__(self, now: list[_Said], labels: frozenset[str] = frozenset(), account: Account | None = None) -> None:
+        self.now = now
+        self.copies: set[str] = set()
+        self._labels = labels
+        """Fields that are passed over."""
+        self._account = account
+
+    def find(self, value: Any, name: str = "", depth: int = 0) -> Any:
+        """What is left, in its place within the value; `None` where all of it is said."""
+        if isinstance(value, str):
+            return self._find_text(value, name, depth) if value else None
+        if value is None or not isinstance(value, (dict, list)):
+            return None if value is None or self._has_number(value, name) else value
+        if depth >= _MAX_DEPTH:
+            if self._account is None:
+                return value
+            self._account.note(f"values nested too deep to keep: {name[:40]}")
+            return None
+        if isinstance(value, list):
+            found = [self.find(item, name, depth + 1) for item in value]
+            known = [left for left in found if left is not None]
+            return (known if self._account else found) if known else None
+        fields: dict[str, Any] = {}
+        for key, item in value.items():
+            if item is None or item == "" or key in self._labels:
+                continue
+            if key == FIELD:  # of an export of ours, which is read as a whole
+                fields[key] = item
+                continue
+            left = self._find_text(item, key, depth) if type(item) is str else self.find(item, key, depth + 1)
+            if left is not None:
+                fields[key] = left
+        return fields or None
+
+    def _find_text(self, text: str, name: str, depth: int) -> Any:
+        bare = text.strip()
+        for said in self.now:
+            if bare in said.words:
+                return None
+        if name in _LABELS and text in _KNOWN_LABELS:
+            return None
+        size = len(text)
+        if (size >= _MIN_COPY or (self._labels and name in _JOINED)) and self._has_text(bare):
+            return None
+        if text[0] in "{[" and isinstance(value := _decode(text), (dict, list)):
+            return self.find(value, name, depth + 1)
+        if self._account is None:
+            return text
+        if size > _MAX_TEXT or (size > _MAX_CIPHER and " " not in text and "\n" not in text):
+            self._account.note(f"long texts, left out: {name[:40]}")
+            return None
+        if size >= _MIN_COPY:
+            self.copies.add(bare)
+        return text
+
+    def _has_text(self, text: str) -> bool:
+        if text in self.copies:
+            return True
+        if _MIN_COPY <= len(text) < 40 and text[4] == "-" and text[:4].isdigit():
+            return self._has_stamp(text)
+        rest = text
+        for said in self.now:
+            for whole in said.texts:
+                if rest in whole:
+                    return True
+                if self._account and whole in rest:  # the program's part of it, or the person's
+                    rest = rest.replace(whole, "").strip()
+        return not rest
+
+    def _has_number(self, value: Any, name: str) -> bool:
+        key = (_spell(name), value)
+        for said in self.now:
+            if key in said.numbers:
+                return True
+        return value > 1e9 and self._has_stamp(value)
+
+    def _has_stamp(self, value: Any) -> bool:
+        stamp = read_time(value)
+        return stamp is not None and any(said.started and read_time(said.started) == stamp for said in self.now)
+
+
+class _Leftovers:
+    """Finds what is left of records, one after the other."""
+
+    def __init__(self, messages: Sequence[Message], account: Account, facts: Any, extra: dict[str, Any]) -> None:
+        self._messages = messages
+        self._extra = extra
+        self._facts = _Said()
+        self._facts.add((facts, [message.content for message in messages if message.role == "system"]))
+        self._said: dict[int, _Said] = {}
+        self._envelope: dict[str, Any] = {}
+        """What the last envelopes said: a field that goes on unchanged is kept once."""
+        self._search = _Search([], account=account)
+        texts = (text.strip() for m in messages for text in (m.content, m.reasoning) if text)
+        self._search.copies.update(text for text in texts if len(text) >= _MIN_COPY)
+        self._calls: defaultdict[str, list[int]] = defaultdict(list)
+        for index, message in enumerate(messages):
+            for call_id in (*message.tool_call_ids, *(call.id for call in message.tool_calls)):
+                self._calls[call_id].insert(0, index)
+
+    def keep(self, used: UsedRecord) -> None:
+        """Put what is left of a record where it belongs."""
+        places = [index for index in used.places or self._calls.get(used.call, ()) if index < len(self._messages)]
+        self._search.now = [*map(self._describe, places), self._facts]
+        rest: dict[str, Any] = {}
+        for name, value in used.record.items():
+            if name == used.inside:
+                continue
+            if name == FIELD:
+                rest[name] = value
+                continue
+            if used.inside and isinstance(value, (str, bool)):
+                if self._envelope.get(name) == value:
+                    continue
+                self._envelope[name] = value
+            if (left := self._search.find(value, name)) is not None:
+                rest[name] = left
+        target = self._messages[places[0]].extra if places else self._extra
+        _merge(target, rest)
+        body = self._search.find(used.record.get(used.inside), used.inside) if used.inside else None
+        _merge(target, body if isinstance(body, dict) else {used.inside: body} if body is not None else {})
+
+    def _describe(self, index: int) -> _Said:
+        said = self._said.get(index)
+        if said is None:
+            said = self._said[index] = _describe(self._messages[index])
+        return said
+
+
+def _describe(message: Message) -> _Said:
+    texts = [text for text in (message.prefix, message.content, message.reasoning) if text]
+    said = _Said(texts, {*map(str.strip, texts), *message.tool_call_ids}, started=message.started)
+    for text in texts:
+        if text[0] in "{[":
+            said.add(text)
+    for call in message.tool_calls:
+        said.words.update((call.id, call.name, call.arguments))
+        said.add((_decode(call.arguments), call.extra))
+    for part in message.parts:
+        said.add((part.type, part.media_type, part.ref))
+    if message.extra:
+        said.add(message.extra)
+    if message.is_error is not None:
+        said.numbers.add(("iserror", message.is_error))
+    return said
+
+
+@functools.lru_cache(maxsize=4096)
+def _spell(name: str) -> str:
+    """A name as `exit_code` and `exitCode` have it alike."""
+    return name.replace("_", "").lower()
+
+
+def _decode(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _merge(target: dict[str, Any], more: dict[str, Any]) -> None:
+    """Add fields to others; where one is there with another value, beside them in a list `more`."""
+    for name, value in more.items():
+        own = target.setdefault(name, value)
+        if own is value or own == value:
+            continue
+        if isinstance(own, dict) and isinstance(value, dict):
+            _merge(own, value)
+        elif isinstance(own, list) and isinstance(value, list):
+            own.extend(item for item in value if item not in own)
+        else:
+            others = target.setdefault("more", [])
+            if isinstance(others, list) and {name: value} not in others[-1:]:
+                others.append({name: value})

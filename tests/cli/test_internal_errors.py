@@ -1,0 +1,208 @@
+"""An error inside a rule, a source or a reader costs what it would have found on that record, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from cli.conftest import Run, chat_row, write_rows
+from foretrace.actions import flags, label_steps
+from foretrace.clean import redact
+from foretrace.core.store import read_traces
+from foretrace.core.trace import ToolCall, Trace
+
+PLUGINS = """
+from foretrace.dataset.recipes.base import IDENTITY, Config
+from foretrace.exports.jsonl import Jsonl
+from foretrace.sources.chat import Chat
+
+class Rows(Chat):
+    name = "rows"
+    def to_trace(self, row, at):
+        if at.row == 1:
+            raise KeyError("no such thing")
+        return super().to_trace(row, at)
+
+class Lines(Jsonl):
+    name = "lines"
+    def write(self, family):
+        if "town 1" in family.trace.messages[0].content:
+            raise ValueError("not this one")
+        return super().write(family)
+
+CONFIG = Config(name="steps", columns={**IDENTITY}, about="Steps.")
+
+class Steps:
+    configs = (CONFIG,)
+    def rows(self, task):
+        for attempt in task.attempts:
+            if "town 1" in attempt.trace.messages[0].content:
+                raise ValueError("not this one")
+            for target in attempt.targets:
+                yield CONFIG.make_row(attempt.make_identity(target.index))
+"""
+RULES = """
+from foretrace.actions import label_steps
+classify = label_steps.classify_call
+def fail(name, arguments):
+    if '"town": 1' in arguments:
+        raise LookupError("no such rule")
+    return classify(name, arguments)
+label_steps.classify_call = fail
+"""
+"""A rule that fails, in every process that has it on its path."""
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_plugins.py").write_text(PLUGINS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return write_rows(tmp_path / "rows.jsonl", [chat_row(number) for number in range(4)])
+
+
+@pytest.fixture
+def weather(rows: Path, run: Run) -> Path:
+    folder = rows.parent / "weather"
+    assert run("import", "chat", rows, "--out", folder).code == 0
+    return folder
+
+
+def find_key(folder: Path) -> str:
+    return next(trace.key for trace in read_traces(folder) if "town 1" in trace.messages[0].content)
+
+
+def fail_in(monkeypatch: pytest.MonkeyPatch, module: object, name: str, town: str = '"town": 1') -> None:
+    """Let a function of a module fail on what names this town."""
+    usual = getattr(module, name)
+
+    def call(*given: object, **named: object) -> object:
+        if any(town in (each.arguments if isinstance(each, ToolCall) else str(each)) for each in given):
+            raise LookupError("no such rule")
+        return usual(*given, **named)
+
+    monkeypatch.setattr(module, name, call)
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_source_that_fails_on_a_row(rows: Path, run: Run, workers: int) -> None:
+    result = run("import", "broken_plugins:Rows", rows, "--out", "out", "--workers", workers, "--json")
+    assert result.code == 1 and result.json["traces"] == 3 and result.json["drops"] == {"internal_error": 1}
+    line = last_line(result.err)
+    assert line.startswith("foretrace: internal_error 1: rows on rows.jsonl row 1: KeyError: 'no such thing'")
+    assert line.endswith("the rest is done; run again with --debug to see where")
+    again = run("import", "broken_plugins:Rows", rows, "--out", "again", "--workers", workers, "--debug")
+    assert "Traceback" in again.err and 'raise KeyError("no such thing")' in again.err
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_recipe_that_fails_on_a_task(weather: Path, run: Run, workers: int) -> None:
+    recipes = ("--outcomes", "all", "--recipes", "broken_plugins:Steps", "--recipes", "trajectories")
+    result = run("build", weather, "--out", "data", *recipes, "--workers", workers, "--json")
+    assert result.code == 1 and f"internal_error 1: recipe steps on {find_key(weather)}: " in last_line(result.err)
+    assert json.loads(Path("data/manifest.json").read_text())["drops"]["steps"] == {"internal_error": 1}
+    keys = {row["key"] for file in Path("data/steps").iterdir() for row in pq.read_table(file).to_pylist()}
+    assert keys == {trace.key for trace in read_traces(weather)} - {find_key(weather)}
+
+
+def test_a_format_that_fails_on_a_trace(weather: Path, run: Run) -> None:
+    result = run("export", weather, "--format", "broken_plugins:Lines", "--out", "out.jsonl", "--json")
+    assert result.code == 1 and f"internal_error 1: lines on {find_key(weather)}: " in last_line(result.err)
+    assert (result.json["written"], result.json["dropped"]) == (3, {"internal_error": 1})
+    assert len(Path("out.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("module", [label_steps, flags])
+def test_a_rule_that_fails_on_a_step(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch, module: object) -> None:
+    key = find_key(weather)
+    fail_in(monkeypatch, module, "classify_call" if module is label_steps else "_check_call")
+    said = f"internal_error 1: {'labels' if module is label_steps else 'flags'} on {key}: LookupError: no such rule"
+    commands: list[tuple[object, ...]] = [
+        ("label", weather, "--out", "labels.jsonl"),
+        ("build", weather, "--out", "data", "--outcomes", "all", "--recipes", "trajectories"),
+        ("view", weather, "--out", "page"),
+        ("show", weather, key),
+        ("label", weather, "--explain", key),
+    ]
+    for command in commands if module is label_steps else [commands[0], *commands[2:]]:  # flags are a filter's affair
+        result = run(*command)
+        assert result.code == 1 and said in last_line(result.err), command
+    labels = [json.loads(line) for line in Path("labels.jsonl").read_text().splitlines()]
+    failed = [row["key"] for row in labels if row["rule"] == "nonstep.internal_error"]
+    assert len(labels) == 8 and failed == ([key] if module is label_steps else [])
+
+
+def test_a_measure_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from foretrace.evaluation import ceiling
+    from foretrace.report import traces_page
+
+    for module in (ceiling, traces_page):
+        usual = module.time_steps
+
+        def fail(trace: Trace, usual: object = usual) -> object:
+            if "town 1" in trace.messages[0].content:
+                raise LookupError("no such rule")
+            return usual(trace)  # type: ignore[operator]
+
+        monkeypatch.setattr(module, "time_steps", fail)
+    result = run("ceiling", weather, "--json")
+    assert result.code == 1 and result.json["traces"] == 3
+    assert f"internal_error 1: ceiling on {find_key(weather)}: " in last_line(result.err)
+    result = run("view", weather, "--json")
+    assert result.code == 1 and (result.json["listed"], result.json["unreadable"]) == (3, 1)
+    assert f"internal_error 1: page on {find_key(weather)}: " in last_line(result.err)
+
+
+def test_a_scanner_that_fails_on_a_trace(weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_in(monkeypatch, redact, "list_placeholders", "town 1")
+    fail_in(monkeypatch, redact, "_rewrite", "town 1")
+    monkeypatch.setattr(redact, "_list_known", lambda _: {"town": "token"})
+    result = run("scrub", weather, "--out", "clean", "--json")
+    assert result.code == 1 and result.json["written"] == 3 and result.json["drops"] == {"internal_error": 1}
+    assert f"internal_error 1: redact on {find_key(weather)}: LookupError (" in last_line(result.err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_rule_that_fails_in_a_worker(weather: Path, workers: int) -> None:
+    (weather.parent / "sitecustomize.py").write_text(RULES)
+    path = os.pathsep.join([str(weather.parent), *sys.path])
+    command = [sys.executable, "-m", "foretrace", "label", str(weather), "--out", "l.jsonl", "--workers", str(workers)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"internal_error 1: labels on {find_key(weather)}: LookupError: no such rule" in last_line(done.stderr)
+    assert sum("nonstep.internal_error" in line for line in Path("l.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_trace_that_a_filter_cannot_look_at_is_left_out(
+    weather: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from foretrace.dataset.filters.copies import CopyFilter
+
+    usual = CopyFilter.examine
+
+    def examine(self: CopyFilter, trace: Trace) -> object:
+        if "town 1" in trace.messages[0].content:
+            raise LookupError("no such rule")
+        return usual(self, trace)
+
+    monkeypatch.setattr(CopyFilter, "examine", examine)
+    result = run("build", weather, "--out", "dataset", "--outcomes", "all", "--no-statistical-gates", "--workers", "1")
+    key = find_key(weather)
+    assert result.code == 1 and f"internal_error 1: filter {CopyFilter.name} on {key}: LookupError" in last_line(
+        result.err
+    )
+    found = json.loads(Path("dataset/manifest.json").read_text())["filters"]["internal_error"]
+    assert found["left_out"] == 1 and list(found["by_source"].values()) == [{"internal_error": 1}]
+    rows = [row for file in Path("dataset").glob("*/*.parquet") for row in pq.read_table(file).to_pylist()]
+    assert rows and all(row["key"] != key for row in rows)

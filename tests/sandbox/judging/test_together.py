@@ -1,0 +1,136 @@
+"""Tests and answer in one process: what decides, what is flagged, and who refuses it; and what each form holds open."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from foretrace.core.errors import ProblemError, UsageError
+from foretrace.core.problem import Test
+from foretrace.sandbox.base import SandboxSettings
+from sandbox.boxes import Box, box_at
+from sandbox.judge_fixture import LOOP, Judge, outcome
+
+STACK = "class Stack:\n  def __init__(s): s.v = []\n  def push(s, x): s.v.append(x)\n  def pop(s): return s.v.pop()\n"
+TEST = "s = Stack()\ns.push(49)\nassert s.pop() == 49"
+NO_POP = STACK.replace("return s.v.pop()", "return 0")
+CHEATS = {
+    "equal to everything": ("same_for_others", "class Y:\n  __eq__ = lambda s, o: True\n", "return Y()"),
+    "equal to every number": ("same_for_others", "class Stack2: pass\n", "return N()"),
+    "builtins": ("tampered", "import builtins\nbuiltins.len = lambda x: 49\n", "return len(s.v)"),
+    "a module of the tests": ("tampered", "import math\nmath.sqrt = lambda x: 49\n", "return 0"),
+    "the frames": ("peeked", "import sys\n", "return sys._getframe(1).f_locals.get('want', 0)"),
+    "a traceback": (
+        "peeked",
+        "",
+        "\n    try: 1 / 0\n    except ZeroDivisionError as e:"
+        " return e.__traceback__.tb_frame.f_back.f_locals.get('want')",
+    ),
+    "an exit": ("exited", "import os\n", "os._exit(0)"),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_fails_and_is_flagged(judged: Judge, name: str) -> None:
+    flag, before, body = CHEATS[name]
+    code = before + STACK.replace("return s.v.pop()", body)
+    if name == "equal to every number":
+        code += "class N(Stack):\n  __eq__ = lambda s, o: isinstance(o, int)\n"
+    tests = f"import math\nwant = 49\n{TEST.replace('== 49', '== want')}" if flag != "same_for_others" else TEST
+    verdict = judged(code, tests, entry_point="Stack")
+    assert not verdict.passed and verdict.flags == (flag,), verdict
+    assert verdict.integrity == verdict.tests[0].form == "together"
+
+
+def test_honest_answers_have_no_flags(judged: Judge) -> None:
+    verdict = judged(STACK, TEST, entry_point="Stack")
+    assert (
+        verdict.passed
+        and verdict.flags == ()
+        and (verdict.tests[0].actual, verdict.tests[0].expected)
+        == (
+            "49",
+            "49",
+        )
+    )
+    assert judged(NO_POP, TEST, entry_point="Stack").flags == ()
+
+
+def test_what_runs_the_tests_cannot_be_replaced(judged: Judge) -> None:
+    body = TEST.replace("\n", "\n    ")
+    test = f"import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    {body}"
+    runner = "import foretrace.sandbox.inside.roles.test_runner as t\nt._TestRun.run = lambda self: None\n"
+    asserts = "import unittest\nunittest.TestCase.run = lambda *a, **k: None\n"
+    main = "def run_tests(): pass\nimport __main__\n__main__.run_tests = run_tests\n"
+    for patch in (runner, asserts, main):
+        assert not judged(patch + NO_POP, test, entry_point="Stack").passed
+
+
+def test_asserts_that_must_be_reached_and_places_that_must_not(judged: Judge) -> None:
+    code = "class Error(Exception): pass\nclass S:\n  def get(s): return 3\n  def fail(s): raise Error"
+    test = "s = S()\ntry:\n  s.fail()\n  assert False, 'no error'\nexcept Error:\n  pass\nassert s.get() == 3"
+    assert judged(code, test, entry_point="S").passed
+    assert not judged(code.replace("class Error(Exception): pass", "Error = AssertionError"), test + "1").passed
+    swallowed = judged("Error = AssertionError\nclass S:\n  get = fail = lambda s: 3", test, entry_point="S")
+    assert outcome(swallowed) == [False, True]
+    skipped = "import unittest\nclass S:\n  def get(s): raise unittest.SkipTest"
+    case = "import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    self.assertEqual(S().get(), 3)"
+    assert not judged(skipped, case, entry_point="S").passed
+
+
+def test_what_objects_say_is_asked_again_with_other_constants(judged: Judge) -> None:
+    code = "class V:\n  def __init__(s, x): s.x = x\n  def __eq__(s, o): return isinstance(o, V) and s.x == o.x\n"
+    adds = "  def __add__(s, o): return V(s.x + o.x)\n"
+    test = "assert V(1) + V(2) == V(3)"
+    assert judged(code + adds, test, entry_point="V").passed
+    for liar in ("isinstance(o, V)", "o is not None"):
+        made = (code + adds).replace("isinstance(o, V) and s.x == o.x", liar)
+        assert judged(made, test, entry_point="V").flags == ("same_for_others",)
+
+
+def test_a_form_can_be_refused(runner: asyncio.Runner) -> None:
+    with pytest.raises(UsageError, match="choose from values, calls, together"):
+        SandboxSettings(forms=("values", "other"))
+    for box in box_at(2, runner, forms=("values", "calls")):
+        assert box.judge("def f(x): return x * 7", [Test(code=LOOP)], entry_point="f").passed
+        with pytest.raises(ProblemError, match="these tests need the form together, and only values, calls may"):
+            box.judge(STACK, [Test(code=TEST)], entry_point="Stack")
+        for test in (LOOP, "assert f(1) == 7"):
+            given = box.judge("class N(int): pass\ndef f(x): return N(x * 7)", [Test(code=test)], entry_point="f")
+            assert not given.passed and "only the form together" in str(given.tests[0].error)
+
+
+def test_the_setup_is_there_when_the_answer_loads(judged: Judge) -> None:
+    setup = "from typing import List\ndef helper(x): return x\nfirst = Thing(1)\n"
+    code = "LIMIT = helper(3)\ndef f(xs: List[int]): return sum(xs) + LIMIT\n"
+    code += "class Thing:\n  def __init__(s, x): s.x = x"
+    for test in ("assert f([1]) == 4", "for n in (1, 2):\n  assert f([n]) == n + 3", "assert f([first.x]) == 4"):
+        assert judged(code, test, setup=setup).passed
+
+
+def test_nothing_is_open_but_the_channel(judged: Judge) -> None:
+    code = "import os\ndef f(x):\n  return [n for n in range(3, 64) if os.path.exists(f'/proc/self/fd/{n}')]"
+    for test in ("assert f(1) == [3]", "for n in (1, 2):\n  assert f(n) == [3]"):
+        assert judged(code, test).passed
+
+
+def test_a_large_value_is_compared(box: Box) -> None:
+    code = "def f(n): return list(range(n))"
+    assert box.judge(code, [Test(code="assert f(2_000_000) != [1]")], entry_point="f").passed
+
+
+def test_an_answer_that_needs_one_process_is_remembered(judged: Judge) -> None:
+    code = "import collections\nP = collections.namedtuple('P', 'a b')\ndef f(x): return P(x, 2)"
+    plain = "class Q:\n  a = 2\ndef f(x): return 2"
+    test = "for x in (2, 2):\n    r = f(x)\n    assert r == 2 or r.b == 2"
+    assert judged(plain, test).integrity == "calls"
+    assert judged("def f(x): return object()", test).integrity == "together"
+    assert judged(plain, test).integrity == "calls", "what a wrong answer needs says nothing of the tests"
+    assert judged(code, test).passed
+    assert judged(plain, test).integrity == "together"
+
+
+def test_what_is_too_large_to_send_is_asked_again_also_where_another_test_fails(judged: Judge) -> None:
+    code = "def f(x):\n    return 'x' * 10**8 if x == 1 else 0"
+    assert outcome(judged(code, "assert f(1) == 7", "assert f(2) == 14")) == [False, False]
