@@ -11,13 +11,14 @@ demo: .venv/installed
 
 # The checks beside the tests: pyright works on one core. In the order of the folders the last files are short ones. The
 # tests start hundreds of processes: without bytecode, each would compile the library anew. The integrations would be
-# deselected, but only after torch and the like were imported.
+# deselected, but only after torch and the like were imported. A test of processes that a busy machine made late runs once
+# again; the summary counts it.
 test: .venv/dev
 	$(MAKE) --no-print-directory -j 2 check pytest
 
 pytest: .venv/dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not integration and not slow" \
-		--ignore tests/integrations
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 \
+		-m "not integration and not slow" --ignore tests/integrations
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
@@ -39,7 +40,8 @@ bench: .venv/dev
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
 # kept in screenshots/.
 test-integrations: .venv/integrations .venv/browser
-	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -m "integration or slow" tests
+	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -n 2 --dist loadfile --reruns 1 \
+		-m "integration or slow" tests
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
