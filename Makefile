@@ -4,10 +4,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: demo test pytest check bench test-integrations clean
+.PHONY: demo docs test pytest check bench test-integrations clean
 
 demo: .venv/installed
 	$(BIN)/foretrace demo --out demo-out
+
+# A site from docs/ in site/; a link that leads nowhere is an error.
+docs: .venv/docs
+	$(BIN)/mkdocs build --strict
 
 # The checks beside the tests: pyright works on one core. In the order of the folders the last files are short ones. The
 # tests start hundreds of processes: without bytecode, each would compile the library anew. The integrations would be
@@ -58,6 +62,10 @@ test-integrations: .venv/integrations .venv/browser
 	$(UV) -e ".[dev]"
 	touch .venv/installed $@
 
+.venv/docs: .venv/dev
+	$(UV) -e ".[dev,docs]"
+	touch $@
+
 # torch by pip, which also looks in local folders of wheels (find-links), where the build for CPUs may lie.
 .venv/integrations: .venv/dev
 	@echo "installing torch, Ray and the trainers' libraries into .venv, a minute or two"
@@ -74,4 +82,4 @@ test-integrations: .venv/integrations .venv/browser
 	else echo "Chromium is not installed: the tests of pages will be skipped"; fi
 
 clean:
-	rm -rf .venv demo-out bench-out screenshots
+	rm -rf .venv demo-out bench-out screenshots site
