@@ -206,7 +206,7 @@ def test_managed_servers_of_atropos_track_our_tokens(tokenizer: Path) -> None:
 
 
 def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "atropos.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "rl.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(# my_env\.py\n.*?)```", page, re.DOTALL)
     (tmp_path / "my_env.py").write_text(code, encoding="utf-8")
     command = [sys.executable, "my_env.py", "process", "--env.total_steps", "1", "--env.use_wandb", "False"]

@@ -69,23 +69,23 @@ def build(
         recipes: Names of recipes, or `module:Class`; empty builds all.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
-        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/filters.md).
-        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/filters.md).
+        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/cleaning.md).
+        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/cleaning.md).
         license_allow: Take traces of these licenses alone; `unknown` stands for those that name none.
         license_deny: Leave out traces of these licenses, and those that name none.
         decontaminate: Leave out traces that hold problems of these benchmarks: `humaneval`, `mbpp`, `swebench`, or
-            files with problems or ids (`FILE`, `NAME=FILE`; docs/filters.md).
+            files with problems or ids (`FILE`, `NAME=FILE`; docs/cleaning.md).
         keep_contaminated: Only report such traces.
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
-            (docs/pairs-and-gates.md).
-        hard: Prefer wrong answers that a free predictor finds likely (docs/pairs-and-gates.md).
+            (docs/build.md).
+        hard: Prefer wrong answers that a free predictor finds likely (docs/build.md).
         allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores); the result is the same.
         engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
         ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
         overwrite: Replace a dataset that is there.
-        references: Write what free predictors reach on the eval rows into the dataset and its card (docs/score.md).
+        references: Write what free predictors reach on the eval rows into dataset and card (docs/speculation.md).
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.

@@ -62,7 +62,7 @@ def ceiling(
 def effects(
     traces: str | Path | Iterable[Trace], out: str | Path | None = None, *, progress: ProgressFunc | None = None
 ) -> EffectsManifest:
-    """Collect what the calls of traces would touch, by tool and pattern of arguments (docs/effects.md).
+    """Collect what the calls of traces would touch, by tool and pattern of arguments (docs/speculation.md).
 
     Args:
         traces: A traces folder, or `Trace` objects.
@@ -102,7 +102,7 @@ def replay(
     seed: int = 0,
     progress: ProgressFunc | None = None,
 ) -> ReplayReport:
-    """Measure what a predictor would have saved on the recorded times of traces (docs/replay.md).
+    """Measure what a predictor would have saved on the recorded times of traces (docs/speculation.md).
 
     Args:
         traces: A traces folder, or `Trace` objects.
@@ -179,7 +179,7 @@ def predict(
     times: bool = True,
     progress: ProgressFunc | None = None,
 ) -> PredictReport:
-    """Let a predictor or a model guess at the rows of a dataset, and write a file of predictions (docs/predict.md).
+    """Let a predictor or a model guess at the rows of a dataset, and write a file of predictions (docs/speculation.md).
 
     A model that is given as an object is closed at the end.
 

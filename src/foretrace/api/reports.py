@@ -21,7 +21,7 @@ def view(
     single: str | Path | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
-    """Write a page that shows traces, a dataset or predictions in a browser, without server and network (docs/view.md).
+    """Write a page that shows traces, a dataset or predictions in a browser, without server and network (docs/cli.md).
 
     Args:
         inputs: One traces folder, or two to see side by side; or a dataset, and up to two files of predictions; or such

@@ -37,7 +37,7 @@ def score(
     allow_partial: bool = False,
     allow_other_version: bool = False,
 ) -> ScoreReport:
-    """Score a file of predictions on the eval rows of a dataset (docs/score.md).
+    """Score a file of predictions on the eval rows of a dataset (docs/speculation.md).
 
     Args:
         predictions: JSON lines, each with `key` and `step` of an eval row, and `prediction`, `completion`, or `action`,
@@ -113,7 +113,7 @@ def score_pairs(
     allow_partial: bool = False,
     allow_other_version: bool = False,
 ) -> PairReport:
-    """Measure how often a verifier prefers the right action, on the test pairs of a dataset (docs/score.md).
+    """Measure how often a verifier prefers the right action, on the test pairs of a dataset (docs/speculation.md).
 
     Args:
         scores: JSON lines with `key`, `step`, `family` and `pair` of a `verifier` row, and the scores `chosen` and

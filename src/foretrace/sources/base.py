@@ -7,7 +7,7 @@ To add one, write a module in this folder whose `PLUGIN` has the members of `Sou
 `core/plugins.py`. It may have more: `scan`, if it must see all rows once before it can decide, and `settings`, a
 text, if its settings change what traces the rows give (an import goes on from a cursor only under the same
 settings).
-See docs/add-a-source.md.
+See docs/sources.md.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import skip_if_refused
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "trl.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "rl.md").read_text(encoding="utf-8")
 BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
 RIGHT = "<think>I add.</think><code>\ndef plus(x):\n    return x + 3\n</code>"
 HALF = "<think>Hm.</think><code>\ndef plus(x):\n    return 4\n</code>"
@@ -165,7 +165,7 @@ def test_a_prompt_may_be_the_text_of_its_messages():
         judge([text], texts, "tools")
 
 
-# What docs/trl.md shows
+# What docs/rl.md shows
 
 
 def find_example(part: str) -> tuple[str, str]:
@@ -200,7 +200,7 @@ def test_words_of_one_s_own_are_a_protocol_s():
     assert judge(prompts, texts, brief) == [1.0]
     with pytest.raises(UsageError) as refused:
         judge(prompts, texts)
-    assert "own opening: docs/trl.md" in str(refused.value)
+    assert "own opening: docs/rl.md" in str(refused.value)
 
 
 def test_the_refusal_on_the_page_is_the_one_that_is_printed():

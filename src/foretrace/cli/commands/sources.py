@@ -22,4 +22,4 @@ def sources(output: Output) -> None:
         for one in found
     ]
     if not output.write_json({"sources": facts}):
-        show_plugins(output, found, "module:Class (docs/add-a-source.md)")
+        show_plugins(output, found, "module:Class (docs/sources.md)")

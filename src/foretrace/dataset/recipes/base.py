@@ -2,7 +2,7 @@
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Recipe`, and name it in `BUILT_IN` of
 `core/plugins.py`. A config is one dataset of the build. It says all that is special about it: its columns, where it
-goes on the Hub, which gates it adds, and what is done with its rows in the end. See docs/add-a-recipe.md.
+goes on the Hub, which gates it adds, and what is done with its rows in the end. See docs/build.md.
 """
 
 from __future__ import annotations

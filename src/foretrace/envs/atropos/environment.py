@@ -56,7 +56,7 @@ _GROUPS_PER_LINE = 16
 
 
 class CodeTraceEnv(ResilientEnv):
-    """Any protocol on any problem set; see docs/atropos.md.
+    """Any protocol on any problem set; see docs/rl.md.
 
     Raises:
         UsageError: a setting that cannot be served, or a tokenizer that cannot be loaded.

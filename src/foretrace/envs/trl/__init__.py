@@ -1,4 +1,4 @@
-"""foretrace's episodes for TRL's `GRPOTrainer`: a prompt dataset, a reward, and rollouts (see docs/trl.md)."""
+"""foretrace's episodes for TRL's `GRPOTrainer`: a prompt dataset, a reward, and rollouts (see docs/rl.md)."""
 
 from foretrace.envs.demo_files import write_demo_model
 from foretrace.envs.trl.generation import GenerateFunc, Generation, TrainedModel, server_generate

@@ -127,5 +127,5 @@ def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, pr
     if not same:
         raise UsageError(
             f"the prompt of {make_task(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
-            "(for words of your own, one with its own opening: docs/trl.md)"
+            "(for words of your own, one with its own opening: docs/rl.md)"
         )

@@ -1,4 +1,4 @@
-"""Foretrace's episodes as an environment of the verifiers library (see docs/verifiers.md)."""
+"""Foretrace's episodes as an environment of the verifiers library (see docs/rl.md)."""
 
 # The verifiers library is an extra: without it there are no types to check against.
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false

@@ -1,7 +1,7 @@
 """The contract of a predictor: learn from rows, then guess the next action of a prompt.
 
 To add one, write a module in this folder whose `PLUGIN` makes an object with the members of `Predictor`, and name it in
-`BUILT_IN` of `core/plugins.py`. One of your own is named `module:Class`. See docs/predict.md.
+`BUILT_IN` of `core/plugins.py`. One of your own is named `module:Class`. See docs/speculation.md.
 """
 
 from __future__ import annotations
