@@ -189,6 +189,22 @@ def test_every_example_that_is_not_run_gives_a_reason_that_holds() -> None:
             assert block.language not in ("bash", "shell", "sh") or block.text.startswith("#!"), f"{page}:{block.line}"
 
 
+def test_links_lead_somewhere() -> None:
+    """`make docs` checks those within docs/ again, as a site."""
+    for page in [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md"]:
+        text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+            name, _, anchor = target.partition("#")
+            file = (ROOT / page).parent / name if name else ROOT / page
+            assert file.is_file(), f"{page}: {target}"
+            titles = re.findall(r"^#+ (.+)$", file.read_text(), re.M) if anchor else ()
+            assert not anchor or anchor in {_slug(title) for title in titles}, f"{page}: {target}"
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^\w\s-]", "", title).strip().lower().replace(" ", "-")
+
+
 def test_what_is_to_be_installed_is_there() -> None:
     """The package is in no registry: it is installed from a checkout, with the extras that it has."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
