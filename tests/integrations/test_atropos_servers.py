@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import subprocess
 import sys
 import time
@@ -26,7 +24,7 @@ from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
 from foretrace.envs.atropos.model_server import server_for
 from foretrace.envs.demo_files import write_demo_tokenizer
-from integrations.atropos_runs import Env, Trainer, check_group, environment, rows, run_api, serving
+from integrations.atropos_runs import Env, Trainer, check_group, rows, run_api, serving
 from integrations.llama_server import NAME, Running
 from integrations.scoring import CLOSE, rescored
 
@@ -203,15 +201,3 @@ def test_managed_servers_of_atropos_track_our_tokens(tokenizer: Path) -> None:
         await manager.servers[0].model.close()
 
     asyncio.run(use())
-
-
-def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "rl.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(# my_env\.py\n.*?)```", page, re.DOTALL)
-    (tmp_path / "my_env.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "my_env.py", "process", "--env.total_steps", "1", "--env.use_wandb", "False"]
-    command += ["--env.tokenizer_name", write_demo_tokenizer(tmp_path / "tokenizer")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=200, env=os.environ | environment())
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    (group,) = rows(next((tmp_path / "data").glob("*.jsonl")))
-    assert len(group["tokens"]) == 2
