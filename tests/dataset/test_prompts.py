@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset.history import History
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
@@ -22,7 +23,6 @@ from foretrace.dataset.prompt_texts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
     JOIN,
-    History,
     escape_tags,
     has_target,
     make_message_text,

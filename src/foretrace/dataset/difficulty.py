@@ -36,25 +36,11 @@ _OMITTED = re.compile(r"\[(\d+) earlier messages? left out\]")
 _ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
 
 
-RowOfPair = tuple[str, str, int]
-"""What tells a row of a pair family: pair, key and step."""
-
-
-class PairToRead(msgspec.Struct, frozen=True, array_like=True):
-    """A pair that the shallow reader may be shown. Reading a prompt takes time, so it is done for the sample alone,
-    when the files are read back."""
-
-    place: str
-    """A hash that orders all pairs of the family: the first ones are the sample."""
-    group: str
-    job: int
-    """Number of the shard job that has written its row."""
-    row: RowOfPair
-
-
 class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
     """One pair as the shallow reader sees it."""
 
+    place: str
+    """A hash that orders all pairs of the family: the first ones are the sample."""
     group: str
     difference: tuple[float, ...]
     """Features of the chosen completion, less those of the rejected one."""

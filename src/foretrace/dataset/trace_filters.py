@@ -180,7 +180,7 @@ def name_source(trace: Trace) -> str:
 
 def select_traces(
     filters: Sequence[TraceFilter], examined: Iterable[bytes], scratch: Path | None = None
-) -> tuple[TraceSelection, ExaminedTraces]:
+) -> TraceSelection:
     """Let the filters decide, in turn.
 
     Args:
@@ -188,13 +188,10 @@ def select_traces(
         examined: What `examine_traces` gave, in any order.
         scratch: A folder for what is too much to be held.
 
-    Returns:
-        What they decided, and the traces that the last filter was asked about.
-
     Raises:
         BuildError: two traces of one key.
     """
-    left = asked = sort_runs(examined, scratch)
+    left = sort_runs(examined, scratch)
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
@@ -216,14 +213,13 @@ def select_traces(
             **decision.figures,
             **({"notes": decision.notes} if decision.notes else {}),
         }
-    selection = TraceSelection(
+    return TraceSelection(
         left_out=left_out,
         groups=merge_groups(merges),
         kept_together=kept_together,
         filters=described,
         lacks_tools=not left or not all(trace.names_tools for trace in left),
     )
-    return selection, asked
 
 
 def _describe(asked: ExaminedTraces, left: ExaminedTraces, by_source: Mapping[str, Counter[str]]) -> dict[str, Any]:

@@ -10,9 +10,11 @@ rank", "prefer the tool that is called more often", "`submit` is mostly wrong".
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -21,7 +23,6 @@ from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.digest import digest
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall
-from foretrace.dataset.likely_calls import find_program
 from foretrace.dataset.prompt_texts import make_target_text
 from foretrace.dataset.recipes.attempts import ActionKey, Mistake, Target, TaskAttempts, make_action_key
 from foretrace.dataset.recipes.base import Gate
@@ -203,8 +204,18 @@ def _is_interchangeable(target: Target, message: Message, key: ActionKey) -> boo
 def _describe(text: str, action: str, message: Message, guess: Prediction) -> Appearance:
     tools = ",".join(call.name for call in message.tool_calls)
     size = (len(text) ** 2).bit_length()
-    form = f"{action} {tools} {find_program(message)} {size}"
+    form = f"{action} {tools} {_find_program(message)} {size}"
     return Appearance(rank=guess.rank, confidence=guess.confidence, text=digest(text), form=form)
+
+
+def _find_program(message: Message) -> str:
+    """The first word of the command of the first call; empty where it has none."""
+    try:
+        arguments: Any = json.loads(message.tool_calls[0].arguments) if message.tool_calls else None
+    except (ValueError, RecursionError):
+        return ""
+    command = arguments.get("command") if isinstance(arguments, dict) else None
+    return command.split()[0] if isinstance(command, str) and command.strip() else ""
 
 
 COMMON_GROUPS = 3
@@ -288,10 +299,7 @@ def make_mistakes(
         first, twin = chosen[place - place % 2 : place - place % 2 + 2]
         wrong = next(g for g in guesses[candidate.key][candidate.step] if g.rank == candidate.wrong.rank)
         found.setdefault(candidate.key, {})[candidate.step] = Mistake(
-            pair=digest(FAMILY, first.place, twin.place),
-            guess=wrong,
-            right_rank=candidate.right.rank,
-            right_confidence=candidate.right.confidence,
+            pair=digest(FAMILY, first.place, twin.place), guess=wrong
         )
     return found
 

@@ -276,8 +276,7 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterat
         key = attempt.trace.key
         for target in attempt.targets:
             prompt = target.prompt_digest
-            shuffled = _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed)
-            for wrong in sorted(shuffled, key=lambda wrong, at=target: -task.measure_likelihood(at, wrong)):
+            for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
                 same = are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue
