@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from foretrace.core.message_columns import ChatText
@@ -9,14 +10,15 @@ from foretrace.core.trace import Message
 from foretrace.dataset.prompt_texts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
-    CUT,
     JOIN,
-    OMISSION,
     find_side,
     frame_text,
     make_omission_mark,
     make_shown_text,
 )
+
+OMISSION = re.compile(r"\[(\d{1,12}) earlier messages? left out\]")
+CUT = re.compile(r"\n\[(\d{1,12}) characters left out\](?=\n)")
 
 
 class History:

@@ -14,7 +14,7 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.filters.base import Decision, sort_runs
+from foretrace.dataset.filters.base import Decision, sort_examined
 from foretrace.dataset.filters.copies import CopyFilter, make_copies_gate, read_statement
 from foretrace.dataset.trace_filters import examine_trace, examine_traces, select_traces
 
@@ -118,8 +118,8 @@ def test_the_decision_does_not_depend_on_the_order_or_the_workers() -> None:
     expected, _ = decide(traces, keeps_best=True)
     filters = [CopyFilter(keeps_best=True)]
     mixed = rng.sample(traces, len(traces))
-    runs = [run for part in (mixed[:9], mixed[9:]) for run in examine_traces(part, filters)]
-    assert filters[0].decide(sort_runs(runs)) == expected
+    with sort_examined(examine_traces(mixed, filters)) as found:
+        assert filters[0].decide(found) == expected
     whole = select_traces([CopyFilter()], [])
     assert whole.filters["copies"]["tasks"]["copies"] == 0
 

@@ -80,7 +80,7 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
     assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
         ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "copies_disjoint", "causality",
-         "no_target_in_prompt", "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
+         "no_target_in_prompt", "context_length", "counts", "shortcut/redundancy", "repeats",
          "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
     )  # fmt: skip
 
@@ -167,8 +167,8 @@ FILES: dict[str, tuple[str, str, Callable[[Rows], Rows], str]] = {
         f"a lost row of {config}": ("counts", config, lambda rows: rows[1:], f"{config}: ")
         for config in ("proposer", "verifier", "verifier_unpaired", "trajectories", "eval")
     },
-    "a lost mirror": ("balance", "verifier", lose_mirror, "train/redundancy: 2 completions"),
-    "a pair turned round": ("balance", "verifier", turn_round, ""),
+    "a lost mirror": ("shortcut/redundancy", "verifier", lose_mirror, "1 pairs have no mirror"),
+    "a pair turned round": ("shortcut/redundancy", "verifier", turn_round, ""),
 }  # fmt: skip
 """Gate, config, what is done to the rows of a file, and what is told."""
 

@@ -40,12 +40,10 @@ from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import (
-    FAMILY,
     MistakeCandidate,
     MistakeSearch,
     choose_mistakes,
     make_mistakes,
-    make_twins_gate,
 )
 from foretrace.dataset.recipes.verifier import PAIRED
 from foretrace.dataset.report import (
@@ -219,10 +217,6 @@ class _BuiltShards:
         return found
 
 
-_MistakePairs = tuple[list[Gate], dict[str, Any]]
-"""What became of a proposer's mistakes: the gate, where there are pairs, and what the manifest says."""
-
-
 class _Builder:
     def __init__(
         self, stores: list[TraceStore], staging: Path, settings: BuildSettings, engine: Engine, progress: ProgressFunc
@@ -261,7 +255,6 @@ class _Builder:
         written = built.count_rows()
         gates = make_exact_gates(checks, built.counts, written, self.configs, plan.selection.kept_together)
         gates += [unread, self._check_inputs(before)]
-        gates += [] if mistakes is None else mistakes[0]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
         gates += [self._take_selected(name, of_config, built, known) for name, of_config in selected.items()]
@@ -280,7 +273,7 @@ class _Builder:
         inputs: dict[str, Any],
         configs: dict[str, Any],
         gates: list[Gate],
-        mistakes: _MistakePairs | None,
+        mistakes: dict[str, Any] | None,
     ) -> BuildReport:
         """Write manifest and card."""
         if self._corrections is not None:
@@ -295,7 +288,7 @@ class _Builder:
             self.warnings,
             self._corrections,
             describe_origins(built.counts, selection),
-            None if mistakes is None else mistakes[1],
+            mistakes,
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -342,8 +335,8 @@ class _Builder:
 
     def _build_rows(
         self, pool: Pool | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
-    ) -> tuple[list[ShardJob], _BuiltShards, _MistakePairs | None]:
-        """The jobs that made the rows, what they made, and what became of the proposer's mistakes.
+    ) -> tuple[list[ShardJob], _BuiltShards, dict[str, Any] | None]:
+        """The jobs that made the rows, what they made, and what the manifest says of the proposer's mistakes.
 
         They are run a second time where that needs what all of them found: prompts of two splits, or the mistakes that
         balance one another."""
@@ -383,15 +376,13 @@ class _Builder:
         search: MistakeSearch,
         chosen: Sequence[MistakeCandidate],
         counts: BuildCounts,
-    ) -> _MistakePairs:
+    ) -> dict[str, Any]:
         drops = counts.drops.setdefault(PAIRED.name, Counter())
         drops.update(search.drops)
         drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
-        described = {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
         if not chosen:
             self.warnings.append(f"mistakes: no pair could be made. {search.explain_lack()}")
-            return [], described
-        return [make_twins_gate(chosen, counts.families[FAMILY])], described
+        return {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
 
     def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))

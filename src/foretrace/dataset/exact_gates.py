@@ -83,12 +83,13 @@ class _ShardChecker:
     def _read_back(self, path: Path, config: Config, split: str) -> None:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
-        for group in read_groups(path, config, [name for name in config.columns if name in read], digests=True):
+        for group in read_groups(path, config, [name for name in config.columns if name in read]):
             keys, steps = group.values["key"], group.values["step"]
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
-            for key, step, digest in zip(keys, steps, group.prompts, strict=False):
+            for key, step, prompt in zip(keys, steps, group.messages.get("prompt", ()), strict=False):
+                digest = digest_prompt(prompt)
                 self._prompts[split].add(digest)
                 rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
                 rows[digest] = f"{config.name}/{split} {key} {step}"

@@ -20,8 +20,8 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
-from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
-from foretrace.dataset.prompt_digests import Digests, digest_parts, digest_prompt, digest_utf8, pack_digests
+from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
+from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
 
@@ -243,16 +243,13 @@ def _make_feature(shape: Any) -> Any:
     return {"dtype": shape, "_type": "Value"}
 
 
-def read_groups(
-    path: Path, config: Config, names: Sequence[str] | None = None, *, digests: bool = False
-) -> Iterator[RowGroup]:
+def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
     """Read a file that `TableWriter` wrote, row group by row group, each text once.
 
     Args:
         path: The file.
         config: Its config.
         names: Columns that are read; all by default.
-        digests: Give the digests of the prompts too, where there are prompts.
     """
     import pyarrow.parquet as pq
 
@@ -262,8 +259,7 @@ def read_groups(
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: _read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
-            prompts = _digest_prompts(table["prompt"]) if digests and "prompt" in nested else []
-            yield RowGroup(values, _MessageColumns(table, nested), prompts)
+            yield RowGroup(values, _MessageColumns(table, nested))
 
 
 def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -273,24 +269,6 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
         columns = {**group.values, **group.messages}
         for values in zip(*(columns[name] for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
-
-
-def measure_prompts(path: Path) -> Iterator[int]:
-    """Bytes (UTF-8) of the prompt of each row; each text is measured once."""
-    import numpy as np
-    import pyarrow.parquet as pq
-
-    # Not `pyarrow.compute`: it makes a Python function for each of its 300 when it is imported, which takes 0.1 s.
-    from pyarrow._compute import call_function  # type: ignore[attr-defined]
-
-    with pq.ParquetFile(path, read_dictionary=["prompt.list.element.content"]) as file:
-        for index in range(file.num_row_groups):
-            for chunk in file.read_row_group(index, columns=["prompt"], use_threads=False)["prompt"].chunks:
-                struct, lengths = open_lists(chunk)
-                content = struct.field("content")
-                sizes = np.asarray(call_function("binary_length", [content.dictionary]), np.int64)
-                sums = np.concatenate([[0], np.cumsum(sizes[content.indices.to_numpy()])])
-                yield from np.diff(sums[np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])]).tolist()
 
 
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
@@ -313,33 +291,6 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def _digest_prompts(column: Any) -> list[bytes]:
-    """What `digest_prompt` says of each row's prompt; of each text it is computed once."""
-    import numpy as np
-    import pyarrow as pa
-
-    result: list[bytes] = []
-    for chunk in column.chunks:
-        struct, lengths = open_lists(chunk)
-        role, content = struct.field("role"), struct.field("content")
-        initials = [text[0] for text in role.dictionary.to_pylist()]
-        role_at = role.indices.to_numpy().astype(np.int32)
-        in_utf8 = content.dictionary.view(pa.binary()).to_pylist()  # to make texts of them takes longer
-        of_texts = np.frombuffer(b"".join(map(digest_utf8, in_utf8)), "V16")
-        texts, roles = of_texts[content.indices.to_numpy()].tobytes(), role_at.tobytes()
-        known: dict[bytes, bytes] = {}
-        """The initials of the roles of a prompt, by their indices."""
-        begin = 0
-        for length in lengths:
-            end = begin + length
-            own = roles[begin * 4 : end * 4]
-            if own not in known:
-                known[own] = "".join([initials[at] for at in role_at[begin:end].tolist()]).encode()
-            result.append(digest_parts(known[own], texts[begin * 16 : end * 16]))
-            begin = end
-    return result
 
 
 def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:

@@ -129,7 +129,7 @@ def plan_build(
     problems, told = read_benchmarks(settings.decontaminate)
     written = write_benchmarks(problems, scratch)
     looking = [msgspec.structs.replace(job, benchmarks=str(written)) for job in jobs]
-    looked_at = (found for _, runs in run("looking at traces", examine_shards, looking) for found in runs)
+    looked_at = (found for _, of_job in run("looking at traces", examine_shards, looking) for found in of_job)
     selection = select_traces(make_trace_filters(settings, written), looked_at, scratch)
     splits, inputs, warnings = _plan_splits(stores, settings, selection)
     jobs = [msgspec.structs.replace(job, splits=splits, selection=selection) for job in jobs]

@@ -160,8 +160,6 @@ AGENT_BEGINS = "[the agent begins]"
 """The user's turn where the agent's first message follows no other."""
 AGENT_GOES_ON = "[the agent goes on]"
 """The user's turn where the agent's next message follows another one of its own."""
-OMISSION = re.compile(r"\[(\d{1,12}) earlier messages? left out\]")
-CUT = re.compile(r"\n\[(\d{1,12}) characters left out\](?=\n)")
 
 _TAG = re.compile(r"<(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
 _ESCAPED_TAG = re.compile(r"<\\(?=\\*/?tool_(?:call|response))", re.IGNORECASE)

@@ -20,6 +20,7 @@ from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.filters.base import FoundTrace
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
@@ -110,7 +111,7 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     return inferred
 
 
-def examine_shards(job: ShardJob) -> list[bytes]:
+def examine_shards(job: ShardJob) -> list[FoundTrace]:
     """Look at the traces of the job's shards for the filters that the settings ask for: what `examine_traces` gives."""
     release_memory()
     filters = make_trace_filters(job.settings, Path(job.benchmarks))

@@ -21,9 +21,10 @@ from foretrace.dataset.filters.base import (
     Decision,
     ExaminedTrace,
     ExaminedTraces,
+    FoundTrace,
     TraceFilter,
-    pack_runs,
-    sort_runs,
+    encode_examined,
+    sort_examined,
 )
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.filters.copies import CopyFilter
@@ -145,9 +146,9 @@ def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) 
     return filters
 
 
-def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[bytes]:
-    """Look at traces for all filters: what was found, encoded, many traces at a time."""
-    return pack_runs(examine_trace(trace, filters) for trace in traces)
+def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:
+    """Look at traces for all filters."""
+    return (encode_examined(examine_trace(trace, filters)) for trace in traces)
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
@@ -179,7 +180,7 @@ def name_source(trace: Trace) -> str:
 
 
 def select_traces(
-    filters: Sequence[TraceFilter], examined: Iterable[bytes], scratch: Path | None = None
+    filters: Sequence[TraceFilter], examined: Iterable[FoundTrace], scratch: Path | None = None
 ) -> TraceSelection:
     """Let the filters decide, in turn.
 
@@ -191,7 +192,11 @@ def select_traces(
     Raises:
         BuildError: two traces of one key.
     """
-    left = sort_runs(examined, scratch)
+    with sort_examined(examined, scratch) as left:
+        return _decide(filters, left)
+
+
+def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelection:
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
