@@ -277,7 +277,8 @@ def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[A
 
     learnt, measured = make_rows(train), make_rows(test)
     kept = np.flatnonzero(np.bincount(learnt.indices, minlength=learnt.shape[1]) >= _MIN_PAIRS_WITH_NGRAM)
-    return normalize(learnt[:, kept]), normalize(measured[:, kept]), 3.0
+    rows = [learnt[:, kept], measured[:, kept]]
+    return (*(map(normalize, rows) if kept.size else rows), 3.0)
 
 
 def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], Floats]:
