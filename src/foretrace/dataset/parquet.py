@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -318,39 +317,22 @@ def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: 
         for values in read_rows(file, config, plain):
             selector.add(config.make_row(values))
     chosen = {row[:4]: row for row in selector.select(final=True)}
-    prompts: set[bytes] = set()
+    found: dict[tuple[str, str, int, str], dict[str, Any]] = {}
+    texts: dict[str, str] = {}
+    for file in candidates:
+        for values in read_rows(file, config):
+            identity = config.make_row(values)[:4]
+            if identity in chosen:
+                found[identity] = _share_texts(values, config, texts) | chosen[identity].values
     with TableWriter(path, config, settings.seed) as writer:
-        for values in _sort_on_disk(config, candidates, chosen, path):
-            prompts.add(digest_prompt(values["prompt"]))
-            writer.add(config.make_row(values))
-        return SelectionResult(writer.close(), pack_digests(prompts))
-
-
-def _sort_on_disk(
-    config: Config, candidates: Sequence[Path], chosen: dict[tuple[str, str, int, str], Row], path: Path
-) -> Iterator[dict[str, Any]]:
-    """The values of the chosen rows, in the order of `chosen`."""
-    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
-    places: dict[tuple[str, str, int, str], tuple[int, int]] = {}
-    with tempfile.TemporaryFile(dir=path.parent.parent) as file:
-        for candidate in candidates:
-            for values in read_rows(candidate, config):
-                identity = config.make_row(values)[:4]
-                if identity in chosen:
-                    data = encode(values | chosen[identity].values)
-                    places[identity] = (file.tell(), len(data))
-                    file.write(data)
-        texts: dict[str, str] = {}
         for identity in chosen:
-            begin, size = places[identity]
-            file.seek(begin)
-            yield _share_texts(decode(file.read(size)), config, texts)
+            writer.add(config.make_row(found[identity]))
+        prompts = {digest_prompt(values["prompt"]) for values in found.values()}
+        return SelectionResult(writer.close(), pack_digests(prompts))
 
 
 def _share_texts(values: dict[str, Any], config: Config, texts: dict[str, str]) -> dict[str, Any]:
     """The values with one object for equal texts of messages: rows of one task share most of them."""
-    if len(texts) > WINDOW_ROWS:
-        texts.clear()
     for name, kind in config.columns.items():
         if kind == "messages":
             values[name] = [(role, texts.setdefault(text, text)) for role, text in values[name]]
