@@ -27,7 +27,6 @@ from foretrace.dataset.prompt_texts import (
     has_target,
     make_message_text,
     make_target_text,
-    unescape_tags,
 )
 from foretrace.dataset.prompts import (
     OWN_HEADING,
@@ -43,6 +42,11 @@ from foretrace.dataset.settings import Window
 MOST = 1024
 """The smallest limit that a build takes."""
 LEFT_OUT = re.compile(r"\[(\d+) earlier messages? left out\]")
+
+
+def unescape_tags(text: str) -> str:
+    """What `escape_tags` was given."""
+    return re.sub(r"<\\(?=\\*/?tool_(?:call|response))", "<", text, flags=re.IGNORECASE)
 
 
 def texts(longest: int = 6000) -> st.SearchStrategy[str]:

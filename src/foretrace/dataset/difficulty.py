@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from foretrace.actions.taxonomy import ActionType
-from foretrace.dataset.statistical_gates import Floats, format_fraction, measure_accuracy, scale_columns
+from foretrace.dataset.statistical_gates import format_fraction, measure_accuracy, scale_columns, score_rows
 
 DIFFICULTY_SPLITS = ("train", "test")
 """What the shallow reader learns from, and what it is measured on."""
@@ -29,8 +29,6 @@ MAX_SHALLOW_PAIRS = 300
 _MAX_WORDS = 6
 """Words of a completion that are looked for, the first ones."""
 _MIN_TRAIN_PAIRS = 20
-_PENALTY = 1.0
-"""Of the squared weights, against the sum of the losses."""
 _WORD = re.compile(r"[\w./-]{3,}")
 _OMITTED = re.compile(r"\[(\d+) earlier messages? left out\]")
 _ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
@@ -76,27 +74,9 @@ def _measure_family(train: Sequence[ShallowPair], test: Sequence[ShallowPair]) -
     accuracy = low = high = None
     if len(train) >= _MIN_TRAIN_PAIRS and test:
         learnt, measured = (np.array([pair.difference for pair in pairs]) for pairs in (train, test))
-        accuracy, low, high, _ = measure_accuracy(_score_pairs(*scale_columns(learnt, measured)), groups)
+        accuracy, low, high, _ = measure_accuracy(score_rows(*scale_columns(learnt, measured), 1.0), groups)
     counts = {"train": len(train), "test": len(test), "groups": len({*groups})}
     return {"accuracy": accuracy, "low": low, "high": high, **counts}
-
-
-def _score_pairs(train: Floats, test: Floats) -> Floats:
-    """Scores of the test pairs by a logistic model without an intercept: Newton's method, since there are few columns
-    (scikit-learn takes longer to import than this takes)."""
-    from threadpoolctl import threadpool_limits
-
-    weights = np.zeros(train.shape[1])
-    with threadpool_limits(limits=1):  # sums of floats must not depend on the number of cores
-        for _ in range(50):
-            wrong = 1 / (1 + np.exp(np.clip(train @ weights, -30, 30)))
-            gradient = train.T @ wrong - _PENALTY * weights
-            curvature = (train * (wrong * (1 - wrong))[:, None]).T @ train + _PENALTY * np.eye(len(weights))
-            step = np.linalg.solve(curvature, gradient)
-            weights += step * min(1.0, 2 / max(float(np.abs(step).max(initial=0)), 1e-12))
-            if float(np.abs(step).max(initial=0)) < 1e-9:
-                break
-        return test @ weights
 
 
 class _Context(NamedTuple):

@@ -162,17 +162,11 @@ AGENT_GOES_ON = "[the agent goes on]"
 """The user's turn where the agent's next message follows another one of its own."""
 
 _TAG = re.compile(r"<(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
-_ESCAPED_TAG = re.compile(r"<\\(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
 
 
 def escape_tags(text: str) -> str:
     """The text with a backslash behind the `<` of every tag of a call or result, those with backslashes among them."""
     return _TAG.sub(r"<\\", text)
-
-
-def unescape_tags(text: str) -> str:
-    """What `escape_tags` was given."""
-    return _ESCAPED_TAG.sub("<", text)
 
 
 def make_shown_text(message: Message) -> str:

@@ -199,11 +199,11 @@ def _decide_verdict(found: PairwiseAccuracy | None) -> GateVerdict:
 def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Sequence[Pair]) -> PairwiseAccuracy | None:
     if len(train) < 2 or not test:
         return None
-    return measure_accuracy(_score_rows(*differences(train, test)), [pair.group for pair in test])
+    return measure_accuracy(score_rows(*differences(train, test)), [pair.group for pair in test])
 
 
-def _score_rows(train: Any, test: Any, strength: float) -> Floats:
-    """Scores of the test rows, positive where `chosen` looks better, by a model learnt from the train rows.
+def score_rows(train: Any, test: Any, strength: float) -> Floats:
+    """Scores of the test rows, positive where `chosen` looks better, by a logistic model learnt from the train rows.
 
     Each row is a difference chosen - rejected, dense or sparse. Every second train row is turned round, which changes
     nothing for a model without an intercept but gives the solver its two classes.
