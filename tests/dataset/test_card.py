@@ -138,9 +138,3 @@ def test_card_warns_of_traces_that_were_not_looked_through(manifest: dict[str, A
     card = make_card({**manifest, "counts": counts}, [])
     assert warning in card[: card.index("## Configs")]
     assert "user names were not looked for" not in make_card(manifest, [])
-
-
-def test_card_has_the_commands(text: str, manifest: dict[str, Any]) -> None:
-    block = text[text.index("## How it was made") :].split("```")[1]
-    assert manifest["commands"] and manifest["commands"][-1].startswith("foretrace build ")
-    assert block.split("\n")[1:-1] == [f"$ {command}" for command in manifest["commands"]]

@@ -14,7 +14,7 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.filters.base import Decision, sort_runs
+from foretrace.dataset.filters.base import Decision, sort_examined
 from foretrace.dataset.filters.copies import CopyFilter, make_copies_gate, read_statement
 from foretrace.dataset.trace_filters import examine_trace, examine_traces, select_traces
 
@@ -118,9 +118,9 @@ def test_the_decision_does_not_depend_on_the_order_or_the_workers() -> None:
     expected, _ = decide(traces, keeps_best=True)
     filters = [CopyFilter(keeps_best=True)]
     mixed = rng.sample(traces, len(traces))
-    runs = [run for part in (mixed[:9], mixed[9:]) for run in examine_traces(part, filters)]
-    assert filters[0].decide(sort_runs(runs)) == expected
-    whole, _ = select_traces([CopyFilter()], [])
+    with sort_examined(examine_traces(mixed, filters)) as found:
+        assert filters[0].decide(found) == expected
+    whole = select_traces([CopyFilter()], [])
     assert whole.filters["copies"]["tasks"]["copies"] == 0
 
 
@@ -142,44 +142,21 @@ def test_a_built_dataset_keeps_copies_in_one_split(tmp_path: Path) -> None:
 
 
 def test_the_gate_fails_where_copies_stand_in_two_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The decision is lost on its way: the gate reads the statements of the traces that have rows."""
+    """The groups are not merged as it was decided."""
     traces = corpus(30)
     for n in range(12):
         made = attempt(f"copy_{n}", random.Random(n), name="x", task=f"copy_{n}", group=f"copy_{n}")
         messages = tuple(user(_ISSUE.format("A")) if m.role == "user" else m for m in made.messages)
         traces.append(msgspec.structs.replace(made, messages=messages))
     write_traces(traces, tmp_path / "t")
-    monkeypatch.setattr(CopyFilter, "decide", lambda self, traces: Decision())
-    with pytest.raises(GateError, match=r"copies_disjoint \(clusters 0, parted 1, .*shared [123]\), e.g. copy_"):
+    monkeypatch.setattr("foretrace.dataset.trace_filters.merge_groups", lambda merges: {})
+    with pytest.raises(GateError, match=r"copies_disjoint \(clusters \d, parted [1-9].*\), e.g. copy_"):
         build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
     assert not (tmp_path / "d").exists()
 
 
-@pytest.mark.parametrize("what", ["statement", "actions"])
-def test_the_gate_finds_near_copies_that_the_decision_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    """No statement equals another one, so that only another search shows it."""
-    traces = corpus(30)
-    for n in range(8):
-        name = f"copy_{n}"
-        if what == "actions":
-            made = issue(name, f"Part {n} of the plan.", *(runs(command) for command in _LONG), task=name, group=name)
-        else:
-            made = attempt(name, random.Random(n), name=name, task=name, group=name)
-            messages = tuple(user(reworded(_ISSUE.format("A"), n)) if m.role == "user" else m for m in made.messages)
-            made = msgspec.structs.replace(made, messages=messages)
-        traces.append(made)
-    write_traces(traces, tmp_path / "t")
-    monkeypatch.setattr(CopyFilter, "decide", lambda self, traces: Decision())
-    with pytest.raises(GateError, match=r"copies_disjoint \(clusters 0, parted 1, .*shared 0\), e.g. copy_"):
-        build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False, split=(0.4, 0.3, 0.3))
-
-
 def test_the_gate_names_the_traces_of_a_parted_cluster() -> None:
     keys = {"train": {"a", "c"}, "validation": set[str](), "test": {"b"}}
-    filters = [CopyFilter()]
-    examined = sort_runs(examine_traces([issue(key, f"Part {key} of it") for key in "abc"], filters))
-    gate = make_copies_gate([("a", "b"), ("a", "c")], keys, examined)
+    gate = make_copies_gate([("a", "b"), ("a", "c")], keys)
     assert (gate.verdict, gate.figure["parted"], gate.rows) == ("fail", 1, ("a and b",))
-    assert make_copies_gate([("a", "c")], keys, examined).verdict == "pass"
+    assert make_copies_gate([("a", "c")], keys).verdict == "pass"

@@ -34,7 +34,7 @@ def make_pairs(rng: random.Random, groups: int, *, planted: bool) -> list[Shallo
         for right, wrong in (paths, paths[::-1]):
             told = right if planted else f"{paths[0]} {paths[1]}"
             prompt = [("system", "x"), ("user", f"fix {rng.random()}"), ("assistant", "ls"), ("user", f"see {told}")]
-            pairs.append(ShallowPair(f"g{group}", compare_shallowly(prompt, call(right), call(wrong))))
+            pairs.append(ShallowPair("", f"g{group}", compare_shallowly(prompt, call(right), call(wrong))))
     return pairs
 
 

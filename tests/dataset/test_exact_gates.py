@@ -18,7 +18,6 @@ from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
-from foretrace.dataset import prompts as prompts_module
 from foretrace.dataset.exact_gates import check_shards, replace_ending
 from foretrace.dataset.parquet import write_selected
 from foretrace.dataset.prompts import Prompts
@@ -81,7 +80,7 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
     gates = json.loads((good / "manifest.json").read_text())["gates"]
     assert {g["name"]: g["verdict"] for g in gates if g["name"] != "shortcut"} == dict.fromkeys(
         ["groups_disjoint", "traces_disjoint", "prompts_disjoint", "copies_disjoint", "causality",
-         "no_target_in_prompt", "context_length", "counts", "balance", "shortcut/redundancy", "repeats",
+         "no_target_in_prompt", "context_length", "counts", "shortcut/redundancy", "repeats",
          "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
     )  # fmt: skip
 
@@ -112,29 +111,12 @@ def tell_length(self: Prompts, trace: Any) -> None:
     self._head = self._head._replace(system=ChatText("system", told))
 
 
-def edit_texts(edits: Callable[[str], str]) -> Callable[[Any], None]:
-    """The same edit when it is made and when it is checked: it is the trace's own text that tells."""
-    honest = prompts_module.make_shown_text
-    return lambda patch: patch.setattr(prompts_module, "make_shown_text", lambda message: edits(honest(message)))
-
-
 RENDERERS: dict[str, Callable[[Any], None]] = {
     "reads the next message": change_prompts(
         lambda self, i, prompt: [*prompt, ChatText("user", self._messages[i].content[:3] or "(a call)")]
     ),
     "knows the outcome": change_head(tell_outcome),
     "knows how long the trace is": change_head(tell_length),
-    "changes case": edit_texts(str.upper),
-    "cuts silently": edit_texts(lambda text: text[:20]),
-    "adds a line": edit_texts(lambda text: f"{text}\n"),
-    "does not say what a tool answered": lambda patch: patch.setattr(
-        prompts_module, "frame_text", lambda message, text: text
-    ),
-    "leaves out a turn": change_prompts(lambda _, i, p: [*p[:2], *p[4:]] if len(p) > 5 else p),
-    "begins with the agent": change_prompts(lambda _, i, p: [p[0], *p[2:]]),
-    "splits a turn": change_prompts(
-        lambda _, i, p: [*p[:-1], ChatText("user", p[-1].content[:5]), ChatText("user", p[-1].content[5:])]
-    ),
 }
 
 
@@ -185,8 +167,8 @@ FILES: dict[str, tuple[str, str, Callable[[Rows], Rows], str]] = {
         f"a lost row of {config}": ("counts", config, lambda rows: rows[1:], f"{config}: ")
         for config in ("proposer", "verifier", "verifier_unpaired", "trajectories", "eval")
     },
-    "a lost mirror": ("balance", "verifier", lose_mirror, "train/redundancy: 2 completions"),
-    "a pair turned round": ("balance", "verifier", turn_round, ""),
+    "a lost mirror": ("shortcut/redundancy", "verifier", lose_mirror, "1 pairs have no mirror"),
+    "a pair turned round": ("shortcut/redundancy", "verifier", turn_round, ""),
 }  # fmt: skip
 """Gate, config, what is done to the rows of a file, and what is told."""
 

@@ -39,7 +39,7 @@ def attempt(number: int, *, cheats: bool, success: bool | None = True) -> Trace:
 def decide(*traces: Trace, keep: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
     """What is left out, and what the manifest says."""
     filters = [FlagFilter(BuildSettings(keep_flagged=keep))]
-    selection, _ = select_traces(filters, examine_traces(traces, filters))
+    selection = select_traces(filters, examine_traces(traces, filters))
     return selection.left_out, selection.filters["flags"]
 
 

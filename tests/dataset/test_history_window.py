@@ -101,9 +101,7 @@ def test_consecutive_prompts_share_their_beginning_except_at_cuts() -> None:
     cuts, total, cached = 0, 0, 0
     for step, later in pairwise(steps):
         before, after = flatten(made.render(step)), flatten(made.render(later))
-        counted, same = made.count_cached_tokens(later, step)
         shared = sum(1 for _ in takewhile(bool, (a == b for a, b in zip(before, after, strict=False))))
-        assert same / counted == pytest.approx(shared / len(after), abs=0.03)
         total, cached = total + len(after), cached + shared
         if made.find_first_shown(step) == made.find_first_shown(later):
             assert after.startswith(before)
@@ -126,18 +124,6 @@ def built(traces: Path) -> dict[str, Path]:
     for window, folder in folders.items():
         build(traces, out=folder, max_context_tokens=1024, statistical_gates=False, window=window)  # type: ignore
     return folders
-
-
-def test_manifest_and_card_say_what_a_prefix_cache_would_have(built: dict[str, Path]) -> None:
-    shares: dict[str, float] = {}
-    for window, folder in built.items():
-        manifest = json.loads((folder / "manifest.json").read_text())
-        cache = manifest["prefix_cache"]
-        shares[window] = cache["share"]
-        assert manifest["settings"]["window"] == window
-        assert cache["share"] == round(cache["cached_tokens"] / cache["prompt_tokens"], 4)
-        assert f"would have had {cache['share']:.1%} of the prompts' tokens" in (folder / "README.md").read_text()
-    assert shares["blocks"] > shares["sliding"] + 0.1
 
 
 def test_rows_of_another_window_are_other_rows(built: dict[str, Path]) -> None:

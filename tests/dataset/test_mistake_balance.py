@@ -13,7 +13,6 @@ from foretrace.dataset.recipes.proposer_mistakes import (
     MistakeCandidate,
     choose_mistakes,
     find_confidence_class,
-    make_twins_gate,
 )
 
 TEXTS = ["submit", "pytest", "ls", "cat a.py", "edit"]
@@ -70,10 +69,6 @@ def test_no_rule_without_the_prompt_wins() -> None:
         for split in ("train", "validation"):
             of_split = [each for each in chosen if each.split == split]
             assert of_split and measure(rule, of_split) == 0.5, (name, split)
-    gate = make_twins_gate(chosen, written=len(chosen))
-    assert (gate.verdict, gate.figure["accuracy"]) == ("pass", 0.5)
-    assert make_twins_gate(chosen[1:], written=len(chosen) - 1).verdict == "fail"
-    assert make_twins_gate(chosen, written=len(chosen) - 2).verdict == "fail"
 
 
 def test_a_trace_gives_few_pairs_and_a_step_one_whatever_the_order() -> None:

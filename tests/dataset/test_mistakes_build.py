@@ -130,8 +130,7 @@ def test_the_manifest_and_the_card_say_whose_mistakes_they_are(
     assert "mistakes" not in report.manifest["settings"]
     assert "wrong guesses of OneOfTwo (" in (out / "README.md").read_text()
     gates = {gate["name"]: gate for gate in report.manifest["gates"]}
-    assert gates["shortcut/proposer/twins"]["verdict"] == "pass"
-    assert {f"shortcut/proposer/{g}" for g in ("length", "format", "completion", "confidence")} <= gates.keys()
+    assert {f"shortcut/proposer/{g}" for g in ("length", "format", "completion")} <= gates.keys()
     assert report.manifest["drops"]["verifier"]["proposer_right_not_guessed"] > 0
 
 

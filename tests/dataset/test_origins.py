@@ -1,25 +1,17 @@
-"""Where traces come from: one table by source that adds up, and commands without places."""
+"""Where traces come from: one table by source that adds up."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dataset.little import corpus, says, trace, user
+from dataset.little import corpus
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Provenance, Trace
 from foretrace.dataset.build import build
-from foretrace.dataset.report import BuildCounts, count_origin, make_commands
 from foretrace.dataset.settings import BuildSettings
-
-
-def make_trace(key: str, **origin: Any) -> Trace:
-    made = trace(key, user("Go."), says("Done."))
-    return msgspec.structs.replace(made, provenance=Provenance(**{"origin": "imported", "source": "chat", **origin}))
 
 
 @pytest.fixture(scope="module")
@@ -73,38 +65,8 @@ def test_what_was_done_before_the_build_is_counted(dataset: tuple[dict[str, Any]
     assert "- done before the build: tools of little, 18 traces\n" in card
 
 
-def test_card_has_the_command_of_the_build(dataset: tuple[dict[str, Any], str]) -> None:
-    manifest, card = dataset
-    options = "--split 0.5/0.25/0.25 --outcomes all --no-statistical-gates --license-allow MIT"
-    assert manifest["commands"][-1] == f"foretrace build traces --out dataset --recipes trajectories {options}"
-    assert f"$ {manifest['commands'][-1]}\n" in card
-
-
-def test_commands_name_files_without_their_folders(tmp_path: Path) -> None:
-    (tmp_path / "my ids.txt").write_text("o__r-1\n")
-    counts = BuildCounts()
-    sampling = {"temperature": 0.7, "max_tokens": 64}
-    generated = {"origin": "generated", "source": "humaneval", "protocol": "tools", "model": "m", "sampling": sampling}
-    for each in (
-        *(make_trace(f"a{n}", raw_file=f"rows{n}.jsonl", transforms=("redact@1",)) for n in range(5)),
-        make_trace("b", source="swe_smith", revision="abc", split="tool", transforms=("redact@1",)),
-        make_trace("c", raw_file="x y.jsonl"),
-        *(make_trace(f"g{n}", seed=0, sample=n, **generated) for n in range(3)),
-    ):
-        count_origin(each, counts)
-    settings = BuildSettings(decontaminate=(f"mine={tmp_path}/my ids.txt",), tokenizer=f"{tmp_path}/tokenizer.json")
-    assert make_commands(counts, settings) == [
-        "foretrace import chat rows0.jsonl rows1.jsonl rows2.jsonl ... --out traces",
-        "foretrace import chat --no-redact 'x y.jsonl' --out traces",
-        "foretrace import swe_smith:tool --out traces",
-        "foretrace generate --problems humaneval --protocol tools --model KIND:m --temperature 0.7 --max-tokens 64"
-        " --seed 0 --samples 3 --out traces",
-        "foretrace build traces --out dataset --tokenizer tokenizer.json --decontaminate 'mine=my ids.txt'",
-    ]
-
-
 def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
-    """In the card it is a cell and a quoted word, and neither a heading nor a command."""
+    """In the card it is a cell and a quoted word, and no heading."""
     hostile = "a|b`c`$(touch PWN)\n## Free\n```"
     origin = {"source": hostile, "split": hostile, "revision": "r1", "license": f"MIT {hostile}", "raw_file": hostile}
     provenance = [msgspec.structs.replace(one.provenance, **origin) for one in corpus(8)]
@@ -112,14 +74,6 @@ def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
     write_traces(traces, tmp_path / "t")
     build([tmp_path / "t"], tmp_path / "d", BuildSettings(statistical_gates=False, outcomes="all"))
     card = (tmp_path / "d/README.md").read_text()
-    assert "\n## Free" not in card and card.count("\n```") == 4  # two blocks of the card's own
-    (command,) = [line for line in card.splitlines() if line.startswith("$ foretrace import")]
-    words = shlex.split(command)
-    assert (
-        words[:3] == ["$", "foretrace", "import"]
-        and "$(touch PWN)" in words[3]
-        and words[-2:] == ["--out", "traces"]
-        and len(words) == 8
-    )
+    assert "\n## Free" not in card and card.count("\n```") == 2  # one block of the card's own
     row = next(line for line in card.splitlines() if line.startswith("| a/b"))
     assert row.count("|") == next(line for line in card.splitlines() if line.startswith("| source")).count("|")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataset.history import History
 from dataset.little import calls, runs, says, seen, system, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import UsageError
@@ -22,12 +23,10 @@ from foretrace.dataset.prompt_texts import (
     AGENT_BEGINS,
     AGENT_GOES_ON,
     JOIN,
-    History,
     escape_tags,
     has_target,
     make_message_text,
     make_target_text,
-    unescape_tags,
 )
 from foretrace.dataset.prompts import (
     OWN_HEADING,
@@ -43,6 +42,11 @@ from foretrace.dataset.settings import Window
 MOST = 1024
 """The smallest limit that a build takes."""
 LEFT_OUT = re.compile(r"\[(\d+) earlier messages? left out\]")
+
+
+def unescape_tags(text: str) -> str:
+    """What `escape_tags` was given."""
+    return re.sub(r"<\\(?=\\*/?tool_(?:call|response))", "<", text, flags=re.IGNORECASE)
 
 
 def texts(longest: int = 6000) -> st.SearchStrategy[str]:

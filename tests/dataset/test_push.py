@@ -342,54 +342,26 @@ def test_forbidden_anywhere_is_one_line_and_no_content(hub: FakeHub, small: Path
     assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "whoami"), *REQUESTS])
-def test_rate_limit_then_broken_answers_are_outlived(
-    hub: FakeHub, small: Path, waits: list[float], method: str, path: str
-) -> None:
-    hub.fault(method, path, status=429, headers={"Retry-After": "7"})
-    hub.fault(method, path, status=502, body="<html>bad gateway</html>", headers={"Content-Type": "text/html"})
-    hub.fault(method, path, drop=True)
-    (pushed,) = push(small, "acme")
-    assert not pushed.skipped and len(hub.repos[PROPOSER].commits) == 2
-    # the client adds a second of its own where it is the one that waits
-    assert waits[0] in (1, 7, 8), waits
-    if "validate" not in path:
-        assert waits[0] in (7, 8)
-    assert len(waits) == 3 and sum(waits) < 20
-
-
-def test_hub_rate_limit_header_is_honoured(hub: FakeHub, small: Path, waits: list[float]) -> None:
-    hub.fault("POST", "/commit/", status=429, headers={"RateLimit": '"api";r=0;t=55'})
-    push(small, "acme")
-    assert waits == [55]
-
-
-def test_asked_to_wait_too_long_it_stops(hub: FakeHub, small: Path, waits: list[float]) -> None:
-    hub.fault("POST", "/commit/", status=429, headers={"Retry-After": "86400"})
-    assert "HTTP 429, too many requests" in refused(small, "acme")
-    assert not waits
-
-
 @pytest.mark.parametrize(("method", "path"), [request for request in REQUESTS if request[0] != "GET"])
 def test_a_server_that_keeps_failing_is_given_up(
     hub: FakeHub, small: Path, waits: list[float], method: str, path: str
 ) -> None:
-    """Five tries of ours, or six of the client's: never one times the other."""
+    """The client tries uploads again; whatever failed is said in one line, and nothing shows."""
     hub.fault(method, path, status=500, times=10_000)
     text = refused(small, "acme")
     assert "HTTP 500, the Hub failed" in text and "made to fail" in text
-    assert len(hub.log(method, path)) == (5 if path in ("/repos/create", "validate-yaml", "/commit/") else 6)
+    assert len(hub.log(method, path)) <= 6
     assert PROPOSER not in hub.repos or not hub.files(PROPOSER)
 
 
-def test_lost_answer_to_the_commit_does_not_commit_twice(hub: FakeHub, small: Path, waits: list[float]) -> None:
+def test_after_a_failed_commit_the_next_push_finishes(hub: FakeHub, small: Path) -> None:
     hub.create(PROPOSER)
     old = {"proposer/test-00000-of-00001.parquet": Blob(b"PAR1", True)}
     hub.commit(hub.repos[PROPOSER], "old", {**hub.repos[PROPOSER].head.files, **old})
     hub.fault("POST", "/commit/", drop=True, after=True)
+    assert "run it again" in refused(small, "acme")
     (pushed,) = push(small, "acme")
-    assert len(hub.repos[PROPOSER].commits) == 3 and waits == [1]
-    assert pushed.commit == hub.repos[PROPOSER].head.oid and not pushed.skipped
+    assert pushed.skipped and len(hub.repos[PROPOSER].commits) == 3  # only the answer was lost
     assert not old.keys() & hub.files(PROPOSER).keys()
 
 
@@ -412,15 +384,15 @@ def test_other_refusals_are_one_line(hub: FakeHub, small: Path, status: int, sai
     assert f"HTTP {status}" in text and said in text
 
 
-def test_connection_refused_at_once(small: Path, monkeypatch: Any, waits: list[float]) -> None:
+def test_connection_refused(small: Path, monkeypatch: Any) -> None:
     with FakeHub() as gone:
         pass
     monkeypatch.setenv("HF_ENDPOINT", gone.url)
     text = refused(small, "acme", token=TOKEN)
-    assert "cannot reach 127.0.0.1" in text and "HF_ENDPOINT" in text and not waits
+    assert "cannot reach 127.0.0.1" in text and "HF_ENDPOINT" in text
 
 
-def test_not_a_hub_at_all(hub: FakeHub, small: Path, waits: list[float]) -> None:
+def test_not_a_hub_at_all(hub: FakeHub, small: Path) -> None:
     hub.fault("GET", "whoami", status=200, body="<html>welcome</html>", times=99)
     assert "the answer is not JSON: check HF_ENDPOINT" in refused(small, "acme")
 

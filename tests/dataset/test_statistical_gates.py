@@ -110,7 +110,7 @@ def test_other_families_are_as_they_would_have_been(planted: Path) -> None:
     assert sum(manifest["families"].values()) == len(pairs)
     gates = {g["name"]: g for g in manifest["gates"]}
     assert gates["counts"]["figure"]["rows"] == len(pairs) + len(single)
-    assert sum(gates["balance"]["figure"].values()) == len(pairs)
+    assert sum(gates[f"shortcut/{family}"]["figure"]["pairs"] for family in manifest["families"]) == len(pairs)
     listed = {f for config in manifest["configs"].values() for about in config.values() for f in about["files"]}
     assert listed == {name for name in tree(planted) if name.endswith(".parquet")}
     assert listed == {p.relative_to(planted).as_posix() for c in manifest["configs"] for p in files(planted, c)}

@@ -208,7 +208,7 @@ def test_the_example_trainer_collates_it(tmp_path: Path) -> None:
         ({"data_path_to_save_groups": "file/x.jsonl"}, 1, "--env.data_path_to_save_groups: file/x.jsonl: cannot write"),
         ({"protocol": "nonsense"}, 2, "unknown protocol 'nonsense'"),
         ({"problems": "jsonl:missing.jsonl"}, 1, "missing.jsonl"),
-        ({"group_size": 0}, 2, "group_size 0"),
+        ({"group_size": 0}, 2, "group_size: Input should be greater"),
         ({"group_size": "many"}, 2, "group_size"),
         ({"model_options": "think", "model": "ollama:toy", "tokenizer_name": "t"}, 2, "NAME=VALUE"),
         ({"group_size": 1, "ensure_scores_are_not_same": True}, 2, "group_size 1"),

@@ -1,8 +1,7 @@
-"""Model servers behind the Atropos environment: real and faulty ones, and ours in an environment of somebody else's."""
+"""Model servers behind the Atropos environment: real and faulty ones."""
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -11,22 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
-
-from atroposlib.envs.server_handling.server_manager import APIServerConfig, ServerManager
 
 from fakes.model_server import ModelServer
 from fakes.model_server import serving as model_serving
 from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
-from foretrace.envs.atropos.model_server import server_for
 from foretrace.envs.demo_files import write_demo_tokenizer
 from integrations.atropos_runs import Env, Trainer, check_group, rows, run_api, serving
 from integrations.llama_server import NAME, Running
-from integrations.scoring import CLOSE, rescored
 
 pytestmark = pytest.mark.integration
 
@@ -161,43 +155,3 @@ def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **more: 
     told = {"openai.base_url": url, "model": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
     told |= {"check_tokenizer": False, "total_steps": 3, "group_size": 2, "max_turns": 2, "model_retries": 1}
     return Env(verb, folder, **(told | more))
-
-
-# --- our servers in an environment of somebody else's
-
-
-def test_another_environment_uses_our_servers() -> None:
-    manager = ServerManager([APIServerConfig()], server_class=server_for("demo"))
-    messages = [{"role": "user", "content": "Write a function that adds two numbers."}]
-
-    async def use() -> None:
-        chat = await manager.chat_completion(messages=messages, n=3, max_tokens=12, temperature=1.0, logprobs=True)
-        assert len({choice.message.content for choice in chat.choices}) > 1
-        for choice in chat.choices:
-            assert choice.logprobs is not None and all(token.logprob <= 0 for token in choice.logprobs.content or [])
-        text = await manager.completion(prompt="<|im_start|>user\nhi<|im_end|>\n", n=2, max_tokens=5, stop=["\n"])
-        assert len(text.choices) == 2 and all("\n" not in choice.text for choice in text.choices)
-        prompt, ids, logprobs, ends = await manager.tokens_and_logprobs_completion(
-            prompt="<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", n=2, max_tokens=9
-        )
-        assert len(ids) == len(logprobs) == len(ends) == 2
-        for own, values in zip(ids, logprobs, strict=True):
-            assert np.abs(rescored([*prompt, *own], len(prompt)) - values).max() < CLOSE
-        await manager.servers[0].model.close()
-
-    asyncio.run(use())
-
-
-def test_managed_servers_of_atropos_track_our_tokens(tokenizer: Path) -> None:
-    from transformers import AutoTokenizer
-
-    manager = ServerManager([APIServerConfig(health_check=False)], server_class=server_for("demo"))
-
-    async def use() -> None:
-        async with manager.managed_server(tokenizer=AutoTokenizer.from_pretrained(tokenizer)) as managed:
-            await managed.chat_completion(messages=[{"role": "user", "content": "hi"}], n=2, max_tokens=8)
-            nodes = managed.get_state()["nodes"]
-        assert len(nodes) == 2 and all(len(node.tokens) == len(node.logprobs) for node in nodes)
-        await manager.servers[0].model.close()
-
-    asyncio.run(use())

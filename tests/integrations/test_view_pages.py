@@ -458,7 +458,7 @@ def test_a_list_of_100000_traces_opens_in_two_seconds(
         monkeypatch.setattr(traces_page, name, lambda _, found=found: found)
     monkeypatch.setattr(traces_page, "flag_trace", lambda *_: [])
     monkeypatch.setattr(traces_page, "describe_trace", lambda *_: {})
-    monkeypatch.setattr(traces_page, "decode_known", lambda trace: (trace, ()))
+    monkeypatch.setattr(traces_page, "unpack_record", lambda trace, packed: trace)
     (tmp_path / "traces").mkdir()
 
     class Store:

@@ -7,12 +7,10 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fakes.model_server import ModelServer, serving
 from foretrace.core.errors import ModelError
-from foretrace.models.http import find_plain_events, parse_sse_line
+from foretrace.models.http import parse_sse_line
 from models.served import ADAPTERS, PATHS, asking, at, model_at
 
 
@@ -108,41 +106,3 @@ def test_a_server_that_dies_and_comes_back() -> None:
 )
 def test_lines_of_events(line: bytes, data: bytes | None) -> None:
     assert parse_sse_line(line) == data
-
-
-def test_plain_events_are_found_in_one_call() -> None:
-    assert find_plain_events(b'data: {"a": 1}\n\ndata: {"b": "data: "}\n\ndata: [DONE]\n\n') == [
-        b'{"a": 1}',
-        b'{"b": "data: "}',
-    ]
-    assert find_plain_events(b"") == []
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "data: ",
-                "data:",
-                "\n\n",
-                "\n",
-                "\r\n",
-                '{"a": 1}',
-                "{",
-                "1",
-                " ",
-                "[DONE]",
-                ": ping",
-                "event: x",
-                "é",
-                ",",
-            ]
-        ),
-        max_size=12,
-    )
-)
-def test_events_that_are_found_at_once_are_those_of_the_lines(parts: list[str]) -> None:
-    lines = "".join(parts).encode()
-    by_line = [data for line in lines.split(b"\n") if (text := line.strip()) and (data := parse_sse_line(text))]
-    at_once = find_plain_events(lines)
-    assert at_once is None or at_once == by_line

@@ -47,7 +47,6 @@ def build(
     corrections: str | Path | None = None,
     mistakes: str | Path | Sequence[str | Path] = (),
     allow_unchecked: bool = False,
-    hard: bool = False,
     workers: int | None = None,
     engine: EngineName | Engine = "processes",
     ray_address: str | None = None,
@@ -79,7 +78,6 @@ def build(
         corrections: Table of a person's actions for steps (`label_folder`), which win.
         mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
             (docs/build.md).
-        hard: Prefer wrong answers that a free predictor finds likely (docs/build.md).
         allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores); the result is the same.
         engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).

@@ -18,10 +18,8 @@ import msgspec
 
 from foretrace.core.errors import PredictionError
 from foretrace.core.files import atomic_file
-from foretrace.core.predictions import read_json_lines, read_number, read_place
+from foretrace.core.predictions import FORMAT, read_format_header, read_json_lines, read_number, read_place
 
-FORMAT = 1
-"""Version of the file's format, as its header has it."""
 _KIND = "score of a pair"
 
 
@@ -87,7 +85,7 @@ def read_pair_scores(path: Path) -> PairScoresFile:
     for number, value in read_json_lines(path, _KIND, problems):
         where = f"{path} line {number}"
         if number == 1 and "pair_scores" in value:
-            header = _read_header(value, where)
+            header = read_format_header(value, PairScoresHeader, where)
             continue
         key, step = read_place(value, where, _KIND)
         if not isinstance(value.get("family"), str) or not isinstance(value.get("pair"), str):
@@ -100,17 +98,6 @@ def read_pair_scores(path: Path) -> PairScoresFile:
         chosen, rejected = (read_number(value, name, problems, -math.inf, math.inf) for name in ("chosen", "rejected"))
         scores[place] = PairScore(place=place, chosen=chosen, rejected=rejected)
     return PairScoresFile(path=str(path), header=header, scores=scores, problems=dict(sorted((+problems).items())))
-
-
-def _read_header(value: dict[str, Any], where: str) -> PairScoresHeader:
-    if value["pair_scores"] != FORMAT:
-        raise PredictionError(
-            f"{where}: format {value['pair_scores']!r} of pair scores is not known; this reads {FORMAT}"
-        )
-    try:
-        return msgspec.convert(value, PairScoresHeader)
-    except msgspec.ValidationError as error:
-        raise PredictionError(f"{where}: is no header of pair scores: {error}") from None
 
 
 def write_pair_scores(path: Path, header: PairScoresHeader, scores: Iterable[PairScore]) -> None:

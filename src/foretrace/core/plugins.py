@@ -182,7 +182,7 @@ def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
 def _find_entry_points(kind: str) -> dict[str, EntryPoint]:
     """Plugins of other packages. One that has the name of ours is left out, and never in silence."""
     found: dict[str, EntryPoint] = {}
-    for point in _read_entry_points(f"foretrace.{kind}", _stamp_path()):
+    for point in _read_entry_points(f"foretrace.{kind}", tuple(sys.path)):
         if point.name in BUILT_IN[kind]:
             owner = point.dist.name if point.dist is not None else "another package"
             warnings.warn(
@@ -196,22 +196,10 @@ def _find_entry_points(kind: str) -> dict[str, EntryPoint]:
     return found
 
 
-@functools.lru_cache(maxsize=2 * len(BUILT_IN))
-def _read_entry_points(group: str, _stamps: tuple[tuple[str, int], ...]) -> EntryPoints:
-    """A group of all installed packages. To find it, a file of each of them is read: again only when `_stamps` change,
-    since a build asks 25 times."""
+@functools.cache
+def _read_entry_points(group: str, _path: tuple[str, ...]) -> EntryPoints:
+    """A group of all packages on `sys.path`. To find it, a file of each of them is read, and a build asks 25 times."""
     return entry_points(group=group)
-
-
-def _stamp_path() -> tuple[tuple[str, int], ...]:
-    """Each folder that is searched for packages, and when something was last installed there (ns; 0 if unknown)."""
-    stamps: list[tuple[str, int]] = []
-    for folder in map(os.path.abspath, sys.path):
-        try:
-            stamps.append((folder, os.stat(folder).st_mtime_ns))
-        except OSError:
-            stamps.append((folder, 0))
-    return tuple(stamps)
 
 
 def _load_external(kind: str, name: str) -> Any:

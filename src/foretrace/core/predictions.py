@@ -10,13 +10,14 @@ as `prediction`, as `completion` (the model's text, which should be the JSON obj
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +29,7 @@ from foretrace.core.places import make_local_path
 FORMAT = 1
 """Version of the file's format, as its header has it."""
 _DAY_S = 86_400.0
+HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
 
 
 class PredictedCall(msgspec.Struct, frozen=True):
@@ -138,10 +140,12 @@ def digest_dataset(dataset: Path) -> str:
     Raises:
         PredictionError: the folder holds no dataset.
     """
-    import hashlib
+    return hashlib.blake2b(_read_manifest(dataset), digest_size=16).hexdigest()
 
+
+def _read_manifest(dataset: Path) -> bytes:
     try:
-        return hashlib.blake2b((dataset / "manifest.json").read_bytes(), digest_size=16).hexdigest()
+        return (dataset / "manifest.json").read_bytes()
     except OSError:
         raise PredictionError(f"{dataset}: is not a foretrace dataset; name the folder that `build` wrote") from None
 
@@ -177,10 +181,9 @@ def read_origin(dataset: Path) -> dict[str, Any]:
     Raises:
         PredictionError: the folder holds no dataset.
     """
+    manifest = _read_manifest(dataset)
     try:
-        return describe_origin(json.loads((dataset / "manifest.json").read_bytes()))
-    except OSError:
-        raise PredictionError(f"{dataset}: is not a foretrace dataset; name the folder that `build` wrote") from None
+        return describe_origin(json.loads(manifest))
     except (ValueError, KeyError, TypeError):
         return {}
 
@@ -220,16 +223,11 @@ def read_header(path: Path) -> PredictionsHeader | None:
     Raises:
         PredictionError: it cannot be read, or its first line is no JSON object.
     """
-    try:
-        with path.open("rb") as file:
-            line = file.readline()
-        _refuse_binary(path, line)
-        value = json.loads(line)
-    except OSError as error:
-        raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise PredictionError(f"{path} line 1: is no prediction: {error}") from None
-    return _read_header(value, f"{path} line 1") if isinstance(value, dict) and "predictions" in value else None
+    for number, value in read_json_lines(path, "prediction", Counter()):
+        if number == 1 and "predictions" in value:
+            return read_format_header(value, PredictionsHeader, f"{path} line 1")
+        break
+    return None
 
 
 def read_predictions(path: str | Path) -> PredictionsFile:
@@ -247,7 +245,7 @@ def read_predictions(path: str | Path) -> PredictionsFile:
     for number, value in read_json_lines(path, "prediction", problems):
         where = f"{path} line {number}"
         if number == 1 and "predictions" in value:
-            header = _read_header(value, where)
+            header = read_format_header(value, PredictionsHeader, where)
             continue
         row = _read_row(value, where, problems)
         at = (row.key, row.step, row.rank)
@@ -328,15 +326,20 @@ def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
     return rank
 
 
-def _read_header(value: dict[str, Any], where: str) -> PredictionsHeader:
-    if value["predictions"] != FORMAT:
-        raise PredictionError(
-            f"{where}: format {value['predictions']!r} of predictions is not known; this reads {FORMAT}"
-        )
+def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -> HeaderT:
+    """The header of a file of ours, whose first field has the version of its format.
+
+    Raises:
+        PredictionError: another version, or no such header.
+    """
+    name = form.__struct_fields__[0]
+    kind = name.replace("_", " ")
+    if value[name] != FORMAT:
+        raise PredictionError(f"{where}: format {value[name]!r} of {kind} is not known; this reads {FORMAT}")
     try:
-        return msgspec.convert(value, PredictionsHeader)
+        return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
-        raise PredictionError(f"{where}: is no header of predictions: {error}") from None
+        raise PredictionError(f"{where}: is no header of {kind}: {error}") from None
 
 
 def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Prediction:

@@ -25,13 +25,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.dataset.card import make_card
 from foretrace.dataset.demonstration import refuse_demo_traces
-from foretrace.dataset.difficulty import (
-    MAX_SHALLOW_PAIRS,
-    PairToRead,
-    RowOfPair,
-    ShallowPair,
-    measure_difficulty,
-)
+from foretrace.dataset.difficulty import MAX_SHALLOW_PAIRS, ShallowPair, measure_difficulty
 from foretrace.dataset.exact_gates import (
     UNREAD_GATE,
     UNREAD_REMEDY,
@@ -46,12 +40,10 @@ from foretrace.dataset.prompt_digests import Digests, find_shared_prompts, merge
 from foretrace.dataset.proposer_guesses import ProposerGuesses, check_matched, read_guesses
 from foretrace.dataset.recipes.base import Config, Gate, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import (
-    FAMILY,
     MistakeCandidate,
     MistakeSearch,
     choose_mistakes,
     make_mistakes,
-    make_twins_gate,
 )
 from foretrace.dataset.recipes.verifier import PAIRED
 from foretrace.dataset.report import (
@@ -182,7 +174,7 @@ class _BuiltShards:
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
         self.sample = PairSample[Pair]()
-        self.shallow = PairSample[PairToRead](MAX_SHALLOW_PAIRS)
+        self.shallow = PairSample[ShallowPair](MAX_SHALLOW_PAIRS)
         self.mistakes = MistakeSearch()
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
@@ -211,23 +203,10 @@ class _BuiltShards:
                 rows[config] += sum(count for listed in by_split.values() for count in listed.values())
         return rows
 
-    def list_sampled_rows(self) -> list[set[RowOfPair]]:
-        """The rows of each job that the shallow reader is shown."""
-        rows: list[set[RowOfPair]] = [set() for _ in self.files]
-        for pairs in self.shallow.take().values():
-            for pair in pairs:
-                rows[pair.job].add(pair.row)
-        return rows
-
-    def measure_difficulty(self, checks: Sequence[ShardCheck]) -> dict[str, Any]:
-        """How much of each family is easy."""
-        differences = {row: each for check in checks for row, each in check.differences.items()}
-        pairs = {
-            name: [ShallowPair(p.group, differences[p.row]) for p in sampled if p.row in differences]
-            for name, sampled in self.shallow.take().items()
-            if name.partition("/")[2] in self.counts.families  # and was not removed
-        }
-        return measure_difficulty(pairs)
+    def measure_difficulty(self) -> dict[str, Any]:
+        """How much of each family is easy, of those that were not removed."""
+        sampled = self.shallow.take().items()
+        return measure_difficulty({n: pairs for n, pairs in sampled if n.partition("/")[2] in self.counts.families})
 
     def find_files(self, config: str) -> dict[str, dict[str, int]]:
         """Rows of the config's files, by split and file."""
@@ -236,10 +215,6 @@ class _BuiltShards:
             for split, listed in files.get(config, {}).items():
                 found.setdefault(split, {}).update(listed)
         return found
-
-
-_MistakePairs = tuple[list[Gate], dict[str, Any]]
-"""What became of a proposer's mistakes: the gate, where there are pairs, and what the manifest says."""
 
 
 class _Builder:
@@ -278,11 +253,8 @@ class _Builder:
             checks, selected = self._check_and_select(pool, jobs, built)
         self._remove_partial_files()
         written = built.count_rows()
-        gates = make_exact_gates(
-            checks, built.counts, written, self.configs, plan.selection.kept_together, plan.examined
-        )
+        gates = make_exact_gates(checks, built.counts, written, self.configs, plan.selection.kept_together)
         gates += [unread, self._check_inputs(before)]
-        gates += [] if mistakes is None else mistakes[0]
         self._fail_on(gates)
         known = merge_digests([check.prompts["test"] for check in checks])
         gates += [self._take_selected(name, of_config, built, known) for name, of_config in selected.items()]
@@ -292,17 +264,16 @@ class _Builder:
         if not any(configs.values()):
             drops = sum(built.counts.drops.values(), Counter[str]())
             raise make_empty_error(built.counts.outcomes, drops, plan.selection, self.settings)
-        return self._describe(built, checks, plan.selection, plan.inputs, configs, gates, mistakes)
+        return self._describe(built, plan.selection, plan.inputs, configs, gates, mistakes)
 
     def _describe(
         self,
         built: _BuiltShards,
-        checks: Sequence[ShardCheck],
         selection: TraceSelection,
         inputs: dict[str, Any],
         configs: dict[str, Any],
         gates: list[Gate],
-        mistakes: _MistakePairs | None,
+        mistakes: dict[str, Any] | None,
     ) -> BuildReport:
         """Write manifest and card."""
         if self._corrections is not None:
@@ -313,11 +284,11 @@ class _Builder:
             built.counts,
             configs,
             gates,
-            built.measure_difficulty(checks),
+            built.measure_difficulty(),
             self.warnings,
             self._corrections,
-            describe_origins(built.counts, selection, self.settings),
-            None if mistakes is None else mistakes[1],
+            describe_origins(built.counts, selection),
+            mistakes,
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -364,8 +335,8 @@ class _Builder:
 
     def _build_rows(
         self, pool: Pool | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
-    ) -> tuple[list[ShardJob], _BuiltShards, _MistakePairs | None]:
-        """The jobs that made the rows, what they made, and what became of the proposer's mistakes.
+    ) -> tuple[list[ShardJob], _BuiltShards, dict[str, Any] | None]:
+        """The jobs that made the rows, what they made, and what the manifest says of the proposer's mistakes.
 
         They are run a second time where that needs what all of them found: prompts of two splits, or the mistakes that
         balance one another."""
@@ -405,15 +376,13 @@ class _Builder:
         search: MistakeSearch,
         chosen: Sequence[MistakeCandidate],
         counts: BuildCounts,
-    ) -> _MistakePairs:
+    ) -> dict[str, Any]:
         drops = counts.drops.setdefault(PAIRED.name, Counter())
         drops.update(search.drops)
         drops["proposer_without_twin"] += len(search.candidates) - len(chosen)
-        described = {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
         if not chosen:
             self.warnings.append(f"mistakes: no pair could be made. {search.explain_lack()}")
-            return [], described
-        return [make_twins_gate(chosen, counts.families[FAMILY])], described
+        return {"files": guesses.files, "steps": search.steps, "pairs": len(chosen)}
 
     def _build(self, pool: Pool | None, doing: str, jobs: list[ShardJob]) -> _BuiltShards:
         built = _BuiltShards(len(jobs))
@@ -453,7 +422,7 @@ class _Builder:
             files = [file for by_split in built.candidates for file in by_split.get(name, {}).get("test", ())]
             candidates = [self.candidates_folder / file for file in files]
             calls.append(partial(write_selected, name, candidates, self.folder / _name_selected(name), self.settings))
-        to_check = zip(jobs, built.files, built.candidates, built.list_sampled_rows(), strict=True)
+        to_check = zip(jobs, built.files, built.candidates, strict=True)
         calls += [partial(check_shards, *of_job) for of_job in to_check]
         done = dict(self._run(pool, "checking", operator.call, calls))
         results = [done[number] for number in range(len(calls))]

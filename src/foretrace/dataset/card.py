@@ -37,7 +37,6 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
         _write_difficulty(manifest),
         _write_left_out(manifest),
         _write_origin(manifest),
-        _write_commands(manifest),
     ]
     return "\n".join("\n".join(lines).rstrip("\n") + "\n" for lines in sections if lines)
 
@@ -264,17 +263,6 @@ def _write_code(value: Any) -> str:
     return "`" + _write_inline(value).replace("`", "'") + "`"
 
 
-def _write_commands(manifest: Mapping[str, Any]) -> list[str]:
-    """How the dataset is made again, where the manifest says so."""
-    commands: Sequence[str] = manifest.get("commands", ())
-    if not commands:
-        return []
-    about = "As far as its traces know; files by their names alone, and `KIND` is the kind of the model's server."
-    block = ["```console", *(f"$ {command}" for command in commands), "```"]
-    version = f"Versions: {', '.join(f'{name} {value}' for name, value in manifest['versions'].items())}."
-    return ["## How it was made", "", about, "", *block, "", version]
-
-
 def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
     counts, settings = manifest["counts"], manifest["settings"]
     lines = ["## Where it comes from", ""]
@@ -296,9 +284,6 @@ def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
         lines.append(f"- {config}: {', '.join(f'{r} {n}' for r, n in reasons.items()) or 'none'}")
     lines += ["", "Settings: " + ", ".join(f"{k} {_format_setting(k, v)}" for k, v in settings.items()) + "."]
     lines.append(f"Prompt length is counted by {manifest['token_counter']}.")
-    if cache := manifest.get("prefix_cache"):
-        lines.append(
-            f"A server with a prefix cache would have had {cache['share']:.1%} of the prompts' tokens: those of the "
-            "messages with which a prompt begins as the one before it in its trace does."
-        )
+    if versions := manifest.get("versions"):
+        lines.append(f"Versions: {', '.join(f'{name} {value}' for name, value in versions.items())}.")
     return lines

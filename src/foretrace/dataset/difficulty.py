@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from foretrace.actions.taxonomy import ActionType
-from foretrace.dataset.statistical_gates import Floats, format_fraction, measure_accuracy, scale_columns
+from foretrace.dataset.statistical_gates import format_fraction, measure_accuracy, scale_columns, score_rows
 
 DIFFICULTY_SPLITS = ("train", "test")
 """What the shallow reader learns from, and what it is measured on."""
@@ -29,32 +29,16 @@ MAX_SHALLOW_PAIRS = 300
 _MAX_WORDS = 6
 """Words of a completion that are looked for, the first ones."""
 _MIN_TRAIN_PAIRS = 20
-_PENALTY = 1.0
-"""Of the squared weights, against the sum of the losses."""
 _WORD = re.compile(r"[\w./-]{3,}")
 _OMITTED = re.compile(r"\[(\d+) earlier messages? left out\]")
 _ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
 
 
-RowOfPair = tuple[str, str, int]
-"""What tells a row of a pair family: pair, key and step."""
-
-
-class PairToRead(msgspec.Struct, frozen=True, array_like=True):
-    """A pair that the shallow reader may be shown. Reading a prompt takes time, so it is done for the sample alone,
-    when the files are read back."""
-
-    place: str
-    """A hash that orders all pairs of the family: the first ones are the sample."""
-    group: str
-    job: int
-    """Number of the shard job that has written its row."""
-    row: RowOfPair
-
-
 class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
     """One pair as the shallow reader sees it."""
 
+    place: str
+    """A hash that orders all pairs of the family: the first ones are the sample."""
     group: str
     difference: tuple[float, ...]
     """Features of the chosen completion, less those of the rejected one."""
@@ -90,27 +74,9 @@ def _measure_family(train: Sequence[ShallowPair], test: Sequence[ShallowPair]) -
     accuracy = low = high = None
     if len(train) >= _MIN_TRAIN_PAIRS and test:
         learnt, measured = (np.array([pair.difference for pair in pairs]) for pairs in (train, test))
-        accuracy, low, high, _ = measure_accuracy(_score_pairs(*scale_columns(learnt, measured)), groups)
+        accuracy, low, high, _ = measure_accuracy(score_rows(*scale_columns(learnt, measured), 1.0), groups)
     counts = {"train": len(train), "test": len(test), "groups": len({*groups})}
     return {"accuracy": accuracy, "low": low, "high": high, **counts}
-
-
-def _score_pairs(train: Floats, test: Floats) -> Floats:
-    """Scores of the test pairs by a logistic model without an intercept: Newton's method, since there are few columns
-    (scikit-learn takes longer to import than this takes)."""
-    from threadpoolctl import threadpool_limits
-
-    weights = np.zeros(train.shape[1])
-    with threadpool_limits(limits=1):  # sums of floats must not depend on the number of cores
-        for _ in range(50):
-            wrong = 1 / (1 + np.exp(np.clip(train @ weights, -30, 30)))
-            gradient = train.T @ wrong - _PENALTY * weights
-            curvature = (train * (wrong * (1 - wrong))[:, None]).T @ train + _PENALTY * np.eye(len(weights))
-            step = np.linalg.solve(curvature, gradient)
-            weights += step * min(1.0, 2 / max(float(np.abs(step).max(initial=0)), 1e-12))
-            if float(np.abs(step).max(initial=0)) < 1e-9:
-                break
-        return test @ weights
 
 
 class _Context(NamedTuple):

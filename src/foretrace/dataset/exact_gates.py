@@ -12,14 +12,12 @@ import numpy as np
 from foretrace.core.errors import Parts, Setting
 from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.dataset.difficulty import RowOfPair, compare_shallowly
-from foretrace.dataset.filters.base import ExaminedTrace
 from foretrace.dataset.filters.copies import make_copies_gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
-from foretrace.dataset.prompt_texts import History, has_target
+from foretrace.dataset.prompt_texts import has_target
 from foretrace.dataset.prompts import Prompts, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
+from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
@@ -51,23 +49,17 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     too_long: list[str] = []
     checks: list[RowCheck] = []
     """The checks that the configs add, in the order of the configs."""
-    differences: dict[RowOfPair, tuple[float, ...]] = {}
-    """What the shallow reader sees of the pairs of the sample."""
 
 
-def check_shards(
-    job: ShardJob, files: DatasetFiles, candidates: DatasetFiles, sample: Collection[RowOfPair]
-) -> ShardCheck:
-    """Read the files of a shard job back and compare them with its traces; of the pairs in `sample`, also note what the
-    shallow reader sees."""
+def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
+    """Read the files of a shard job back and compare them with its traces."""
     release_memory()
-    return _ShardChecker(job, sample).check(files, candidates)
+    return _ShardChecker(job).check(files, candidates)
 
 
 class _ShardChecker:
-    def __init__(self, job: ShardJob, sample: Collection[RowOfPair]) -> None:
+    def __init__(self, job: ShardJob) -> None:
         self._job = job
-        self._sample = sample
         self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
         self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
@@ -91,28 +83,18 @@ class _ShardChecker:
     def _read_back(self, path: Path, config: Config, split: str) -> None:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
-        is_sampled = config.pair_families and bool(self._sample)
-        read |= {"pair", "chosen", "rejected"} if is_sampled else set()
-        for group in read_groups(path, config, [name for name in config.columns if name in read], digests=True):
+        for group in read_groups(path, config, [name for name in config.columns if name in read]):
             keys, steps = group.values["key"], group.values["step"]
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
-            for key, step, digest in zip(keys, steps, group.prompts, strict=False):
+            for key, step, prompt in zip(keys, steps, group.messages.get("prompt", ()), strict=False):
+                digest = digest_prompt(prompt)
                 self._prompts[split].add(digest)
                 rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
                 rows[digest] = f"{config.name}/{split} {key} {step}"
             for check in checks:
                 check.add_rows(split, group)
-            if is_sampled:
-                self._read_sample(group)
-
-    def _read_sample(self, rows: RowGroup) -> None:
-        values, messages = rows.values, rows.messages
-        for place, row in enumerate(zip(values["pair"], values["key"], values["step"], strict=True)):
-            if row in self._sample:
-                chosen, rejected = (messages[name][place][0].content for name in ("chosen", "rejected"))
-                self._result.differences[row] = compare_shallowly(messages["prompt"][place], chosen, rejected)
 
     def _compare_with_traces(self) -> None:
         """Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
@@ -132,7 +114,6 @@ class _ShardChecker:
         trace = self._job.inferred_tools.offer(trace)
         counter = make_token_counter(settings.tokenizer)
         instruction = make_instruction(settings.target)
-        history = History(trace.messages)
         facts: dict[str, tuple[int, bool]] = {}
         """Of each text of a prompt: its tokens, and whether a target stands in it."""
         other: Prompts | None = None
@@ -150,7 +131,6 @@ class _ShardChecker:
                     fact = facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
                 tokens += fact[0]
                 with_target = with_target or fact[1]
-            is_history = history.is_shown_by(prompt, step)
             result.max_prompt_tokens = max(result.max_prompt_tokens, tokens)
             for checks in self._checks.values():
                 for check in checks:
@@ -158,7 +138,7 @@ class _ShardChecker:
             right = digest_prompt(prompt)
             for digest, row in rows.items():
                 result.prompts_checked += 1
-                if not is_history or digest != right:
+                if digest != right:
                     result.changed.append(row)
                 if tokens > settings.max_context_tokens:
                     result.too_long.append(row)
@@ -186,7 +166,6 @@ def make_exact_gates(
     written: Counter[str],
     configs: Mapping[str, Config],
     kept_together: Sequence[Sequence[str]],
-    examined: Sequence[ExaminedTrace],
 ) -> list[Gate]:
     """The verdicts over all shard jobs.
 
@@ -196,7 +175,6 @@ def make_exact_gates(
         written: Rows that they wrote, candidates included, by config.
         configs: By name.
         kept_together: Keys of traces that are copies, each cluster by itself.
-        examined: The traces that `CopyFilter` decided about, in the order of their keys.
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
@@ -207,7 +185,7 @@ def make_exact_gates(
         _make_disjoint_gate("groups_disjoint", groups, [x for a, b in _TWO_SPLITS for x in groups[a] & groups[b]]),
         _make_disjoint_gate("traces_disjoint", keys, [x for a, b in _TWO_SPLITS for x in keys[a] & keys[b]]),
         _make_disjoint_gate("prompts_disjoint", prompts, shared_prompts),
-        make_copies_gate(kept_together, keys, examined),
+        make_copies_gate(kept_together, keys),
         *_make_prompt_gates(checks),
         _make_counts_gate(checks, counts, written, configs),
         *(gate for same in by_config for gate in type(same[0]).make_gates(same)),

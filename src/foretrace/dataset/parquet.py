@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import tempfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +19,8 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
-from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
-from foretrace.dataset.prompt_digests import Digests, digest_parts, digest_prompt, digest_utf8, pack_digests
+from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
+from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
 
@@ -243,16 +242,13 @@ def _make_feature(shape: Any) -> Any:
     return {"dtype": shape, "_type": "Value"}
 
 
-def read_groups(
-    path: Path, config: Config, names: Sequence[str] | None = None, *, digests: bool = False
-) -> Iterator[RowGroup]:
+def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
     """Read a file that `TableWriter` wrote, row group by row group, each text once.
 
     Args:
         path: The file.
         config: Its config.
         names: Columns that are read; all by default.
-        digests: Give the digests of the prompts too, where there are prompts.
     """
     import pyarrow.parquet as pq
 
@@ -262,8 +258,7 @@ def read_groups(
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: _read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
-            prompts = _digest_prompts(table["prompt"]) if digests and "prompt" in nested else []
-            yield RowGroup(values, _MessageColumns(table, nested), prompts)
+            yield RowGroup(values, _MessageColumns(table, nested))
 
 
 def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -273,24 +268,6 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
         columns = {**group.values, **group.messages}
         for values in zip(*(columns[name] for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
-
-
-def measure_prompts(path: Path) -> Iterator[int]:
-    """Bytes (UTF-8) of the prompt of each row; each text is measured once."""
-    import numpy as np
-    import pyarrow.parquet as pq
-
-    # Not `pyarrow.compute`: it makes a Python function for each of its 300 when it is imported, which takes 0.1 s.
-    from pyarrow._compute import call_function  # type: ignore[attr-defined]
-
-    with pq.ParquetFile(path, read_dictionary=["prompt.list.element.content"]) as file:
-        for index in range(file.num_row_groups):
-            for chunk in file.read_row_group(index, columns=["prompt"], use_threads=False)["prompt"].chunks:
-                struct, lengths = open_lists(chunk)
-                content = struct.field("content")
-                sizes = np.asarray(call_function("binary_length", [content.dictionary]), np.int64)
-                sums = np.concatenate([[0], np.cumsum(sizes[content.indices.to_numpy()])])
-                yield from np.diff(sums[np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])]).tolist()
 
 
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
@@ -313,33 +290,6 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def _digest_prompts(column: Any) -> list[bytes]:
-    """What `digest_prompt` says of each row's prompt; of each text it is computed once."""
-    import numpy as np
-    import pyarrow as pa
-
-    result: list[bytes] = []
-    for chunk in column.chunks:
-        struct, lengths = open_lists(chunk)
-        role, content = struct.field("role"), struct.field("content")
-        initials = [text[0] for text in role.dictionary.to_pylist()]
-        role_at = role.indices.to_numpy().astype(np.int32)
-        in_utf8 = content.dictionary.view(pa.binary()).to_pylist()  # to make texts of them takes longer
-        of_texts = np.frombuffer(b"".join(map(digest_utf8, in_utf8)), "V16")
-        texts, roles = of_texts[content.indices.to_numpy()].tobytes(), role_at.tobytes()
-        known: dict[bytes, bytes] = {}
-        """The initials of the roles of a prompt, by their indices."""
-        begin = 0
-        for length in lengths:
-            end = begin + length
-            own = roles[begin * 4 : end * 4]
-            if own not in known:
-                known[own] = "".join([initials[at] for at in role_at[begin:end].tolist()]).encode()
-            result.append(digest_parts(known[own], texts[begin * 16 : end * 16]))
-            begin = end
-    return result
 
 
 def _read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
@@ -367,39 +317,22 @@ def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: 
         for values in read_rows(file, config, plain):
             selector.add(config.make_row(values))
     chosen = {row[:4]: row for row in selector.select(final=True)}
-    prompts: set[bytes] = set()
+    found: dict[tuple[str, str, int, str], dict[str, Any]] = {}
+    texts: dict[str, str] = {}
+    for file in candidates:
+        for values in read_rows(file, config):
+            identity = config.make_row(values)[:4]
+            if identity in chosen:
+                found[identity] = _share_texts(values, config, texts) | chosen[identity].values
     with TableWriter(path, config, settings.seed) as writer:
-        for values in _sort_on_disk(config, candidates, chosen, path):
-            prompts.add(digest_prompt(values["prompt"]))
-            writer.add(config.make_row(values))
-        return SelectionResult(writer.close(), pack_digests(prompts))
-
-
-def _sort_on_disk(
-    config: Config, candidates: Sequence[Path], chosen: dict[tuple[str, str, int, str], Row], path: Path
-) -> Iterator[dict[str, Any]]:
-    """The values of the chosen rows, in the order of `chosen`."""
-    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
-    places: dict[tuple[str, str, int, str], tuple[int, int]] = {}
-    with tempfile.TemporaryFile(dir=path.parent.parent) as file:
-        for candidate in candidates:
-            for values in read_rows(candidate, config):
-                identity = config.make_row(values)[:4]
-                if identity in chosen:
-                    data = encode(values | chosen[identity].values)
-                    places[identity] = (file.tell(), len(data))
-                    file.write(data)
-        texts: dict[str, str] = {}
         for identity in chosen:
-            begin, size = places[identity]
-            file.seek(begin)
-            yield _share_texts(decode(file.read(size)), config, texts)
+            writer.add(config.make_row(found[identity]))
+        prompts = {digest_prompt(values["prompt"]) for values in found.values()}
+        return SelectionResult(writer.close(), pack_digests(prompts))
 
 
 def _share_texts(values: dict[str, Any], config: Config, texts: dict[str, str]) -> dict[str, Any]:
     """The values with one object for equal texts of messages: rows of one task share most of them."""
-    if len(texts) > WINDOW_ROWS:
-        texts.clear()
     for name, kind in config.columns.items():
         if kind == "messages":
             values[name] = [(role, texts.setdefault(text, text)) for role, text in values[name]]

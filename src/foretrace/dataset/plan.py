@@ -15,16 +15,13 @@ from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import BuildError, Setting, UsageError
 from foretrace.core.predictions import digest_traces
 from foretrace.core.store import TraceStore
-from foretrace.dataset.filters.base import ExaminedTraces
 from foretrace.dataset.filters.benchmark_sets import read_benchmarks, write_benchmarks
 from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.prompts import make_instruction, make_token_counter
 from foretrace.dataset.recipes.attempts import is_wanted_outcome
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import (
     ShardJob,
-    count_calls_of_shards,
     examine_shards,
     infer_tools_of_shards,
 )
@@ -98,8 +95,6 @@ class BuildPlan(NamedTuple):
     inputs: dict[str, Any]
     """What the manifest says of the inputs."""
     selection: TraceSelection
-    examined: ExaminedTraces
-    """The traces that the filter of copies was asked about."""
     warnings: list[str]
 
 
@@ -134,18 +129,15 @@ def plan_build(
     problems, told = read_benchmarks(settings.decontaminate)
     written = write_benchmarks(problems, scratch)
     looking = [msgspec.structs.replace(job, benchmarks=str(written)) for job in jobs]
-    looked_at = (found for _, runs in run("looking at traces", examine_shards, looking) for found in runs)
-    selection, examined = select_traces(make_trace_filters(settings, written), looked_at, scratch)
+    looked_at = (found for _, of_job in run("looking at traces", examine_shards, looking) for found in of_job)
+    selection = select_traces(make_trace_filters(settings, written), looked_at, scratch)
     splits, inputs, warnings = _plan_splits(stores, settings, selection)
     jobs = [msgspec.structs.replace(job, splits=splits, selection=selection) for job in jobs]
-    inferred, likely = InferredTools(), LikelyCalls()
+    inferred = InferredTools()
     for _, found in run("looking for tools", infer_tools_of_shards, jobs) if selection.lacks_tools else ():
         inferred.merge(found)
-    for _, found in run("counting calls", count_calls_of_shards, jobs) if settings.hard else ():
-        likely.merge(found)
-    more = {"inferred_tools": inferred, "likely": likely if settings.hard else None}
-    jobs = [msgspec.structs.replace(job, **more) for job in jobs]
-    return BuildPlan(jobs, inputs, selection, examined, [f"decontaminate: {each}" for each in told] + warnings)
+    jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
+    return BuildPlan(jobs, inputs, selection, [f"decontaminate: {each}" for each in told] + warnings)
 
 
 def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:

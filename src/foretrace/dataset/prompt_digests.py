@@ -23,7 +23,7 @@ class _TextDigests(dict[str, bytes]):
     def __missing__(self, text: str) -> bytes:
         if len(self) >= _MAX_TEXTS:
             self.clear()
-        found = self[text] = digest_text(text)
+        found = self[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         return found
 
 
@@ -33,27 +33,7 @@ _find_text_digest = _TextDigests().__getitem__
 def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
     """8 bytes that identify a prompt."""
     roles, texts = zip(*prompt, strict=True) if prompt else ((), ())
-    return digest_parts(_join_initials(roles), b"".join(map(_find_text_digest, texts)))
-
-
-def digest_parts(roles: bytes, texts: bytes) -> bytes:
-    """The digest of a prompt.
-
-    Args:
-        roles: The first letters of the roles of its messages.
-        texts: The digests of their texts.
-    """
-    return blake2b(roles + texts, digest_size=8).digest()
-
-
-def digest_text(text: str) -> bytes:
-    """16 bytes that identify the text of a message."""
-    return digest_utf8(text.encode("utf-8", "surrogatepass"))
-
-
-def digest_utf8(text: bytes) -> bytes:
-    """The same of a text in UTF-8."""
-    return blake2b(text, digest_size=16).digest()
+    return blake2b(_join_initials(roles) + b"".join(map(_find_text_digest, texts)), digest_size=8).digest()
 
 
 @lru_cache(maxsize=1024)

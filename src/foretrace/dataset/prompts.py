@@ -316,14 +316,6 @@ class Prompts:
         """Tokens of a prompt."""
         return sum(self._count_message_tokens(m.content) for m in prompt)
 
-    def count_cached_tokens(self, index: int, earlier: int) -> tuple[int, int]:
-        """Tokens of the prompt at `index`, and how many of them a server has that keeps what it computed of the prompt
-        at `earlier`: those of the whole messages with which both begin."""
-        start, end = self.find_first_shown(index) - self._first, max(0, index - self._first)
-        is_cut = self.find_first_shown(earlier) != self._first_shown[index]
-        same = 0 if is_cut else self._window.count_tokens(start, max(0, earlier - self._first))
-        return self._head.cost + self._window.count_tokens(start, end), self._head.cost + same
-
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -41,10 +40,6 @@ NAME = "speculative-actions"
 """What the names of the repositories begin with, unless told otherwise."""
 
 _T = TypeVar("_T")
-_WAITS = (1.0, 2.0, 4.0, 8.0)
-"""Seconds before each further try, where the client does not try again by itself."""
-_MAX_WAIT = 300.0
-"""The Hub's rate limits count over five minutes: when asked to wait longer, stop and say so."""
 _REMEDIES = {
     401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
     403: "no permission to write: use a token with write access to this organisation",
@@ -347,13 +342,13 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
 
 
 class _Hub:
-    """The client of the Hub, with retries and one-line errors. No exception holds the token or a request."""
+    """The client of the Hub, with one-line errors. No exception holds the token or a request."""
 
     def __init__(self, token: str | None, report: Callable[[str], None]) -> None:
         from huggingface_hub import HfApi, get_token  # here: it reads the environment when it is imported
 
         self._report = report
-        self._token, self._reached = "", False
+        self._token = ""
         self._endpoint = (os.environ.get("HF_ENDPOINT") or "").rstrip("/") or None
         found = token or self._call("finding the token", get_token)
         if not found:
@@ -392,7 +387,6 @@ class _Hub:
         configs = "|".join(map(re.escape, plan.configs))
 
         def send() -> CommitInfo:
-            # all made anew at each try: when only the answer was lost, the next try finds nothing left to do
             now = api.dataset_info(repo_id)
             there = {sibling.rfilename for sibling in now.siblings or []} - set(plan.contents)
             gone = [path for path in sorted(there) if re.fullmatch(rf"({configs})/.*\.parquet", path)]
@@ -406,62 +400,33 @@ class _Hub:
         return plan.make_report(self._api.endpoint, made.oid, skipped=skipped)
 
     def _call(self, what: str, do: Callable[[], _T]) -> _T:
-        """Call the client; try again where that can help, else raise one line.
+        """Call the client, which tries uploads again by itself; a failure becomes one line."""
+        try:
+            return do()
+        except Exception as error:
+            line = self._describe_failure(what, error)
+        # outside the handler: the exception that holds the request, token included, ends here
+        raise PushError(line)
 
-        The loop is not stamina's, for the reasons in `models.retry`: that one logs warnings of its own beside
-        `report`, asks whether to go on without saying if any try is left, and raises the exception with the request.
-        """
-        waits = iter(_WAITS)
-        while True:
-            try:
-                answer = do()
-                self._reached = True
-                return answer
-            except Exception as error:
-                understood = self._describe_failure(what, error)
-            # outside the handler: the exception that holds the request, token included, ends here
-            line, again, asked = understood
-            wait = next(waits, None)
-            if not again or wait is None or (asked or 0) > _MAX_WAIT:
-                raise PushError(line)
-            pause = wait if asked is None else asked
-            self._report(f"{line}; trying again in {pause:g} s")
-            time.sleep(pause)
-
-    def _describe_failure(self, what: str, error: Exception) -> tuple[str, bool, float | None]:
-        """The line to show, whether to try again, and the seconds that the server asked to wait."""
+    def _describe_failure(self, what: str, error: Exception) -> str:
         # the client wraps what an upload raised; names, because its HTTP library changed between versions
         root = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
         names = {kind.__name__ for kind in type(root).__mro__}
         response: Any = getattr(root, "response", None)
-        url = str(getattr(response, "url", "") or getattr(getattr(root, "_request", None), "url", ""))
-        # these the client has tried again already
-        spent = root is not error or "/preupload/" in url or ".git/info/lfs/" in url
         if response is not None:
-            self._reached = True
             status = int(response.status_code)
             remedy = _REMEDIES.get(status, "the Hub failed: run it again later" if status >= 500 else "")
             said = self._hide_token(getattr(root, "server_message", None) or "")
-            line = f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
-            return line, status in (408, 429, 500, 502, 503, 504) and not spent, _read_retry_after(response.headers)
+            return f"{what}: HTTP {status}{remedy and ', '}{remedy}{said and f' (it says: {said})'}"
         if "OfflineModeIsEnabled" in names:
-            return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE", False, None
+            return f"{what}: the Hub client is offline: unset HF_HUB_OFFLINE"
         said = f"{type(root).__name__}: {self._hide_token(str(root))}"
         if names & {"TransportError", "RequestException", "ConnectionError", "TimeoutError"}:
             host = urlsplit(self._endpoint or "").hostname or "the Hub"
-            line = f"{what}: cannot reach {host} ({said}): check the network and HF_ENDPOINT"
-            # nothing listens at the first call: a wrong address rather than a busy server
-            return line, not spent and (self._reached or "ConnectError" not in names), None
+            return f"{what}: cannot reach {host} ({said}): check the network and HF_ENDPOINT, and run it again"
         if isinstance(root, json.JSONDecodeError):
-            return f"{what}: the answer is not JSON: check HF_ENDPOINT", not spent, None
-        return f"{what}: {said}", False, None
+            return f"{what}: the answer is not JSON: check HF_ENDPOINT"
+        return f"{what}: {said}"
 
     def _hide_token(self, text: str) -> str:
         return " ".join(text.split()).replace(self._token or "\n", "<token>")[:300]
-
-
-def _read_retry_after(headers: Any) -> float | None:
-    """Seconds from Retry-After, or from the Hub's own `RateLimit: "api";r=0;t=55`."""
-    after = str(headers.get("Retry-After") or "").strip()
-    limited = re.search(r"\br\s*=\s*0\b.*\bt\s*=\s*(\d+)", str(headers.get("RateLimit") or ""))
-    return float(after) if after.isdigit() else float(limited[1]) if limited else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
@@ -14,7 +13,7 @@ import msgspec
 from foretrace.actions.corrections import Corrections
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, ActionType
 from foretrace.core.files import compute_sha256
-from foretrace.core.redactions import is_redacted, read_redactions
+from foretrace.core.redactions import read_redactions
 from foretrace.core.report import Report
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.benchmark_sets import parse_benchmark
@@ -48,10 +47,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Those of them whose action is a person's correction."""
     with_inferred_tools: int = 0
     """Traces whose prompts tell of tools that were inferred."""
-    prompt_tokens: int = 0
-    """Of the prompts of all steps that can be targets."""
-    cached_tokens: int = 0
-    """Those that a server with a prefix cache has from the prompt before in the same trace."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -66,10 +61,6 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Traces by source and license."""
     source_revisions: dict[str, Counter[str]] = {}
     """Traces by source and revision, where it has one."""
-    imported: dict[str, Counter[str]] = {}
-    """Imported traces by the command that made them and by their file."""
-    generated: dict[str, Counter[str]] = {}
-    """Generated traces by the command that made them and by the number of their attempt."""
     drops: dict[str, Counter[str]] = {}
     """By config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
@@ -155,7 +146,6 @@ def make_manifest(
             **({"traces_with_inferred_tools": counts.with_inferred_tools} if counts.with_inferred_tools else {}),
             **({} if corrections is None else {"steps_corrected": counts.corrected}),
         },
-        "prefix_cache": _describe_prefix_cache(counts),
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
         "families": dict(sorted(counts.families.items())),
@@ -165,11 +155,6 @@ def make_manifest(
         "difficulty": difficulty,
         "warnings": warnings,
     }
-
-
-def _describe_prefix_cache(counts: BuildCounts) -> dict[str, Any]:
-    share = round(counts.cached_tokens / max(1, counts.prompt_tokens), 4)
-    return {"prompt_tokens": counts.prompt_tokens, "cached_tokens": counts.cached_tokens, "share": share}
 
 
 def describe_build(
@@ -197,8 +182,6 @@ def _describe_settings(settings: BuildSettings, corrections: Corrections | None)
         del described["corrections"]
     else:
         described["corrections"] = corrections.compute_digest()
-    if not settings.hard:
-        del described["hard"]
     del described["mistakes"]  # the manifest says more of them elsewhere
     if not settings.mistakes:
         del described["allow_unchecked"]
@@ -219,9 +202,6 @@ def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dic
     }
 
 
-_MAX_NAMED_FILES = 3
-
-
 def count_origin(trace: Trace, counts: BuildCounts) -> None:
     """Count a trace that is used under its source."""
     origin, source = trace.provenance, name_source(trace)
@@ -232,18 +212,13 @@ def count_origin(trace: Trace, counts: BuildCounts) -> None:
     counts.source_licenses.setdefault(source, Counter())[origin.license or "unknown"] += 1
     if origin.revision:
         counts.source_revisions.setdefault(source, Counter())[origin.revision] += 1
-    if origin.origin == "generated":
-        counts.generated.setdefault(_write_generate_command(trace), Counter())[str(origin.sample or 0)] += 1
-    else:
-        counts.imported.setdefault(_write_import_command(trace), Counter())[origin.raw_file or ""] += 1
 
 
-def describe_origins(counts: BuildCounts, selection: TraceSelection, settings: BuildSettings) -> dict[str, Any]:
-    """For the manifest: what each filter did, what became of the traces of each source, and the commands."""
+def describe_origins(counts: BuildCounts, selection: TraceSelection) -> dict[str, Any]:
+    """For the manifest: what each filter did, and what became of the traces of each source."""
     return {
         **({"filters": selection.filters} if selection.filters else {}),
         "by_source": describe_sources(counts, selection),
-        "commands": make_commands(counts, settings),
     }
 
 
@@ -268,75 +243,3 @@ def describe_sources(counts: BuildCounts, selection: TraceSelection) -> dict[str
         }
         for source in sorted({*counts.sources, *left_out, *merged})
     }
-
-
-def make_commands(counts: BuildCounts, settings: BuildSettings) -> list[str]:
-    """The commands that make the dataset, as far as its traces know them; files by their names, without folders."""
-    imported = [_add_files(command, files) for command, files in sorted(counts.imported.items())]
-    generated = [
-        f"{command} --samples {max(map(int, samples)) + 1} --out traces"
-        for command, samples in sorted(counts.generated.items())
-    ]
-    build = " ".join(["foretrace build traces --out dataset", *_write_options(settings)])
-    return [_print_safely(command) for command in (*imported, *generated, build)]
-
-
-def _print_safely(command: str) -> str:
-    """The command in one line that ends no block of code, whatever a trace calls its source and files."""
-    return "".join(sign if sign.isprintable() else "?" for sign in command).replace("```", "???")
-
-
-def _write_generate_command(trace: Trace) -> str:
-    origin = trace.provenance
-    problems = "jsonl:FILE" if origin.source == "jsonl" else origin.source
-    options = {"problems": problems, "protocol": origin.protocol, "model": f"KIND:{origin.model}"}
-    options |= {name: origin.sampling.get(name) for name in ("temperature", "max_tokens")}
-    return _join("foretrace generate", options | {"seed": origin.seed})
-
-
-def _write_import_command(trace: Trace) -> str:
-    """All of it but the files; rows of the Hub have a revision, and a split that is named."""
-    origin = trace.provenance
-    source = f"{origin.source}:{origin.split}" if origin.revision and origin.split else origin.source
-    return _join(f"foretrace import {shlex.quote(source)}", {"no_redact": None if is_redacted(trace) else True})
-
-
-def _add_files(command: str, files: Iterable[str]) -> str:
-    """The command with the names of its files, of which a few stand for many."""
-    named = sorted({*files} - {""})
-    words = [*map(shlex.quote, named[:_MAX_NAMED_FILES]), *(["..."] if len(named) > _MAX_NAMED_FILES else [])]
-    return " ".join([command, *words, "--out traces"])
-
-
-def _write_options(settings: BuildSettings) -> list[str]:
-    """The settings that are not as they are by default, as options."""
-    default = BuildSettings()
-    values = {name: getattr(settings, name) for name in settings.__struct_fields__}
-    changed = {name: value for name, value in values.items() if value != getattr(default, name)}
-    for name in ("tokenizer", "corrections"):
-        if name in changed:
-            changed[name] = Path(changed[name]).name
-    if "split" in changed:
-        changed["split"] = "/".join(f"{share:g}" for share in settings.split)
-    if "decontaminate" in changed:
-        changed["decontaminate"] = ",".join(map(_name_benchmark, settings.decontaminate))
-    repeated = {"recipes": changed.pop("recipes", ()), "mistakes": [Path(f).name for f in changed.pop("mistakes", ())]}
-    words = [_join("", {name: value}) for name, values in repeated.items() for value in values]
-    return [*words, _join("", changed)] if changed else words
-
-
-def _name_benchmark(text: str) -> str:
-    name, path = parse_benchmark(text)
-    return name if path is None else f"{name}={path.name}"
-
-
-def _join(command: str, options: Mapping[str, Any]) -> str:
-    words = [command] if command else []
-    for name, value in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is False:
-            words.append(f"--no-{flag[2:]}")
-        elif value is not None:
-            text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-            words.append(flag if value is True else f"{flag} {shlex.quote(text)}")
-    return " ".join(words)

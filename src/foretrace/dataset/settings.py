@@ -65,8 +65,6 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     mistakes: tuple[str, ...] = ()
     """Files of predictions: what a proposer wrongly guessed gives pairs. The manifest holds their digests."""
-    hard: bool = False
-    """Prefer wrong answers that a free predictor finds likely (`likely_calls.py`)."""
     allow_unchecked: bool = False
     """Take predictions that do not say that no row's own answer was learnt."""
 
@@ -114,9 +112,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def _check_mistakes(self) -> None:
         if self.mistakes and self.target != "call":
             raise UsageError(Setting("mistakes"), " needs whole calls: build with ", Setting("target", "call"))
-        for setting in ("mistakes", "hard"):
-            if getattr(self, setting) and not self.pairs:
-                raise UsageError(Setting(setting), " is for pairs, and ", Setting("pairs", 0), " allows none")
+        if self.mistakes and not self.pairs:
+            raise UsageError(Setting("mistakes"), " is for pairs, and ", Setting("pairs", 0), " allows none")
         if self.allow_unchecked and not self.mistakes:
             raise UsageError(Setting("allow_unchecked"), " is for ", Setting("mistakes"))
         for file in self.mistakes:

@@ -19,9 +19,9 @@ from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
-from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, PairToRead
+from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.filters.base import FoundTrace
 from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.likely_calls import LikelyCalls
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.prompts import make_token_counter
@@ -30,12 +30,11 @@ from foretrace.dataset.recipes.attempts import (
     Attempt,
     Mistake,
     TaskAttempts,
-    is_wanted_outcome,
     make_attempt,
     select_targets,
 )
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Recipe, Row, RowSelector, load_configs, load_recipes
-from foretrace.dataset.recipes.proposer_mistakes import FAMILY, MistakeSearch
+from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles, count_origin
 from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import Pair, PairSample
@@ -72,8 +71,6 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """The guesses of a proposer among which mistakes are looked for."""
     mistakes: dict[str, dict[int, Mistake]] = {}
     """Of them, those that become pairs, by key and step."""
-    likely: LikelyCalls | None = None
-    """By which hard wrong answers are preferred."""
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
 
@@ -89,7 +86,7 @@ class ShardResult(msgspec.Struct, kw_only=True):
     """Digests of the prompts of each split."""
     sample: dict[str, list[Pair]]
     """Pairs for the statistical gates, by family."""
-    shallow: dict[str, list[PairToRead]]
+    shallow: dict[str, list[ShallowPair]]
     """Pairs by which the difficulty of a family is measured, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
     """What the guesses of a proposer hold."""
@@ -114,22 +111,11 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
     return inferred
 
 
-def examine_shards(job: ShardJob) -> list[bytes]:
+def examine_shards(job: ShardJob) -> list[FoundTrace]:
     """Look at the traces of the job's shards for the filters that the settings ask for: what `examine_traces` gives."""
     release_memory()
     filters = make_trace_filters(job.settings, Path(job.benchmarks))
     return [*examine_traces(read_selected(job), filters)]
-
-
-def count_calls_of_shards(job: ShardJob) -> LikelyCalls:
-    """Count what followed what in the wanted attempts of the job's train groups."""
-    release_memory()
-    likely = LikelyCalls()
-    for trace in read_selected(job):
-        wanted = is_wanted_outcome(job.settings.outcomes, trace.outcome.success)
-        if wanted and job.splits.get(trace.task.group) == "train":
-            likely.add_trace(trace)
-    return likely
 
 
 def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
@@ -223,7 +209,7 @@ class _ShardBuilder:
         self._sample = PairSample[Pair]()
         self._mistakes = MistakeSearch()
         # A share of what all jobs need, twice over.
-        self._shallow = PairSample[PairToRead](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
+        self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
         return self
@@ -241,9 +227,6 @@ class _ShardBuilder:
             self.counts.steps += len(attempt.labels)
             if attempt.wanted:
                 self._exclude(attempt, split)
-                total, cached = attempt.count_prompt_tokens()
-                self.counts.prompt_tokens += total
-                self.counts.cached_tokens += cached
                 actions = self.counts.actions.setdefault(split, Counter())
                 actions.update(str(target.label.action) for target in attempt.targets)
         if self.job.predictions:
@@ -252,7 +235,7 @@ class _ShardBuilder:
         for recipe in self._recipes:
             drops = self.counts.drops.setdefault(recipe.configs[0].name, Counter())
             with contain_errors(f"recipe {recipe.configs[0].name}", attempts[0].trace.key) as found:
-                for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops, self.job.likely)):
+                for row in recipe.rows(TaskAttempts(attempts, split, self._settings, drops)):
                     self._take(row, split)
             if found.text:
                 drops[INTERNAL_ERROR] += 1
@@ -287,13 +270,10 @@ class _ShardBuilder:
         place = digest("gate", str(self._settings.seed), pair)
         chosen, rejected = values["chosen"][0][1], values["rejected"][0][1]
         if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
-            mistake = self.job.mistakes.get(row.key, {}).get(row.step) if family == FAMILY else None
-            standing = () if mistake is None else mistake.standing
-            sampled = Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected, standing)
-            self._sample.add(family, sampled)
+            self._sample.add(family, Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected))
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
-            read = PairToRead(place, group, self.job.number, (pair, row.key, row.step))
-            self._shallow.add(f"{split}/{family}", read)
+            difference = compare_shallowly(values["prompt"], chosen, rejected)
+            self._shallow.add(f"{split}/{family}", ShallowPair(place, group, difference))
 
     def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:

@@ -1,23 +1,20 @@
 """The statistical gates: families of pairs that can be guessed without reading the prompt are removed and named.
 
 Three blind guessers see the two completions of a pair and nothing else: `length` sees how long they are, `format`
-how they are punctuated and which JSON keys they have, `completion` their characters. Where both completions are guesses
-of a proposer, a fourth one, `confidence`, sees how sure it was of each, and its rank. Each is a logistic model on
-the difference phi(chosen) - phi(rejected), without an intercept, so it is antisymmetric: it cannot profit from the
-order in which a pair is shown. It learns on half of a family's groups and is measured on the other half.
+how they are punctuated, `completion` their characters. Each is a logistic model on the
+difference phi(chosen) - phi(rejected), without an intercept, so it is antisymmetric: it cannot profit from the order in
+which a pair is shown. It learns on half of a family's groups and is measured on the other half.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -111,8 +108,6 @@ READ_CHARS = 1200
 _BUCKETS_LOG2 = 14
 _NGRAMS = (2, 3, 4, 5)
 _MIN_PAIRS_WITH_NGRAM = 3
-_MAX_TOKENS = 100
-_MAX_JSON_NODES = 2000
 _LENGTH_BINS = 8
 
 
@@ -127,8 +122,6 @@ class Pair(NamedTuple):
     """All pairs of a group are learnt from, or all are measured on."""
     chosen: str
     rejected: str
-    standing: tuple[Any, ...] = ()
-    """Where both are guesses of a proposer: rank and confidence of the preferred one, then of the other."""
 
 
 _Differences = Callable[[Sequence[Pair], Sequence[Pair]], tuple[Any, Any, float]]
@@ -158,8 +151,7 @@ def measure_shortcuts(families: Mapping[str, Sequence[Pair]], seed: int) -> list
         shuffled = sorted(pairs, key=lambda pair: (digest("shortcuts/sample", str(seed), pair.id), pair))
         train, test = split_by_group(shuffled, seed)
         groups = len({pair.group for pair in pairs})
-        guessers = _GUESSERS | ({"confidence": _compare_standings} if any(pair.standing for pair in pairs) else {})
-        for guesser, differences in guessers.items():
+        for guesser, differences in _GUESSERS.items():
             found = _measure_guesser(differences, train, test)
             verdict = _decide_verdict(found)
             accuracy, low, high, _ = found or (None,) * 4
@@ -207,11 +199,11 @@ def _decide_verdict(found: PairwiseAccuracy | None) -> GateVerdict:
 def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Sequence[Pair]) -> PairwiseAccuracy | None:
     if len(train) < 2 or not test:
         return None
-    return measure_accuracy(_score_rows(*differences(train, test)), [pair.group for pair in test])
+    return measure_accuracy(score_rows(*differences(train, test)), [pair.group for pair in test])
 
 
-def _score_rows(train: Any, test: Any, strength: float) -> Floats:
-    """Scores of the test rows, positive where `chosen` looks better, by a model learnt from the train rows.
+def score_rows(train: Any, test: Any, strength: float) -> Floats:
+    """Scores of the test rows, positive where `chosen` looks better, by a logistic model learnt from the train rows.
 
     Each row is a difference chosen - rejected, dense or sparse. Every second train row is turned round, which changes
     nothing for a model without an intercept but gives the solver its two classes.
@@ -222,9 +214,10 @@ def _score_rows(train: Any, test: Any, strength: float) -> Floats:
     from threadpoolctl import threadpool_limits
 
     sign = np.where(np.arange(train.shape[0]) % 2, -1.0, 1.0)
+    turned = train * sign[:, None] if isinstance(train, np.ndarray) else train.multiply(sign[:, None]).tocsr()
     model = LogisticRegression(C=strength, fit_intercept=False, solver="lbfgs", tol=1e-4, max_iter=1000)
     with threadpool_limits(limits=1):  # sums of floats must not depend on the number of cores
-        return np.asarray(model.fit(_multiply_rows(train, sign), sign).decision_function(test), dtype=np.float64)
+        return np.asarray(model.fit(turned, sign).decision_function(test), dtype=np.float64)
 
 
 def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
@@ -248,42 +241,8 @@ def _measure_sizes(text: str) -> tuple[float, ...]:
 
 
 def _compare_formats(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
-    """Punctuation, white space, the share of character classes, and the JSON keys that the train pairs differ in."""
-    looks = {text: _find_marks(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
-    counts = Counter(token for pair in train for token in sorted(looks[pair.chosen][1] ^ looks[pair.rejected][1]))
-    tokens = sorted(counts, key=lambda token: (-counts[token], token))[:_MAX_TOKENS]
-
-    def list_features(text: str) -> list[float]:
-        values, own = looks[text]
-        return [*values, *(float(token in own) for token in tokens)]
-
-    return (*scale_columns(_make_differences(train, list_features), _make_differences(test, list_features)), 0.1)
-
-
-def _compare_standings(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
-    """Ranks and confidences, and whether the likelier guess is right where it is so much likelier, or so likely."""
-
-    def compare(pair: Pair) -> list[float]:
-        rank, confidence, other_rank, other_confidence = pair.standing
-        odds, other_odds = _find_log_odds(confidence, rank), _find_log_odds(other_confidence, other_rank)
-        sign = 1.0 if rank < other_rank else -1.0
-        gap, best = int(min(abs(odds - other_odds), 9.0)), round(max(odds, other_odds))
-        return [
-            odds - other_odds,
-            1 / rank - 1 / other_rank,
-            sign,
-            *(float(rank == each) - float(other_rank == each) for each in range(1, 11)),
-            *(sign * float(gap == each) for each in range(10)),
-            *(sign * float(best == each) for each in range(-9, 10)),
-        ]
-
-    return (*scale_columns(np.array([compare(p) for p in train]), np.array([compare(p) for p in test])), 0.1)
-
-
-def _find_log_odds(confidence: float | None, rank: int) -> float:
-    """Of a guess, within -9 and 9; where there is no confidence, of one that falls with the rank."""
-    share = 1 / (rank + 1) if confidence is None else confidence
-    return max(-9.0, min(9.0, math.log((share + 1e-9) / (1 - share + 1e-9))))
+    """Punctuation, white space, and the share of character classes."""
+    return (*scale_columns(_make_differences(train, _count_marks), _make_differences(test, _count_marks)), 0.1)
 
 
 _PUNCTUATION = np.array([code for code in range(128) if not chr(code).isalnum()])
@@ -291,9 +250,7 @@ _SEQUENCES = (": ", ", ", "  ", "\n\n", "\n ", "\n\t", "```", "\\n", "\\t", '\\"
 _EDGES = "{}[]()<>\"'`"
 
 
-def _find_marks(text: str) -> tuple[list[float], frozenset[str]]:
-    """Features of a text: numbers in a fixed order, and tokens that name its top-level JSON keys with their types
-    and places."""
+def _count_marks(text: str) -> list[float]:
     data = _encode_utf8(text)
     codes = np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256)
     digits, upper, lower = codes[48:58].sum(), codes[65:91].sum(), codes[97:123].sum()
@@ -304,49 +261,13 @@ def _find_marks(text: str) -> tuple[list[float], frozenset[str]]:
     for edge in (text[:1], text[-1:]):
         values += [float(edge == mark) for mark in _EDGES]
         values += [float(kind) for kind in (edge.isspace(), edge.isalpha(), edge.isdigit(), not edge)]
-    body, whole = _find_json(text)
-    if not isinstance(body, dict):
-        return [*values, *[0.0] * 12, float(whole)], frozenset()
-    keys: list[str] = [str(key) for key in body]
-    nodes = _count_nodes(body)
-    kinds = ("dict", "list", "str", "int", "float", "bool", "NoneType", "depth", "keys")
-    values += [math.log1p(nodes[kind]) for kind in kinds]
-    values += [float(len(keys)), float("action" not in body), float("tool" not in body), float(whole)]
-    tokens = {f"has {key}" for key in keys} | {f"type {key} {type(body[key]).__name__}" for key in keys}
-    tokens |= {f"{place} {key}" for place, key in zip(("first", "second", "third"), keys, strict=False)}
-    return values, frozenset(tokens)
-
-
-def _find_json(text: str) -> tuple[Any, bool]:
-    """The JSON value that the text is, or else what its outermost braces hold; and whether it is all of the text."""
-    for part, whole in ((text, True), (text[text.find("{") : text.rfind("}") + 1], False)):
-        try:
-            return msgspec.json.decode(_encode_utf8(part)), whole
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            continue
-    return None, False
-
-
-def _count_nodes(body: Any) -> Counter[str]:
-    """How many values of each JSON type, keys, and levels of nesting, among the first `_MAX_JSON_NODES` values."""
-    counts: Counter[str] = Counter()
-    todo: list[tuple[Any, int]] = [(body, 1)]
-    for value, depth in todo:
-        counts[type(value).__name__] += 1
-        counts["depth"] = max(counts["depth"], depth)
-        inside: list[Any] = []
-        if isinstance(value, dict):
-            counts["keys"] += len(value)
-            inside = list(value.values())
-        elif isinstance(value, list):
-            inside = value
-        todo += [(one, depth + 1) for one in inside[: max(0, _MAX_JSON_NODES - len(todo))]]
-    return counts
+    return values
 
 
 def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Any, Any, float]:
     """Character 2- to 5-grams, hashed, of those that at least three train pairs differ in; rows of unit length."""
     from scipy.sparse import csr_matrix
+    from sklearn.preprocessing import normalize
 
     def make_rows(pairs: Sequence[Pair]) -> Any:
         found = [_compare_ngrams(pair) for pair in pairs]
@@ -356,21 +277,8 @@ def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[A
 
     learnt, measured = make_rows(train), make_rows(test)
     kept = np.flatnonzero(np.bincount(learnt.indices, minlength=learnt.shape[1]) >= _MIN_PAIRS_WITH_NGRAM)
-    return _scale_to_unit_length(learnt[:, kept]), _scale_to_unit_length(measured[:, kept]), 3.0
-
-
-def _scale_to_unit_length(rows: Any) -> Any:
-    """Rows of length one, so that a pair of long completions does not outweigh the others; a zero row stays zero."""
-    length = np.sqrt(np.asarray(rows.power(2).sum(axis=1)).ravel())
-    return _multiply_rows(rows, 1 / np.where(length > 0, length, 1.0))
-
-
-def _multiply_rows(rows: Any, factors: Floats) -> Any:
-    """Each row times its factor, for a dense matrix or a sparse one with compressed rows."""
-    if isinstance(rows, np.ndarray):
-        return rows * factors[:, None]
-    data = rows.data * np.repeat(factors, np.diff(rows.indptr))
-    return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
+    rows = [learnt[:, kept], measured[:, kept]]
+    return (*(map(normalize, rows) if kept.size else rows), 3.0)
 
 
 def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], Floats]:

@@ -21,9 +21,10 @@ from foretrace.dataset.filters.base import (
     Decision,
     ExaminedTrace,
     ExaminedTraces,
+    FoundTrace,
     TraceFilter,
-    pack_runs,
-    sort_runs,
+    encode_examined,
+    sort_examined,
 )
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.filters.copies import CopyFilter
@@ -145,9 +146,9 @@ def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) 
     return filters
 
 
-def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[bytes]:
-    """Look at traces for all filters: what was found, encoded, many traces at a time."""
-    return pack_runs(examine_trace(trace, filters) for trace in traces)
+def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:
+    """Look at traces for all filters."""
+    return (encode_examined(examine_trace(trace, filters)) for trace in traces)
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
@@ -179,8 +180,8 @@ def name_source(trace: Trace) -> str:
 
 
 def select_traces(
-    filters: Sequence[TraceFilter], examined: Iterable[bytes], scratch: Path | None = None
-) -> tuple[TraceSelection, ExaminedTraces]:
+    filters: Sequence[TraceFilter], examined: Iterable[FoundTrace], scratch: Path | None = None
+) -> TraceSelection:
     """Let the filters decide, in turn.
 
     Args:
@@ -188,13 +189,14 @@ def select_traces(
         examined: What `examine_traces` gave, in any order.
         scratch: A folder for what is too much to be held.
 
-    Returns:
-        What they decided, and the traces that the last filter was asked about.
-
     Raises:
         BuildError: two traces of one key.
     """
-    left = asked = sort_runs(examined, scratch)
+    with sort_examined(examined, scratch) as left:
+        return _decide(filters, left)
+
+
+def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelection:
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
@@ -216,14 +218,13 @@ def select_traces(
             **decision.figures,
             **({"notes": decision.notes} if decision.notes else {}),
         }
-    selection = TraceSelection(
+    return TraceSelection(
         left_out=left_out,
         groups=merge_groups(merges),
         kept_together=kept_together,
         filters=described,
         lacks_tools=not left or not all(trace.names_tools for trace in left),
     )
-    return selection, asked
 
 
 def _describe(asked: ExaminedTraces, left: ExaminedTraces, by_source: Mapping[str, Counter[str]]) -> dict[str, Any]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
 import os
-import re
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -30,13 +27,6 @@ _FAILURE = b"error"
 _LLAMA_SERVER = "llama.cpp"
 """How llama-server names itself in its answers."""
 _DONE = b"[DONE]"
-_PLAIN_EVENT = re.compile(rb"data: (\S.*\S)\n\n")
-_PLAIN_EVENT_FRAME = len(b"data: \n\n")
-
-
-@functools.cache
-def _list_decoder(form: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(list[form])
 
 
 class HttpClient:
@@ -71,9 +61,9 @@ class HttpClient:
     ) -> AsyncGenerator[Iterable[T]]:
         """Events of a streamed answer, in batches; to be closed by `contextlib.aclosing`.
 
-        Nobody needs a token before the reply is whole, and events that are decoded together cost a fraction: so lines
-        are collected up to `_BATCH_BYTES`, except that a line that may be a failure is yielded at once, since the
-        server may fall silent after it. A stream that breaks off yields all lines that came whole before it.
+        Nobody needs a token before the reply is whole: lines are collected up to `_BATCH_BYTES`, except that a line
+        that may be a failure is yielded at once, since the server may fall silent after it. A stream that breaks off
+        yields all lines that came whole before it.
 
         Args:
             parse_line: returns the JSON of a line (not empty, without its line end), or `None` for a line without any.
@@ -101,19 +91,11 @@ class HttpClient:
             yield self._decode_lines(b"".join(b"".join(chunks).rpartition(b"\n")[:2]), form, parse_line)
             raise self._classify(error) from None
 
-    def _decode_lines(self, lines: bytes, form: type[T], parse_line: Callable[[bytes], bytes | None]) -> Iterable[T]:
-        """The events of some lines: decoded together, which is faster, or one by one where that fails, so that those
-        before the faulty line are used and the error quotes that line."""
-        found = find_plain_events(lines) if parse_line is parse_sse_line else None
-        if found is None:
-            split = lines.split(b"\n")
-            found = [d for line in split if line and (text := line.strip()) and (d := parse_line(text)) is not None]
-        if len(found) > 1:
-            with contextlib.suppress(msgspec.DecodeError, ValueError, RecursionError):
-                events: list[T] = _list_decoder(form).decode(b"[" + b",".join(found) + b"]")
-                if len(events) == len(found):
-                    return events
-        return (self.decode(data, form) for data in found)
+    def _decode_lines(self, lines: bytes, form: type[T], parse_line: Callable[[bytes], bytes | None]) -> Iterator[T]:
+        """The events of some lines."""
+        for line in lines.split(b"\n"):
+            if (text := line.strip()) and (data := parse_line(text)) is not None:
+                yield self.decode(data, form)
 
     def decode(self, data: bytes, form: type[T]) -> T:
         """JSON as `form`.
@@ -213,17 +195,6 @@ class HttpClient:
         if isinstance(error, (aiohttp.ClientError, ConnectionError)):
             return self.errors.broken_stream("the connection broke off in mid-reply")
         return self.errors.bad_reply(f"the answer cannot be read ({name})")
-
-
-def find_plain_events(lines: bytes) -> list[bytes] | None:
-    """What `parse_sse_line` gives for each line, where all events are written as nearly all servers write them; `None`
-    where one is not. A stream has an event for each token, and so all of them are found in one call."""
-    found: list[bytes] = _PLAIN_EVENT.findall(lines)
-    if len(found) * _PLAIN_EVENT_FRAME + sum(map(len, found)) != len(lines):
-        return None
-    if found and found[-1] == _DONE:
-        del found[-1]
-    return found if _DONE not in found else None
 
 
 def parse_sse_line(line: bytes) -> bytes | None:

@@ -63,7 +63,6 @@ class TraceIndex:
         run: int,
         chunk: int,
         place: int,
-        unknown: Sequence[str] = (),
     ) -> int:
         """Take a trace; returns how many bytes its row takes in the page at most.
 
@@ -71,13 +70,12 @@ class TraceIndex:
             run: Number of the traces folder that it is from.
             chunk: Number of the piece that holds its messages.
             place: Where in that piece it stands.
-            unknown: Fields of its record that this version does not know.
         """
         origin, outcome = trace.provenance, trace.outcome
         calls = [call for message in trace.messages for call in message.tool_calls]
         actions = Counter(str(label.action) for label in labels if label.action is not None)
         usages = [m.sampled.usage for m in trace.messages if m.sampled is not None and m.sampled.usage is not None]
-        properties = _find_properties(trace, labels, times) + ["unknown fields"] * bool(unknown)
+        properties = _find_properties(trace, labels, times)
         row: dict[str, Any] = {
             "key": trace.key,
             "title": find_title(trace),

@@ -15,9 +15,7 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import StoreError, find_first_line
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.progress import ProgressFunc
-from foretrace.core.store import TraceStore
-from foretrace.core.token_arrays import unpack
-from foretrace.core.unknown_fields import decode_known
+from foretrace.core.store import TraceStore, unpack_record
 from foretrace.core.version import __version__
 from foretrace.evaluation.step_times import time_steps
 from foretrace.report.data_files import encode_json, measure_block
@@ -107,8 +105,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
         for done, (key, record, packed) in enumerate(store.read_records(), len(index) + len(unreadable) + 1):
             progress(f"reading {store.folder}", done, total)
             try:
-                trace, unknown = decode_known(record)
-                trace = unpack(trace, packed) if packed else trace
+                trace = unpack_record(record, packed)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 unreadable.append((key, find_first_line(error)))
                 continue
@@ -117,9 +114,9 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
                 labels, flags = [each.label for each in evidence], flag_trace(trace, evidence)
                 facts = describe_trace(trace, labels, flags, times)
                 place = {"run": run, "chunk": pieces.number, "place": pieces.place}
-                row_bytes = index.add(trace, labels, flags, times, **place, unknown=unknown)
+                row_bytes = index.add(trace, labels, flags, times, **place)
                 turns[run].add(trace, times)
-                pieces.add(facts | ({"trace": msgspec.Raw(record), "unknown": unknown} if unknown else {}), row_bytes)
+                pieces.add(facts, row_bytes)
             if found.text:
                 unreadable.append((key, found.text))
     pieces.flush()

@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> BuildSettings:
 
 def select(settings: BuildSettings, *traces: Trace) -> TraceSelection:
     filters = [BenchmarkFilter(settings)]
-    return select_traces(filters, examine_traces(traces, filters))[0]
+    return select_traces(filters, examine_traces(traces, filters))
 
 
 def list_copies(selection: TraceSelection) -> list[tuple[Any, ...]]:

@@ -32,7 +32,7 @@ TRACES = [make_trace("a", "MIT"), make_trace("b", "apache-2.0"), make_trace("c",
 def test_kept_by_license(allow: tuple[str, ...], deny: tuple[str, ...], kept: str) -> None:
     settings = BuildSettings(license_allow=allow, license_deny=deny)
     filters = [LicenseFilter(settings)]
-    selection, _ = select_traces(filters, examine_traces(TRACES, filters))
+    selection = select_traces(filters, examine_traces(TRACES, filters))
     assert "".join(each.key for each in selection.apply(TRACES)) == kept
     reasons = selection.filters["license"]["by_source"]["little:train"]
     assert sum(reasons.values()) == 4 - len(kept)

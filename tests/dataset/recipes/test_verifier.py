@@ -101,25 +101,6 @@ def test_reads_that_follow_one_another_may_come_in_any_order(tmp_path: Path) -> 
     assert sorted(r["step"] for r in found) == [1, 5]
 
 
-def test_hard_pairs_prefer_no_program_where_answers_differ_in_a_value_alone(tmp_path: Path) -> None:
-    """The two answers of an argument pair have one name, of which none is likelier: it stays as it is."""
-
-    def attempt_of(number: int, *programs: str) -> Trace:
-        steps = [runs(f"{program} {name}.py") for program in programs for name in ("a", "b", "b", "a", "b")]
-        told = user("Work on a.py and b.py.")
-        answered = [m for step in steps for m in (step, seen("ok"))]
-        return trace(f"x{number}", told, *answered, says("Done."), task=f"t{number}")
-
-    order = ("sed -i s/1/2/", "python", "rm", "touch")
-    traces = [attempt_of(n, *order[n % 4 :], *order[: n % 4]) for n in range(6)]
-    found = [
-        {(r["key"], r["step"], said(r, "rejected")) for r in pairs(tmp_path / str(hard), *traces, family="argument",
-                                                                  pairs=2, recipes=["verifier"], hard=hard)}
-        for hard in (False, True)
-    ]  # fmt: skip
-    assert found[0] == found[1] and len(found[0]) >= 6
-
-
 def reruns() -> list[Trace]:
     """Attempts that run and edit again and again, so that what was done before is as often right as wrong."""
     a, b, edit = runs("python a.py"), runs("python b.py"), runs("sed -i s/1/2/ a.py")

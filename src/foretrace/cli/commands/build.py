@@ -155,7 +155,6 @@ _AllowUnchecked = Annotated[
         help="Take predictions that do not say that no row's own answer was learnt (with --mistakes).",
     ),
 ]
-_Hard = Annotated[bool, typer.Option("--hard", help="Prefer wrong answers that a free predictor finds likely.")]
 _Workers = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Processes (default: the cores, 4 at most)."),
@@ -194,7 +193,6 @@ def build(
     corrections: Annotated[Path | None, corrections_option()] = None,
     mistakes: _Mistakes = None,
     allow_unchecked: _AllowUnchecked = False,
-    hard: _Hard = False,
     references: _References = False,
     no_redact: NoRedact = False,
     workers: _Workers = None,

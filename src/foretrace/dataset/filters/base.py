@@ -1,15 +1,14 @@
-"""What a filter of whole traces is, and what it decides by: traces as they were examined, in a file on disk, since a
+"""What a filter of whole traces is, and what it decides by: traces as they were examined, in a table on disk, since a
 build may have more of them than there is memory for."""
 
 from __future__ import annotations
 
-import heapq
-import tempfile
+import contextlib
+import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -68,86 +67,64 @@ class TraceFilter(Protocol):
         ...
 
 
-_RUN = 256
-"""Traces that are sorted, and sent to the process that decides, at a time."""
-_LENGTH = 4
-"""Bytes in front of each trace, which say how long it is."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ExaminedTrace).decode
+FoundTrace = tuple[str, bytes]
+"""Key of an examined trace, and the trace encoded."""
+
+
+def encode_examined(trace: ExaminedTrace) -> FoundTrace:
+    """The trace as `sort_examined` takes it, perhaps from another process."""
+    return trace.key, _encode(trace)
 
 
 class ExaminedTraces(Sequence[ExaminedTrace]):
-    """In the order of their keys. They are read from a file each time; of each, 8 bytes are held."""
+    """In the order of their keys. They are read from a table on disk each time; of each, 8 bytes are held."""
 
-    def __init__(self, file: BinaryIO, starts: array[int]) -> None:
+    def __init__(self, table: sqlite3.Connection, rows: array[int]) -> None:
         """
         Args:
-            file: What `sort_runs` wrote.
-            starts: Where each trace begins in it, ascending.
+            table: What `sort_examined` wrote.
+            rows: Where each trace stands in it, in the order of the keys.
         """
-        self._file, self._starts = file, starts
+        self._table, self._rows = table, rows
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._rows)
 
     def __getitem__(self, place: int) -> ExaminedTrace:  # type: ignore[override]
-        return _decode(_read(self._file, self._starts[place]))
+        row = (self._rows[place],)
+        return _decode(self._table.execute("SELECT data FROM traces WHERE rowid = ?", row).fetchone()[0])
 
     def choose(self, places: Iterable[int]) -> ExaminedTraces:
         """Those at some places, which ascend."""
-        return ExaminedTraces(self._file, array("q", (self._starts[place] for place in places)))
+        return ExaminedTraces(self._table, array("q", (self._rows[place] for place in places)))
 
 
-def pack_runs(traces: Iterable[ExaminedTrace]) -> Iterator[bytes]:
-    """Encode examined traces, many at a time, each time in the order of their keys."""
-    left = iter(traces)
-    while run := sorted(islice(left, _RUN), key=lambda trace: trace.key):
-        encoded = map(_encode, run)
-        yield b"".join(part for each in encoded for part in (len(each).to_bytes(_LENGTH, "little"), each))
-
-
-def sort_runs(runs: Iterable[bytes], scratch: Path | None = None) -> ExaminedTraces:
-    """Put the traces of all runs in order, in a file that goes away with what is returned: in the folder `scratch`, or
-    where temporary files are.
+@contextlib.contextmanager
+def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> Generator[ExaminedTraces]:
+    """Put examined traces in the order of their keys, in a table that goes away behind the block: in the folder
+    `scratch`, or where temporary files are.
 
     Raises:
         BuildError: two traces of one key.
     """
-    with tempfile.TemporaryFile(dir=scratch) as unsorted:
-        starts = [0]
-        for run in runs:
-            unsorted.write(run)
-            starts.append(starts[-1] + len(run))
-        ordered = heapq.merge(*(_read_run(unsorted, *ends) for ends in pairwise(starts)))
-        file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115
-        places = array("q")
-        last = ""
-        for key, encoded in ordered:
-            if places and key == last:
-                raise _make_twice_error(_read(file, places[-1]), encoded)
-            last = key
-            places.append(file.tell())
-            file.write(len(encoded).to_bytes(_LENGTH, "little") + encoded)
-    return ExaminedTraces(file, places)
+    with contextlib.closing(sqlite3.connect("" if scratch is None else scratch / "examined")) as table:
+        table.executescript("PRAGMA journal_mode = OFF; CREATE TABLE traces (key TEXT PRIMARY KEY, data BLOB)")
+        for key, data in found:
+            try:
+                table.execute("INSERT INTO traces VALUES (?, ?)", (key, data))
+            except sqlite3.IntegrityError:
+                (known,) = table.execute("SELECT data FROM traces WHERE key = ?", (key,)).fetchone()
+                raise _make_twice_error(known, data) from None
+        rows = table.execute("SELECT rowid FROM traces ORDER BY key")
+        yield ExaminedTraces(table, array("q", (row for (row,) in rows)))
 
 
 def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
     """How many tasks the traces attempt."""
     digests = b"".join(bytes.fromhex(digest(trace.task)) for trace in traces)
     return len(np.unique(np.frombuffer(digests, dtype="<u8")))
-
-
-def _read_run(file: BinaryIO, start: int, end: int) -> Iterator[tuple[str, bytes]]:
-    """Keys and encoded traces. The file is read by others in between."""
-    while start < end:
-        encoded = _read(file, start)
-        start += _LENGTH + len(encoded)
-        yield _decode(encoded).key, encoded
-
-
-def _read(file: BinaryIO, start: int) -> bytes:
-    file.seek(start)
-    return file.read(int.from_bytes(file.read(_LENGTH), "little"))
 
 
 def _make_twice_error(*encoded: bytes) -> BuildError:

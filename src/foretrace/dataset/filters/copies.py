@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, combinations
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbours, describe_signatures, find_copies
 from foretrace.clean.task_texts import find_statement, list_actions
@@ -41,11 +39,10 @@ class CopyFilter:
         """
         self._keeps_best = keeps_best
 
-    def examine(self, trace: Trace) -> tuple[bytes, bytes, bytes]:
-        """The words of the statement and of the actions, and the digest of the statement; empty where there is none."""
-        statement, actions = read_statement(trace), _read_actions(trace)
-        texts = [b"" if text is None else _encode(text) for text in (statement, actions)]
-        return texts[0], texts[1], b"" if statement is None else statement.digest
+    def examine(self, trace: Trace) -> tuple[bytes, bytes]:
+        """The words of the statement and of the actions; empty where there is none."""
+        statement, actions = (b"" if t is None else _encode(t) for t in (read_statement(trace), _read_actions(trace)))
+        return statement, actions
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
@@ -179,68 +176,18 @@ class _Clusters:
         }
 
 
-_Keys = Mapping[str, Collection[str]]
-"""Of the rows that were read back, by split."""
-
-
-def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: _Keys, examined: Sequence[ExaminedTrace]) -> Gate:
+def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: Mapping[str, Collection[str]]) -> Gate:
     """The verdict on what was written.
 
     Args:
-        kept_together: Keys of traces that are copies, as it was decided, each cluster by itself.
+        kept_together: Keys of traces that are copies, each cluster by itself.
         keys: Of the rows that were read back, by split.
-        examined: By `CopyFilter`, also those that it left out, in the order of their keys: copies are looked for once
-            more.
     """
-    parted: dict[tuple[str, ...], list[str]] = {}
-    for cluster in chain(map(tuple, kept_together), _find_clusters(examined)):
-        by_split = {split: key for split in SPLITS for key in reversed(cluster) if key in keys[split]}
-        if len(by_split) > 1:
-            parted[cluster] = [*by_split.values()]
-    statements, shared = _find_shared_statements(keys, examined)
-    named = sorted({" and ".join(sorted(pair[:2])) for pair in (*parted.values(), *shared)})
+    by_cluster = [{split: key for split in SPLITS for key in reversed(c) if key in keys[split]} for c in kept_together]
+    parted = [[*by_split.values()] for by_split in by_cluster if len(by_split) > 1]
     return Gate(
         name="copies_disjoint",
-        verdict="fail" if parted or shared else "pass",
-        figure={
-            "clusters": len(kept_together),
-            "parted": len(parted),
-            "statements": statements,
-            "shared": len(shared),
-        },
-        rows=tuple(named[:MAX_NAMED_ROWS]),
+        verdict="fail" if parted else "pass",
+        figure={"clusters": len(kept_together), "parted": len(parted)},
+        rows=tuple(sorted({" and ".join(sorted(found[:2])) for found in parted})[:MAX_NAMED_ROWS]),
     )
-
-
-def _find_clusters(examined: Sequence[ExaminedTrace]) -> Iterator[tuple[str, ...]]:
-    """Keys of traces that are copies of one another."""
-    for copies in find_trace_copies(examined):
-        for cluster in copies.iterate_clusters():
-            yield tuple(examined[place].key for place in cluster)
-
-
-def _read_statements(keys: _Keys, examined: Iterable[ExaminedTrace]) -> Iterator[tuple[bytes, str, list[str]]]:
-    """Of each trace that has rows and a statement: its digest, the key, and the splits in which the rows stand."""
-    for trace in examined:
-        splits = [split for split in SPLITS if trace.key in keys[split]]
-        digest = trace.findings[CopyFilter.name][2]
-        if splits and digest:
-            yield digest, trace.key, splits
-
-
-def _find_shared_statements(keys: _Keys, examined: Sequence[ExaminedTrace]) -> tuple[int, list[list[str]]]:
-    """How many statements there are, and for each that two splits share the keys of two traces."""
-    digests = {split: bytearray() for split in SPLITS}
-    for statement, _, splits in _read_statements(keys, examined):
-        for split in splits:
-            digests[split] += statement
-    # all have one length, so the zeros at the end that numpy leaves out of such texts tell nothing
-    found = {split: np.unique(np.frombuffer(of_split, dtype="S16")) for split, of_split in digests.items()}
-    count = len(np.unique(np.concatenate([*found.values()])))
-    pairs = [*combinations(SPLITS, 2)]
-    shared = [(digest, (a, b)) for a, b in pairs for digest in np.intersect1d(found[a], found[b])]
-    named: dict[tuple[bytes, str], str] = {}
-    for statement, key, splits in _read_statements(keys, examined) if shared else ():
-        for split in splits:
-            named[statement.rstrip(b"\0"), split] = key
-    return count, [[named[digest, split] for split in pair] for digest, pair in shared]

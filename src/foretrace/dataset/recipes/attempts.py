@@ -6,7 +6,6 @@ import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
-from foretrace.dataset.likely_calls import ORDER, LikelyCalls, name_steps
 from foretrace.dataset.prompt_texts import make_message_text, make_target_text
 from foretrace.dataset.prompts import Prompts, TokenCounter
 from foretrace.dataset.settings import BuildSettings, Outcomes
@@ -68,14 +66,6 @@ class Mistake(msgspec.Struct, frozen=True):
     pair: str
     """Shared by the two pairs that are twins."""
     guess: Prediction
-    right_rank: int
-    """Of the guess that was right."""
-    right_confidence: float | None
-
-    @property
-    def standing(self) -> tuple[int | float | None, ...]:
-        """Rank and confidence of the right guess, then of the wrong one."""
-        return self.right_rank, self.right_confidence, self.guess.rank, self.guess.confidence
 
 
 ActionKey = tuple[tuple[str, ...], ...]
@@ -127,12 +117,6 @@ class Attempt:
         """Fill `targets` with the steps up to message `until`, or with all steps."""
         within = [label for label in self.labels if until is None or label.index <= until]
         self.targets = [target for label in within if (target := self._make_target(label)) is not None]
-
-    @cached_property
-    def step_names(self) -> dict[int, str]:
-        """What each step does, coarsely (`name_step`), by the index of its message."""
-        names = name_steps(self.trace.messages, self.labels)
-        return dict(zip((label.index for label in self.labels), names, strict=True))
 
     def find_action_key(self, index: int) -> ActionKey:
         """What the message at `index` does, however it is written; equal for the same calls."""
@@ -196,15 +180,6 @@ class Attempt:
         texts = [message.content, *(call.arguments for call in message.tool_calls)]
         return None if any(text.strip() for text in texts) else "empty_step"
 
-    def count_prompt_tokens(self) -> tuple[int, int]:
-        """Tokens of the prompts of the targets, and those that a server with a prefix cache has from the prompt before;
-        of the first prompt none."""
-        total = cached = 0
-        for number, target in enumerate(self.targets):
-            tokens, same = self.prompts.count_cached_tokens(target.index, self.targets[max(0, number - 1)].index)
-            total, cached = total + tokens, cached + (same if number else 0)
-        return total, cached
-
     def make_identity(self, step: int) -> dict[str, Any]:
         """The identity columns of a row at `step`."""
         trace = self.trace
@@ -263,13 +238,3 @@ class TaskAttempts(NamedTuple):
     settings: BuildSettings
     drops: Counter[str]
     """Reasons for which candidates of this recipe gave no row."""
-    likely: LikelyCalls | None = None
-    """By which likely wrong answers are preferred; None where any is as good."""
-
-    def measure_likelihood(self, at: Target, wrong: Target) -> float:
-        """How likely what `wrong` does is at the prompt of `at`, as a free predictor finds; 0 where it is not asked."""
-        if self.likely is None:
-            return 0.0
-        names = at.attempt.step_names
-        before = [names[index] for index in sorted(names) if index < at.index][-ORDER:]
-        return self.likely.measure_share(wrong.attempt.step_names[wrong.index], before)

@@ -73,8 +73,6 @@ class RowGroup(NamedTuple):
     """Plain columns."""
     messages: Mapping[str, list[list[ChatText]]]
     """Message columns, each made when it is first asked for; equal texts are one object."""
-    prompts: Sequence[bytes] = ()
-    """Digests of the prompts, where they were asked for."""
 
 
 class RowCheck:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain, combinations, islice
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import msgspec
@@ -151,9 +151,6 @@ REPEAT_BALANCED = ("argument", "type_swap")
 MAX_TRIES = 48
 """Candidate pairs of one family that are tried for one trace; the search then stops with the pairs found so far."""
 
-MAX_SORTED = 500
-"""Candidate pairs of one family and trace among which the likely ones are preferred."""
-
 _Candidates = Iterator[tuple[Target, Target]]
 
 
@@ -179,8 +176,7 @@ def find_mirrored_pairs(
         shuffled = [_shuffle(attempt, family, task.settings.seed) for attempt in attempts]
         for place, attempt in enumerate(attempts):
             others = [target for targets in shuffled[place + 1 :] for target in targets]
-            candidates = find_candidates(shuffled[place], others)
-            for first, second in candidates if family == "argument" else _prefer_likely(candidates, task):
+            for first, second in find_candidates(shuffled[place], others):
                 if tries[place] == MAX_TRIES or quota.is_full(attempt.trace.key):
                     break
                 if (first, second) in used or not quota.has_room(first.place, second.place):
@@ -196,21 +192,6 @@ def find_mirrored_pairs(
                     quota.take(ready.first.place, ready.second.place)
                     used.add((ready.first, ready.second))
                     yield ready
-
-
-def _prefer_likely(candidates: _Candidates, task: TaskAttempts) -> _Candidates:
-    """Of the first candidates those first in which each step is likely at the prompt of the other, where that is
-    asked for; the order stays as it is among equals.
-
-    Not for `argument`: both its steps have one name, so that this would prefer frequent programs, not likely values.
-    """
-    if task.likely is None:
-        return candidates
-
-    def measure(pair: tuple[Target, Target]) -> float:
-        return task.measure_likelihood(*pair) * task.measure_likelihood(pair[1], pair[0])
-
-    return iter(sorted(islice(candidates, MAX_SORTED), key=measure, reverse=True))
 
 
 def _is_repeat_rule_right(first: Target, second: Target) -> bool:

@@ -10,9 +10,11 @@ rank", "prefer the tool that is called more often", "`submit` is mostly wrong".
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -21,10 +23,8 @@ from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.digest import digest
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall
-from foretrace.dataset.likely_calls import find_program
 from foretrace.dataset.prompt_texts import make_target_text
 from foretrace.dataset.recipes.attempts import ActionKey, Mistake, Target, TaskAttempts, make_action_key
-from foretrace.dataset.recipes.base import Gate
 from foretrace.dataset.recipes.mirrored_pairs import AcceptedActions, Quota
 from foretrace.dataset.recipes.proposer import CONFIG
 
@@ -93,21 +93,15 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
 
     def explain_lack(self) -> str:
         """Why there is no pair, for a user who can change what is predicted."""
-        missed = self.drops["proposer_right_not_guessed"]
-        refused = sum(self.drops.values()) - missed
-        alone = len(self.candidates)
+        missed, alone = self.drops["proposer_right_not_guessed"], len(self.candidates)
         reasons = [f"{self.steps:,} predicted steps are rows"]
         if missed:
             reasons.append(f"at {missed:,} no guess was right (predict more guesses a row, or with a better predictor)")
-        if refused:
-            reasons.append(f"{refused:,} guesses cannot be read or may be no mistakes")
         if alone:
             reasons.append(
                 f"{alone:,} wrong guesses beside a right one have no twin, which is such a step with right and wrong "
                 "exchanged (predict the rows of more traces: some hundreds)"
             )
-        elif self.steps > missed:
-            reasons.append("beside a right guess there was no wrong one (predict more guesses a row)")
         return "; ".join(reasons)
 
 
@@ -203,8 +197,18 @@ def _is_interchangeable(target: Target, message: Message, key: ActionKey) -> boo
 def _describe(text: str, action: str, message: Message, guess: Prediction) -> Appearance:
     tools = ",".join(call.name for call in message.tool_calls)
     size = (len(text) ** 2).bit_length()
-    form = f"{action} {tools} {find_program(message)} {size}"
+    form = f"{action} {tools} {_find_program(message)} {size}"
     return Appearance(rank=guess.rank, confidence=guess.confidence, text=digest(text), form=form)
+
+
+def _find_program(message: Message) -> str:
+    """The first word of the command of the first call; empty where it has none."""
+    try:
+        arguments: Any = json.loads(message.tool_calls[0].arguments) if message.tool_calls else None
+    except (ValueError, RecursionError):
+        return ""
+    command = arguments.get("command") if isinstance(arguments, dict) else None
+    return command.split()[0] if isinstance(command, str) and command.strip() else ""
 
 
 COMMON_GROUPS = 3
@@ -288,32 +292,6 @@ def make_mistakes(
         first, twin = chosen[place - place % 2 : place - place % 2 + 2]
         wrong = next(g for g in guesses[candidate.key][candidate.step] if g.rank == candidate.wrong.rank)
         found.setdefault(candidate.key, {})[candidate.step] = Mistake(
-            pair=digest(FAMILY, first.place, twin.place),
-            guess=wrong,
-            right_rank=candidate.right.rank,
-            right_confidence=candidate.right.confidence,
+            pair=digest(FAMILY, first.place, twin.place), guess=wrong
         )
     return found
-
-
-def make_twins_gate(chosen: Sequence[MistakeCandidate], written: int) -> Gate:
-    """The proof that what is seen without the prompt tells nothing: each pair has its twin.
-
-    Args:
-        chosen: The pairs, as they were chosen.
-        written: Pairs of the family that were written.
-    """
-    common = _find_common_texts(chosen)
-    balance: Counter[tuple[_View, _View]] = Counter()
-    for each in chosen:
-        right, wrong = _find_views(each, common)
-        is_first = right[1] < wrong[1]  # ranks differ
-        balance[(right, wrong) if is_first else (wrong, right)] += 1 if is_first else -1
-    alone = sum(map(abs, balance.values())) + abs(len(chosen) - written)
-    proof = f".500 exactly, n={len(chosen)}, each with a twin of the opposite answer"
-    return Gate(
-        name=f"shortcut/{FAMILY}/twins",
-        verdict="fail" if alone else "pass",
-        figure={"accuracy": None if alone else 0.5, "pairs": written, "without_twin": alone},
-        detail=f"{FAMILY}/twins: {f'{alone} pairs have no twin' if alone else proof}",
-    )

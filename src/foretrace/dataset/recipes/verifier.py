@@ -4,10 +4,10 @@ Pairs of the families argument, type_swap and redundancy come with their mirror,
 family sibling is what a successful and a failed attempt did at one prompt; what makes an action a fair wrong answer
 stands there too. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
 
-The gates of the pairs are checked on the files that were written. `balance`: in a mirrored family, each completion is
-chosen as often as it is rejected. `shortcut/FAMILY`: each pair of a mirrored family stands in both orders, so whoever
-does not read the prompt is right in exactly half of the pairs. `repeats`: in the families `argument` and `type_swap`,
-the rule "reject the action that the prompt already shows" is right in exactly half of the pairs.
+The gates of the pairs are checked on the files that were written. `shortcut/FAMILY`: each pair of a mirrored family
+stands in both orders, so whoever does not read the prompt is right in exactly half of the pairs. `repeats`: in the
+families `argument` and `type_swap`, the rule "reject the action that the prompt already shows" is right in exactly half
+of the pairs.
 """
 
 from __future__ import annotations
@@ -33,74 +33,45 @@ from foretrace.dataset.recipes.proposer_mistakes import FAMILY, make_guess_text,
 from foretrace.dataset.settings import BuildSettings
 
 
-class BalanceCheck(RowCheck):
-    """In each mirrored family and split every completion is chosen as often as it is rejected, and in each group every
-    pair stands as often as its reverse."""
+class MirrorCheck(RowCheck):
+    """In each mirrored family, every pair stands as often as its reverse in each group and split."""
 
     columns = ("family", "chosen", "rejected")
 
     def __init__(self, settings: BuildSettings) -> None:
         super().__init__(settings)
-        self.rows: Counter[str] = Counter()
-        """Rows of mirrored families, by `split/family`."""
-        self.unbalanced: dict[str, Counter[str]] = {}
-        """How much more often a completion is chosen than rejected, by `split/family`."""
+        self.pairs: Counter[str] = Counter()
+        """By family."""
         self.unmirrored: dict[str, Counter[tuple[str, ...]]] = {}
         """By family: how much more often a pair stands than its reverse, by split, group, first and second text."""
 
     def add_rows(self, split: str, rows: RowGroup) -> None:
-        """Count completions and pairs; the two rows of a mirrored pair stand in one shard job."""
+        """Count the pairs; the two rows of a mirrored pair stand in one shard job."""
         plain, messages = rows.values, rows.messages
         columns = (plain["family"], plain["group"], messages["chosen"], messages["rejected"])
         for family, group, chosen, rejected in zip(*columns, strict=True):
             if family in MIRRORED:
-                self.rows[f"{split}/{family}"] += 1
-                texts = (chosen[0].content, rejected[0].content)
-                counts = self.unbalanced.setdefault(f"{split}/{family}", Counter())
-                counts[texts[0]] += 1
-                counts[texts[1]] -= 1
-                first, second = sorted(texts)
-                pairs = self.unmirrored.setdefault(family, Counter())
-                pairs[split, group, first, second] += 1 if first == texts[0] else -1
+                self.pairs[family] += 1
+                first, second = sorted((chosen[0].content, rejected[0].content))
+                counts = self.unmirrored.setdefault(family, Counter())
+                counts[split, group, first, second] += 1 if first == chosen[0].content else -1
 
     def finish(self) -> None:
-        """Keep what is out of balance."""
-        for place, counts in self.unbalanced.items():
-            self.unbalanced[place] = Counter({text[:200]: count for text, count in counts.items() if count})
+        """Keep what has no mirror."""
         for family, pairs in self.unmirrored.items():
             self.unmirrored[family] = Counter({pair: abs(count) for pair, count in pairs.items() if count})
 
     @classmethod
-    def make_gates(cls, checks: Sequence[BalanceCheck]) -> list[Gate]:
-        """`balance`, which fails with the completions that are out of balance; and `shortcut/FAMILY` for each mirrored
-        family that has pairs. Where each pair has its reverse, any guesser that sees the two completions alone, and
-        even the group, is right in one of the two: that is a proof, and nothing is fitted."""
-        rows: Counter[str] = Counter()
-        pairs: Counter[str] = Counter()
-        unbalanced: dict[str, Counter[str]] = {}
-        unmirrored: dict[str, Counter[tuple[str, ...]]] = {}
-        for check in checks:
-            for place, count in check.rows.items():
-                rows[place] += count
-                pairs[place.partition("/")[2]] += count
-            for place, counts in check.unbalanced.items():
-                unbalanced.setdefault(place, Counter()).update(counts)
-            for family, found in check.unmirrored.items():
-                unmirrored.setdefault(family, Counter()).update(found)
-        wrong = {place: texts for place, texts in sorted(unbalanced.items()) if texts}
-        gates = [
-            Gate(
-                name="balance",
-                verdict="fail" if wrong else "pass",
-                figure=dict(sorted(rows.items())),
-                detail="; ".join(f"{place}: {len(texts)} completions" for place, texts in wrong.items()),
-                rows=tuple(text for texts in wrong.values() for text in texts)[:MAX_NAMED_ROWS],
-            )
-        ]
-        for family, count in sorted(pairs.items()):
-            alone = unmirrored[family].total()
+    def make_gates(cls, checks: Sequence[MirrorCheck]) -> list[Gate]:
+        """`shortcut/FAMILY` for each mirrored family that has pairs. Where each pair has its reverse, any guesser that
+        sees the two completions alone, and even the group, is right in one of the two: that is a proof, and nothing is
+        fitted."""
+        gates: list[Gate] = []
+        for family, count in sorted(sum((check.pairs for check in checks), Counter[str]()).items()):
+            unmirrored = sum((check.unmirrored.get(family, Counter()) for check in checks), Counter[tuple[str, ...]]())
+            alone = unmirrored.total()
             proof = f".500 exactly, n={count}, each in both orders"
-            named = sorted(unmirrored[family])[:MAX_NAMED_ROWS]
+            named = sorted(unmirrored)[:MAX_NAMED_ROWS]
             gates.append(
                 Gate(
                     name=f"shortcut/{family}",
@@ -192,7 +163,7 @@ PAIRED = Config(
     about="Pairs of a right and a wrong next action of the same prompt, for preference training.",
     repository="verifier-pref",
     salt=_make_salt,
-    checks=(BalanceCheck, RepeatsCheck),
+    checks=(MirrorCheck, RepeatsCheck),
     pair_families=True,
     mirrored=MIRRORED,
 )
@@ -276,8 +247,7 @@ def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterat
         key = attempt.trace.key
         for target in attempt.targets:
             prompt = target.prompt_digest
-            shuffled = _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed)
-            for wrong in sorted(shuffled, key=lambda wrong, at=target: -task.measure_likelihood(at, wrong)):
+            for wrong in _shuffle(failed_by_prompt.get(prompt, ()), task.settings.seed):
                 same = are_same_targets(target, wrong)
                 if (prompt, wrong.text) in done or same or accepted.accepts(target, wrong):
                     continue

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from atroposlib.envs.base import APIServerConfig, BaseEnvConfig
+from atroposlib.envs.base import BaseEnvConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, Parts, Setting, StoreError, UsageError, render_parts
+from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
 from foretrace.core.files import describe_write_error
 from foretrace.core.pairs import parse_pairs
 from foretrace.envs.messages import make_option_style
@@ -23,14 +23,6 @@ from foretrace.models.base import Server
 
 _log = logging.getLogger("foretrace.envs")
 _REASONING = ("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
-_NOT_FOR_DEMO = ("model_timeout", "model_retries", "model_options", "think", "api_key_env")
-_NOT_READ: dict[str, Parts] = {
-    "timeout": ("give ", Setting("model_timeout"), ", the longest silence in seconds"),
-    "tokenizer_name": ("give ", Setting("tokenizer_name")),
-    "server_type": ("the kind of server is ", Setting("model"), " (vLLM is openai:NAME)"),
-    "rolling_buffer_length": ("no request timings are kept",),
-}
-"""Settings of Atropos' servers that ours do not read, and what to do."""
 
 
 class CodeTraceEnvConfig(BaseEnvConfig):
@@ -38,8 +30,8 @@ class CodeTraceEnvConfig(BaseEnvConfig):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())  # fields may begin with `model_`
 
-    group_size: int = Field(default=4, description="Rollouts of a problem; with 1, all scores of a group are the same.")
-    max_num_workers: int = Field(default=64, description="Groups in flight.")
+    group_size: int = Field(default=4, ge=1, description="Rollouts of a problem; with 1, a group has one score.")
+    max_num_workers: int = Field(default=64, ge=1, description="Groups in flight.")
     max_token_length: int = Field(default=4096, description="Tokens of a whole sequence, all turns together.")
     tokenizer_name: str = Field(default="", description="Folder of the model's tokenizer; empty: the demo model's.")
     wandb_name: str | None = Field(default="code_trace", description="Name of the environment at run-api and W&B.")
@@ -48,25 +40,27 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     protocol: str = Field(default="interleaved_tools", description="How model and executor talk (docs/protocols.md).")
     problems: str = Field(default="builtin", description="A problem set, or NAME:PATH (docs/problems.md).")
     problems_path: str | None = Field(default=None, description="File or folder of the problem set, else the Hub.")
-    limit: int | None = Field(default=None, description="Only the first N problems.")
+    limit: int | None = Field(default=None, ge=1, description="Only the first N problems.")
     eval_fraction: float = Field(default=0.1, description="Share of the problems that is kept for evaluation.")
     seed: int = Field(default=0, description="Of the split, the order of the problems and the sampling.")
 
-    max_turns: int | None = Field(default=None, description="Completions of an episode; None is the protocol's own.")
+    max_turns: int | None = Field(
+        default=None, ge=1, description="Completions of an episode; None: the protocol's own."
+    )
     feedback: Literal["public", "counts"] = Field(default="public", description="What a model is told of its tests.")
     hints: bool = Field(default=False, description="Add hints after failures.")
     structure_bonus: bool = Field(default=True, description="Add the structure bonus to the reward.")
     flagged: Literal["zero", "report"] = Field(default="zero", description="The reward of code that cheats its tests.")
 
-    temperature: float = Field(default=1.0, description="Of the training rollouts; logprobs are always those of 1.")
-    top_p: float = Field(default=1.0, description="Of the training rollouts.")
-    max_tokens: int = Field(default=1024, description="Tokens of one completion.")
+    temperature: float = Field(default=1.0, gt=0, description="Of the training rollouts; logprobs are those of 1.")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Of the training rollouts.")
+    max_tokens: int = Field(default=1024, ge=1, description="Tokens of one completion.")
     eval_temperature: float = Field(default=0.0, description="Of the evaluation.")
 
     sandbox: str = Field(default="local", description="Sandboxes in order of preference, e.g. docker,local.")
     sandbox_workers: int = Field(default=0, description="Runs of the sandbox at one time; 0 is one a core.")
     min_level: int = Field(default=2, description="Isolation that must be had; below 2 it is weak.")
-    max_rollouts: int = Field(default=256, description="Episodes at one time.")
+    max_rollouts: int = Field(default=256, ge=1, description="Episodes at one time.")
 
     model: str = Field(default="openai", description="KIND or KIND:NAME of the model server (docs/models.md).")
     context_length: int | None = Field(default=None, description="Context to ask the server for (Ollama's num_ctx).")
@@ -81,8 +75,8 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     on_mismatch: Literal["drop", "flag"] = Field(
         default="drop", description="Of a rollout with tokens that have no sure logprob: drop it, or mask these tokens."
     )
-    max_group_tries: int = Field(default=3, description="Rounds in which the failed members of a group are redone.")
-    give_up_after: int = Field(default=10, description="Groups in a row without a full one, after which it ends.")
+    max_group_tries: int = Field(default=3, ge=1, description="Rounds in which failed members of a group are redone.")
+    give_up_after: int = Field(default=10, ge=1, description="Groups in a row without a full one, after which it ends.")
     wait_s: float = Field(default=600.0, description="Longest wait for run-api and a trainer, seconds.")
 
     @field_validator("think", mode="before")
@@ -146,11 +140,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         Raises:
             UsageError: names the setting.
         """
-        whole = ("group_size", "max_num_workers", "max_tokens", "max_rollouts", "max_group_tries", "give_up_after")
-        for name in (*whole, "limit", "max_turns"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(Setting(name, value), ": choose 1 or more")
         for name in _REASONING:
             if getattr(self, name):
                 raise UsageError(
@@ -159,15 +148,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
                     Setting("think"),
                     " is Ollama's own switch",
                 )
-        changed = [name for name in _NOT_FOR_DEMO if getattr(self, name) != type(self).model_fields[name].default]
-        if changed and self.model.partition(":")[0] == "demo":
-            listed = [part for name in changed for part in (", ", Setting(name))][1:]
-            raise UsageError(*listed, ": not for the demo model, which is in this process: leave it out")
-        if self.temperature <= 0:
-            why = ": choose more than 0, or all rollouts of a group will be the same"
-            raise UsageError(Setting("temperature", self.temperature), why)
-        if not 0 < self.top_p <= 1:
-            raise UsageError(Setting("top_p", self.top_p), ": choose more than 0, and 1 at most")
 
 
 def check_scores(config: CodeTraceEnvConfig) -> None:
@@ -186,22 +166,12 @@ def check_scores(config: CodeTraceEnvConfig) -> None:
 
 
 def check_servers(servers: Iterable[Any]) -> None:
-    """Warn of settings of Atropos' servers that ours do not read, and refuse slots below 1.
-
-    `health_check` and `n_kwarg_is_ignored` change nothing: each server is asked at the start what it can do, and for
-    one completion at a time.
-
-    Args:
-        servers: Atropos' configurations of them.
+    """Refuse slots below 1 in Atropos' configurations of its servers.
 
     Raises:
         UsageError: names the setting, and says what to do.
     """
     for server in servers:
-        for name, remedy in _NOT_READ.items():
-            value = getattr(server, name)
-            if value != APIServerConfig.model_fields[name].default:
-                _log.warning("openai.%s %s is not read here: %s", name, value, render_parts(remedy, write_option))
         for name in ("num_max_requests_at_once", "num_requests_for_eval"):
             if (slots := getattr(server, name)) < 1:
                 raise UsageError(Setting(name, slots), ": choose 1 or more")

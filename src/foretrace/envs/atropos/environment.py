@@ -76,7 +76,7 @@ class CodeTraceEnv(ResilientEnv):
         check_servers(listed)
         if testing:
             raise UsageError("testing is not for this environment: give ", Setting("model", "demo"))
-        self.server_cls = server_for(config.model, **msgspec.structs.asdict(config.server()))
+        self.server_cls = server_for(config.model, config.server())
         if not config.tokenizer_name:
             if config.model.partition(":")[0] != "demo":
                 raise UsageError(Setting("tokenizer_name"), " is missing: give the folder of the model's own tokenizer")

@@ -674,7 +674,6 @@ const foretrace = (() => {
         outcome.reward === undefined || outcome.reward === null ? null : chip(`reward ${number(outcome.reward, 4)}`), tests ? chip(`${number(tests.passed)} of ${counted(tests.total, "test")}`) : null,
         outcome.fabricated ? chip("its ending was rewritten by the source", "bad") : null, (outcome.flags || []).map((flag) => chip(`answer: ${flag.replaceAll("_", " ")}`, "bad")), outcome.exit_reason ? chip(outcome.exit_reason) : null,
         chip(counted(rows.steps[row], "step")), chip(counted(trace.messages.length, "message"))),
-      data.unknown ? h("p.notice", {}, `foretrace ${meta.version} does not know these fields of its record, which raw JSON shows: ${data.unknown.join(", ")}`) : null,
       failure ? h("p.bad", { dir: "auto" }, `${failure.kind}: ${failure.message || ""}`) : null,
       h("dl.facts", {}, fact("key", h("span", {}, h("code", {}, trace.key), " ", copyButton(() => trace.key, "copy", "copy the key"))), fact("task", trace.task.id === trace.task.group ? trace.task.id : `${trace.task.id}  (group ${trace.task.group})`),
         fact("source", [from.source, from.revision, from.split].filter(Boolean).join(" · ")), fact("agent", from.agent), fact("model", from.model), fact("protocol", from.protocol),
