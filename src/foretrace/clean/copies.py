@@ -6,12 +6,13 @@ word (`word_alignment`). What many texts share sentence by sentence is a templat
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import mmap
 import tempfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol
 
@@ -24,8 +25,6 @@ LEAST_EQUAL = 5
 """Words that a text must have at least to say what it is about: of two that say "hello" neither is a copy."""
 _TEMPLATE_TEXTS = 12
 """A sentence that so many different texts have is part of a template, and is not compared."""
-_SHARED_TEXTS = 3
-"""One that so many have may be: copies must be alike in the other sentences by themselves."""
 _SLOTS, _BANDS, _BAND_SLOTS, _SEED = 256, 64, 4, 1
 """Of a signature: pairs that share half of their words meet in a band in 98 of 100 cases, those that share a tenth in 6
 of 1,000."""
@@ -40,8 +39,8 @@ _LEAST_TELLING = 10
 _BATCH = 256
 """Texts that are signed at a time."""
 _PAIRS_AT_ONCE = 2048
-_CACHED_PIECES = 1 << 18
-"""Pieces of texts that are kept taken apart while they are compared: some 80 bytes each."""
+_CACHED_TEXTS = 64
+"""Texts that are kept taken apart while they are compared."""
 _ROWS_READ = 1 << 13
 """Signatures that are in memory at a time."""
 _COUNTERS = 1 << 24
@@ -196,20 +195,14 @@ class _Templates:
 
     def learn_pieces(self, text: WordText) -> None:
         """Note the pieces of its sentences that are part of templates: also a copy that rewords a template has them."""
-        kept, _ = self.find_own(text)
-        if kept is not None and not kept.all():
-            new = np.setdiff1d(text.read_pieces()[~kept], self.pieces)
-            if len(new):
-                self.pieces = np.union1d(self.pieces, new)
+        new = np.setdiff1d(text.read_pieces()[~self.find_own(text)], self.pieces)
+        if len(new):
+            self.pieces = np.union1d(self.pieces, new)
 
-    def find_own(self, text: WordText) -> tuple[Any, Any]:
-        """Of each piece, whether it stands outside of templates, and whether its sentence is the text's own; `None`
-        where all are."""
-        counts = self._counters[self._find_slots(text)]
-        if not len(counts) or counts.max() < _SHARED_TEXTS:
-            return None, None
-        by_piece = np.repeat(counts, np.diff(text.read_ends(), prepend=0))
-        return by_piece < _TEMPLATE_TEXTS, by_piece < _SHARED_TEXTS
+    def find_own(self, text: WordText) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Of each piece, whether it stands outside of templates."""
+        own = self._counters[self._find_slots(text)] < _TEMPLATE_TEXTS
+        return np.repeat(own, np.diff(text.read_ends(), prepend=0))
 
 
 class _NearFinder:
@@ -231,9 +224,9 @@ class _NearFinder:
             sets: list[np.ndarray[Any, Any]] = []
             for place in places[start : start + _BATCH]:
                 text = _get(self._texts, place)
-                kept, _ = self._templates.find_own(text)
                 pieces, n_words = text.read_pieces(), text.n_words
-                if kept is not None:
+                kept = self._templates.find_own(text)
+                if not kept.all():
                     pieces, n_words = pieces[kept], int(text.read_starts()[kept].sum())
                 if n_words >= self._least_near:
                     telling = np.setdiff1d(pieces, self._templates.pieces)
@@ -260,35 +253,30 @@ class _NearFinder:
                 found.extend((self._short[number], place))
         compared = 0
         if len(self._places) > 1:
-            read = _make_cache(self._read)
+            read = functools.lru_cache(maxsize=_CACHED_TEXTS)(self._read)
             for x, y in _pair_by_signature(_Signatures(self._file, len(self._places))):
                 compared += 1
                 a, b = self._places[x], self._places[y]
-                if self._is_near(read(a), read(b)):
+                if _is_near(read(a), read(b)):
                     found.extend((a, b))
         pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
         return array("q", pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].tobytes()), compared
 
     def _read(self, place: int) -> _Read:
         text = _get(self._texts, place)
-        kept, own = self._templates.find_own(text)
+        kept = self._templates.find_own(text)
         pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
-        whole = _make_compared(pieces, words, own)
-        rest = whole if kept is None or kept.all() else _make_compared(pieces[kept], words[kept], own[kept])
+        whole = ComparedText(pieces.tolist(), words.tolist())
+        rest = whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())
         return _Read(whole, rest, text)
 
-    def _is_near(self, a: _Read, b: _Read) -> bool:
-        limit = allow_differences(max(a.text.n_words, b.text.n_words))
-        is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
-        if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
-            return False
-        if is_near_copy(a.whole, b.whole):
-            return True
-        return (a.rest is not a.whole or b.rest is not b.whole) and is_near_copy(a.rest, b.rest)
 
-
-def _make_compared(pieces: Any, words: Any, own: Any) -> ComparedText:
-    return ComparedText(pieces.tolist(), words.tolist(), None if own is None else own.tolist())
+def _is_near(a: _Read, b: _Read) -> bool:
+    limit = allow_differences(max(a.text.n_words, b.text.n_words))
+    is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
+    if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
+        return False
+    return is_near_copy(a.whole, b.whole) or is_near_copy(a.rest, b.rest)
 
 
 class _Read(NamedTuple):
@@ -296,24 +284,6 @@ class _Read(NamedTuple):
     rest: ComparedText
     """Without templates: the same text may have been given in two of them."""
     text: WordText
-
-
-def _make_cache(read: Callable[[int], _Read]) -> Callable[[int], _Read]:
-    """The function, with the last few answers at hand."""
-    kept: dict[int, _Read] = {}
-    pieces = 0
-
-    def read_once(place: int) -> _Read:
-        nonlocal pieces
-        if place not in kept:
-            found = read(place)
-            pieces += len(found.whole.pieces)
-            while kept and pieces > _CACHED_PIECES:
-                pieces -= len(kept.pop(next(iter(kept))).whole.pieces)
-            kept[place] = found
-        return kept[place]
-
-    return read_once
 
 
 class _Signatures:
