@@ -88,11 +88,7 @@ def is_lookup(name: str, arguments: Sequence[str], others: Sequence[str] = ()) -
         return bool(arguments) and arguments[0] in others
     if not program.lookups.fullmatch(" ".join(_read_words(program, arguments))):
         return False
-    if any(_FILE_OPTIONS.match(word) for word in arguments):
-        return False
-    # `docker compose config -o FILE`
-    writes = name == "docker" and "config" in arguments
-    return not writes or not any(re.match(r"-o|--output", word) for word in arguments)
+    return not any(_FILE_OPTIONS.match(word) for word in arguments)
 
 
 def seems_lookup(arguments: Sequence[str]) -> bool:
