@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import mmap
 import tempfile
 import zlib
 from array import array
@@ -41,8 +40,6 @@ _BATCH = 256
 _PAIRS_AT_ONCE = 2048
 _CACHED_TEXTS = 64
 """Texts that are kept taken apart while they are compared."""
-_ROWS_READ = 1 << 13
-"""Signatures that are in memory at a time."""
 _COUNTERS = 1 << 24
 _COMMON_WORDS = (
     "a about after all also an and any are as at be been but by can could did do does for from get had has have how i "
@@ -253,8 +250,9 @@ class _NearFinder:
                 found.extend((self._short[number], place))
         compared = 0
         if len(self._places) > 1:
+            signatures = np.memmap(self._file, np.uint32, "r", shape=(len(self._places), _SLOTS))
             read = functools.lru_cache(maxsize=_CACHED_TEXTS)(self._read)
-            for x, y in _pair_by_signature(_Signatures(self._file, len(self._places))):
+            for x, y in _pair_by_signature(signatures):
                 compared += 1
                 a, b = self._places[x], self._places[y]
                 if _is_near(read(a), read(b)):
@@ -286,58 +284,25 @@ class _Read(NamedTuple):
     text: WordText
 
 
-class _Signatures:
-    """Signatures in a file. What was read of it is let go at once: all of it would be 1 KiB a text."""
-
-    def __init__(self, file: Any, count: int) -> None:
-        self._file, self._count = file, count
-        self._pages = mmap.mmap(file.fileno(), count * _SLOTS * 4, access=mmap.ACCESS_READ)
-        self._rows = np.frombuffer(self._pages, dtype=np.uint32).reshape(count, _SLOTS)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def hash_band(self, band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """The key of each row: those that share the band have one."""
-        keys = np.zeros(self._count, dtype=np.uint64)
-        for start in range(0, self._count, _ROWS_READ):
-            some = slice(start, start + _ROWS_READ)
-            part = self._rows[some, band * _BAND_SLOTS : (band + 1) * _BAND_SLOTS].astype(np.uint64)
-            key = keys[some]
-            for slot in range(_BAND_SLOTS):
-                key = (key ^ part[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
-                key ^= key >> np.uint64(29)
-            keys[some] = key
-            self._let_go()
-        return keys
-
-    def count_equal(self, pairs: np.ndarray[Any, Any], slots: int) -> np.ndarray[Any, Any]:
-        """Of each pair of rows, how many of its first slots are equal."""
-        both, places = np.unique(np.concatenate(np.divmod(pairs, self._count)), return_inverse=True)
-        # not through the pages, which the kernel brings in sixteen at a time: rows lie scattered
-        read = b"".join(self._read(row, slots) for row in both.tolist())
-        rows, others = np.frombuffer(read, dtype=np.uint32).reshape(-1, slots)[places].reshape(2, -1, slots)
-        return (rows == others).sum(axis=1, dtype=np.int16)
-
-    def _read(self, row: int, slots: int) -> bytes:
-        self._file.seek(row * _SLOTS * 4)
-        return self._file.read(slots * 4)
-
-    def _let_go(self) -> None:
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._pages.madvise(mmap.MADV_DONTNEED)
+def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The key of each row: those that share the band have one."""
+    keys = np.zeros(len(signatures), dtype=np.uint64)
+    for slot in range(band * _BAND_SLOTS, (band + 1) * _BAND_SLOTS):
+        keys = (keys ^ signatures[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return keys
 
 
-def _pair_by_signature(signatures: _Signatures) -> Iterator[tuple[int, int]]:
+def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
     """Pairs of rows that share a band and are alike by estimate, ascending, each once: those in which one is among the
     nearest of the other, since in a large family each text is compared with a few."""
     count = len(signatures)
     found = np.empty(0, dtype=np.int64)
     equal = np.empty(0, dtype=np.int16)
     """Slots that are equal, of each found pair."""
-    keys = [signatures.hash_band(0)]
+    keys = [_hash_band(signatures, 0)]
     for band in range(_BANDS):
-        keys = [keys[-1], signatures.hash_band((band + 1) % _BANDS)]
+        keys = [keys[-1], _hash_band(signatures, (band + 1) % _BANDS)]
         for new in _cut(_list_new(_pair_by_band(*keys), found)):
             alike, slots = _choose_alike(signatures, new)
             found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
@@ -393,13 +358,11 @@ def _cut(pairs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 
 def _choose_alike(
-    signatures: _Signatures, pairs: np.ndarray[Any, Any]
+    signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The pairs that are alike by the share of equal slots, which estimates the share of common words, and their equal
-    slots; first by a part of the slots, since most pairs fail."""
-    equal = np.empty(0, dtype=np.int16)
-    for slots, least in ((_SLOTS // 4, 0.6 * _LEAST_ESTIMATE), (_SLOTS, _LEAST_ESTIMATE)):
-        equal = signatures.count_equal(pairs, slots)
-        chosen = equal >= least * slots
-        pairs, equal = pairs[chosen], equal[chosen]
-    return pairs, equal
+    slots."""
+    rows, others = np.divmod(pairs, len(signatures))
+    equal = (signatures[rows] == signatures[others]).sum(axis=1, dtype=np.int16)
+    chosen = equal >= _LEAST_ESTIMATE * _SLOTS
+    return pairs[chosen], equal[chosen]
