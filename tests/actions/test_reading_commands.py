@@ -46,7 +46,7 @@ WRITES = [
 ]  # fmt: skip
 READS = [
     *('ls "${x:-a}"', "ls '${x:-`rm x`}'", "PATH=$PATH:/opt ls", 'export PATH="$PATH:/x"; ls', "PATH+=:/x ls"),
-    *("date -d 20200101", "date -u +%F", "date -r f", "date", "date -Iseconds", "date -j -f %Y 2020 +%s"),
+    *("date -d yesterday", "date -u +%F", "date -r f", "date", "date -Iseconds"),
     *("git branch --sort=-committerdate", "git branch -a --contains x", "git tag --points-at HEAD", "git tag -l 'v*'"),
     *("git config user.name", "git config --global --list", "git config --get-regexp x", "git symbolic-ref HEAD"),
     *("git diff-tree -r HEAD", "git show-branch", "git cherry -v", "git version", "git --version"),

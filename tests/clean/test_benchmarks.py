@@ -1,4 +1,4 @@
-"""Problems of a benchmark are found as copied, formatted anew, escaped, numbered and renamed, and idioms are not."""
+"""Problems of a benchmark are found as copied, formatted anew, escaped and numbered, and idioms are not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import pytest
 
 from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkProblem, make_fingerprint, split_id
-from foretrace.clean.renamed_code import is_renamed_copy
 from foretrace.clean.word_runs import blank, number_words
 
 STATEMENT = '''def count_tall(trees: list[float], least: float) -> int:
@@ -27,14 +26,6 @@ SOLUTION = """    tall = 0
             tall += 1
     return tall
 """
-RENAMED = """def f(xs, m):
-    n = 0
-    for i, v in enumerate(xs):
-        a = xs[i - 1] if i > 0 else 0.0
-        b = xs[i + 1] if i + 1 < len(xs) else 0.0
-        if v >= m and v > max(a, b): n += 1
-    return n
-"""
 TESTS = "assert count_tall([3.0, 5.5, 2.0], 5.0) == 1\nassert count_tall([6, 5.5, 7.25, 1, 9.5], 5.0) == 3"
 ASKED = "Write a function to find the trees that two given avenues have in common."
 PROBLEMS = (
@@ -49,9 +40,9 @@ def number_lines(text: str) -> str:
     return "\n".join(f"{number:6}\t{line}" for number, line in enumerate(text.split("\n"), 40))
 
 
-def find(text: str, problem: int = 0) -> list[tuple[str, bool]]:
-    """Fields of a problem that stand in a text as copies, and whether they were renamed."""
-    return [(h.field, h.renamed) for h in FINDER.find([LOG, text]) if h.problem == problem and FINDER.judge(h)]
+def find(text: str, problem: int = 0) -> list[str]:
+    """Fields of a problem that stand in a text as copies."""
+    return [h.field for h in FINDER.find([LOG, text]) if h.problem == problem and FINDER.judge(h)]
 
 
 @pytest.mark.parametrize(
@@ -71,31 +62,28 @@ def find(text: str, problem: int = 0) -> list[tuple[str, bool]]:
     ],
 )
 def test_statement_is_found_however_it_is_written(text: str) -> None:
-    assert ("statement", False) in find(text)
+    assert "statement" in find(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (SOLUTION, ("solution", False)),
-        (json.dumps({"command": f"cat > a.py <<EOF\n{SOLUTION}EOF"}), ("solution", False)),
-        (SOLUTION.replace("\n", "\n\n").replace("    ", "\t"), ("solution", False)),
-        (number_lines(SOLUTION), ("solution", False)),
-        (RENAMED, ("solution", True)),
-        (json.dumps({"code": RENAMED}), ("solution", True)),
-        (f"Here it is:\n```python\n{RENAMED}```\n{LOG}", ("solution", True)),
-        (TESTS, ("tests", False)),
+        (SOLUTION, "solution"),
+        (json.dumps({"command": f"cat > a.py <<EOF\n{SOLUTION}EOF"}), "solution"),
+        (SOLUTION.replace("\n", "\n\n").replace("    ", "\t"), "solution"),
+        (number_lines(SOLUTION), "solution"),
+        (TESTS, "tests"),
     ],
 )
-def test_solution_and_tests_are_found(text: str, expected: tuple[str, bool]) -> None:
+def test_solution_and_tests_are_found(text: str, expected: str) -> None:
     assert find(text) == [expected]
 
 
 def test_fingerprints_find_what_the_texts_do() -> None:
     printed = {"statement": make_fingerprint(STATEMENT), "solution": make_fingerprint(SOLUTION)}
     finder = BenchmarkFinder([BenchmarkProblem(benchmark="trees", id="Trees/12", fingerprints=printed), PROBLEMS[1]])
-    texts = [LOG, f"{LOG}{json.dumps(STATEMENT)}", number_lines(SOLUTION), " ".join(STATEMENT.split()[:30]), RENAMED]
-    expected = [hit for hit in FINDER.find(texts) if not hit.renamed]
+    texts = [LOG, f"{LOG}{json.dumps(STATEMENT)}", number_lines(SOLUTION), " ".join(STATEMENT.split()[:30])]
+    expected = FINDER.find(texts)
     assert finder.find(texts) == expected
     assert [finder.judge(hit) for hit in expected] == [FINDER.judge(hit) for hit in expected]
     assert {hit.field for hit in expected} == {"statement", "solution"}
@@ -114,7 +102,7 @@ def test_words_have_the_same_numbers_wherever_they_stand() -> None:
 
 
 def test_short_statement_counts_as_a_whole() -> None:
-    assert find(f"{LOG}{ASKED.lower()} Use sets.", 1) == [("statement", False)]
+    assert find(f"{LOG}{ASKED.lower()} Use sets.", 1) == ["statement"]
     assert find("Write a function to find the trees that two given people have in common.", 1) == []
 
 
@@ -124,7 +112,6 @@ def test_short_statement_counts_as_a_whole() -> None:
         LOG,
         "for place, height in enumerate(trees):\n    if height >= least and height > max(before, behind): pass",
         "Count the trees of an avenue that are taller than those on both of their sides, please.",
-        RENAMED.replace("v > max(a, b)", "v % 2 and a < v - b < m").replace("else 0.0", "else xs[0]"),
     ],
 )
 def test_what_shares_some_words_is_no_copy(text: str) -> None:
@@ -170,11 +157,6 @@ def test_words_of_many_tasks_tell_nothing() -> None:
     assert FINDER.find_common_words(hits[:5], tasks=100) == {}
     (whole,) = (hit for hit in FINDER.find([STATEMENT]) if hit.field == "statement")
     assert FINDER.judge(whole, common)  # a prompt that shows all of it to every task is a copy
-
-
-def test_renamed_code_keeps_its_operators_and_names_apart() -> None:
-    assert is_renamed_copy(SOLUTION, RENAMED)
-    assert not is_renamed_copy(SOLUTION, RENAMED.replace("a", "b").replace("v", "b").replace("i", "b"))
 
 
 def test_blanked_text_has_as_many_characters() -> None:

@@ -15,11 +15,11 @@ import msgspec
 from foretrace.actions.call_facts import CallKind, changes_state
 from foretrace.actions.call_reading import CallReading, read_call
 from foretrace.actions.cheats.circumstances import Circumstances
-from foretrace.actions.cheats.edited_tests import find_test_edits, takes_older_tests
+from foretrace.actions.cheats.claimed_success import find_claims
+from foretrace.actions.cheats.edited_tests import find_test_edits
 from foretrace.actions.cheats.git_history import find_history_reads
 from foretrace.actions.cheats.hidden_answers import find_answer_reads
 from foretrace.actions.cheats.network import find_fetches
-from foretrace.actions.cheats.planted_code import find_claims, find_hard_coded_answers
 from foretrace.actions.flag_meanings import CHEATS
 from foretrace.actions.label_steps import LabelEvidence, collect_evidence
 from foretrace.actions.same_action import normalise_arguments
@@ -106,12 +106,8 @@ def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstance
         "history.read": find_history_reads(commands, circumstances),
         "network.fetched": find_fetches(reading, circumstances),
         "answer.read": find_answer_reads(reading, circumstances),
-        "answer.hard_coded": find_hard_coded_answers(reading.edits),
         "success.claimed": find_claims(reading, circumstances),
     }
-    for command in commands:
-        if takes_older_tests(command, circumstances):
-            yield "tests.edited", command.text
     for rule, evidence in found.items():
         yield from ((rule, shown) for shown in evidence)
     yield from find_test_edits(reading.edits, circumstances)

@@ -56,8 +56,6 @@ class _CodeFacts(msgspec.Struct):
     paths: dict[str, str] = {}
     """Variable -> the path that it was last set to."""
     reads: int = 0
-    computed_calls: int = 0
-    """Calls of what is no name: of the result of a call, of an element."""
     saves: int = 0
     """Calls that save data or a figure."""
     asserts: int = 0
@@ -128,8 +126,6 @@ def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
             facts.saves += 1
         elif function.attr == "open" and not isinstance(function.value, ast.Name):
             _add_open(node, facts, shift=-1, path=_get_path(function.value))
-    else:
-        facts.computed_calls += 1
 
 
 def _add_texts(node: ast.Call, name: str, facts: _CodeFacts) -> None:
@@ -259,18 +255,10 @@ def classify_inline_python(code: str) -> CallFacts:
 
 def _only_shows_module_info(facts: _CodeFacts) -> bool:
     """Whether the code only prints where a module is or what version it has."""
-    if facts.computed_calls:
+    calls = {*facts.function_calls, *facts.method_calls}
+    if calls - {"print", "str", "repr", "getattr", "dir", "help", "hasattr", "join", "get", "format", "dirname"}:
         return False
-    if set(facts.function_calls) - {"print", "str", "repr", "getattr", "dir", "help", "hasattr"}:
-        return False
-    if set(facts.function_calls) & {"dir", "help"} and not facts.method_calls:
-        return True
-    return bool(set(facts.attributes) & _MODULE_INFO) and not set(facts.method_calls) - {
-        "join",
-        "get",
-        "format",
-        "dirname",
-    }
+    return bool(calls & {"dir", "help"} or {*facts.attributes} & _MODULE_INFO)
 
 
 def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:

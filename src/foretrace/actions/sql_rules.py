@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from foretrace.actions.sql_functions import calls_unknown_function
+from foretrace.actions.call_facts import split_words
 
 _COMMENT = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.S)
 _NO_CODE = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|/\*(?:.*?\*/|.*)""", re.S)
@@ -44,6 +44,31 @@ _CLIENT_CHANGES = re.compile(
     re.M,
 )
 """Commands of sqlite3 and psql themselves that write, or start something, between statements."""
+_CALLED = re.compile(
+    r"(\)\s*(?:AS\s+)?|\bAS\s+|\bINDEX\s+)?((?<![\w$])(?<![\w$.]\.)[^\W\d][\w$.]*|'')\s*\(", re.IGNORECASE
+)
+"""A whole name before a bracket; behind another bracket, or AS, it names columns."""
+_NAMED = re.compile(r"\b([A-Za-z_]\w*)\s*\([\w\s,]{0,500}\)\s+AS\s*(?:(?:NOT\s+)?MATERIALIZED\s*)?\(", re.IGNORECASE)
+"""A query that has a name, and names for its columns."""
+_WORDS = split_words(
+    "in values and or not exists over as any all some from join using on where by case when then else select distinct"
+    " union except intersect limit offset like ilike filter group within partition rows range groups between lateral"
+    " having with recursive order interval end unnest table is is_null set grouping sets rollup cube if escape top"
+    " explain analyze verbose costs buffers timing format describe show pragma materialized"
+    # Types.
+    " varchar nvarchar char nchar character varying numeric decimal float double timestamp timestamptz time bit varbit"
+    " binary varbinary number int integer bigint datetime array struct map row vector"
+)
+"""Words of the language before a bracket."""
+_FUNCTIONS = split_words(
+    "count sum avg min max total group_concat string_agg array_agg row_number rank dense_rank lag lead first_value"
+    " last_value coalesce nullif ifnull isnull cast try_cast convert typeof to_char to_date lower upper len length"
+    " char_length substr substring left right trim ltrim rtrim replace concat concat_ws instr position split_part"
+    " regexp_replace printf format hex quote abs ceil ceiling floor round mod sqrt power random now date time datetime"
+    " julianday strftime unixepoch current_date current_timestamp getdate date_trunc date_part datediff date_format"
+    " extract age year month day hour json_extract json_each json_array_length unnest generate_series version database"
+)
+"""Functions of the usual databases that change nothing. A function that somebody wrote may change anything."""
 _ESCAPED = re.compile(r"\\['\"`\\]")
 _PRAGMA = re.compile(r"\s*PRAGMA\b", re.IGNORECASE)
 _MAX_LOOKED_AT = 100_000
@@ -71,7 +96,7 @@ def may_call_more(text: str) -> bool:
     if len(text) > _MAX_LOOKED_AT:
         return True
     statements = [each for reading in _list_readings(text) for each in reading.split(";")]
-    return any(calls_unknown_function(each) for each in statements if not _PRAGMA.match(each))
+    return any(_calls_unknown_function(each) for each in statements if not _PRAGMA.match(each))
 
 
 def _list_readings(text: str) -> list[str]:
@@ -92,3 +117,16 @@ def _may_change(code: str) -> bool:
 def is_sql_query(text: str) -> bool:
     """Whether a string constant in code is surely an SQL query (`select` alone is an English word)."""
     return bool(_FULL_QUERY.match(text[:2000]))
+
+
+def _calls_unknown_function(code: str) -> bool:
+    """Whether a query calls a function that is not known to look only.
+
+    Args:
+        code: The query without comments, and with `''` for texts and quoted names.
+    """
+    named = {match[1].lower() for match in _NAMED.finditer(code)}
+    return any(
+        not match[1] and match[2].lower().rpartition(".")[2] not in named | _WORDS | _FUNCTIONS
+        for match in _CALLED.finditer(code)
+    )

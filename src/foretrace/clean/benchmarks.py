@@ -15,7 +15,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from foretrace.clean.renamed_code import CodeFinder
 from foretrace.clean.word_runs import (
     SEED_WORDS,
     Array,
@@ -23,7 +22,6 @@ from foretrace.clean.word_runs import (
     Run,
     RunFinder,
     Windows,
-    WordSet,
     cut_windows,
     number_words,
 )
@@ -80,7 +78,7 @@ class BenchmarkProblem(msgspec.Struct, frozen=True, kw_only=True):
     solution: str = ""
     tests: str = ""
     fingerprints: dict[Field, Fingerprint] = {}
-    """In the place of texts that are not at hand. Solutions under other names are not found by them."""
+    """In the place of texts that are not at hand."""
 
     def list_fields(self) -> list[Field]:
         """What is looked for, beside the id."""
@@ -100,9 +98,7 @@ class BenchmarkHit(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     """Character offset at which its last one ends."""
     runs: tuple[tuple[int, int], ...] = ()
-    """Words of the field that stand there: first, and the one behind the last. Empty for ids and renamed code."""
-    renamed: bool = False
-    """Whether it is the solution under other names."""
+    """Words of the field that stand there: first, and the one behind the last. Empty for ids."""
 
 
 CommonWords = Mapping[tuple[int, str], Array]
@@ -121,9 +117,6 @@ class BenchmarkFinder:
         self._prose = {i: prints[i].read_prose() for i, (_, field) in enumerate(self._fields) if field == "statement"}
         self._prose_words = {index: max(_LEAST_PROSE_WORDS, int(prose.sum())) for index, prose in self._prose.items()}
         self._runs = RunFinder([each.read_windows() for each in prints], [number for number, _ in self._fields])
-        codes = [(number, problem.solution) for number, problem in enumerate(problems) if problem.solution]
-        self._code_owners = [number for number, _ in codes]
-        self._codes = CodeFinder([text for _, text in codes], self._code_owners)
         self._ids: dict[int, list[int]] = defaultdict(list)
         """Problems whose id can be looked for in a text, by the number of its first word."""
         self._by_parts: dict[tuple[str, ...], int] = {}
@@ -135,7 +128,7 @@ class BenchmarkFinder:
                 self._by_parts.setdefault(split_id(problem.id), number)
             if is_telling_id(problem.id) and (words := number_words(problem.id)).size:
                 self._ids[int(words[0])].append(number)
-        self._begins_id = WordSet(self._ids)
+        self._begins_id = np.array([*self._ids], np.uint32)
         self._part_counts = sorted({len(parts) for parts in self._by_parts}, reverse=True)
 
     def find_id(self, name: str) -> int | None:
@@ -150,12 +143,10 @@ class BenchmarkFinder:
 
     def find(self, texts: Sequence[str]) -> list[BenchmarkHit]:
         """All that stands in texts, in the order of texts and problems: hits of 13 words in a row (or of all
-        words of a shorter field), ids, and solutions under other names. What of it is a copy, `judge_hit` says."""
+        words of a shorter field), and ids. What of it is a copy, `judge` says."""
         reading = Reading(texts)
         hits = [*self._find_words(reading), *self._find_ids(reading, texts)]
-        literal = {(hit.problem, hit.text) for hit in hits if hit.field == "solution" and self.judge(hit)}
-        hits += [hit for hit in self._find_renamed(reading, texts) if (hit.problem, hit.text) not in literal]
-        return sorted(hits, key=lambda hit: (hit.text, hit.problem, hit.field, hit.renamed))
+        return sorted(hits, key=lambda hit: (hit.text, hit.problem, hit.field))
 
     def _find_words(self, reading: Reading) -> Iterable[BenchmarkHit]:
         places: dict[tuple[int, int], list[Run]] = defaultdict(list)
@@ -173,23 +164,13 @@ class BenchmarkFinder:
 
     def _find_ids(self, reading: Reading, texts: Sequence[str]) -> Iterable[BenchmarkHit]:
         found: dict[tuple[int, int], None] = {}
-        for at in np.flatnonzero(self._begins_id.find(reading.numbers)).tolist():
+        for at in np.flatnonzero(np.isin(reading.numbers, self._begins_id)).tolist():
             text = reading.find_text(at)
             found |= dict.fromkeys((text, number) for number in self._ids[int(reading.numbers[at])])
         for text, number in found:
             name = re.escape(self.problems[number].id)
             if match := re.search(rf"(?<![\w.-]){name}(?![\w-])", texts[text], re.IGNORECASE):
                 yield BenchmarkHit(problem=number, field="id", text=text, start=match.start(), end=match.end())
-
-    def _find_renamed(self, reading: Reading, texts: Sequence[str]) -> Iterable[BenchmarkHit]:
-        for run in self._codes.find(reading.numbers):
-            text = reading.find_text(run.at)
-            if reading.find_text(run.at + run.end - 1) != text:
-                continue
-            start, end = reading.find_span(text, run.at, run.at + run.end)
-            if self._codes.is_copy(run.known, _take_lines(texts[text], start, end)):
-                number = self._code_owners[run.known]
-                yield BenchmarkHit(problem=number, field="solution", text=text, start=start, end=end, renamed=True)
 
     def measure(self, hit: BenchmarkHit) -> float:
         """Share of the words of the field that stand in the text."""
@@ -294,12 +275,6 @@ def _is_prose(line: str) -> bool:
     """Whether a line has words rather than signs."""
     signs = sum(not (c.isalpha() or c.isspace() or c in ",.;'-") for c in line.strip())
     return len(line.split()) > 2 and not _CODE_LINE.match(line) and signs * 8 <= len(line.strip())
-
-
-def _take_lines(text: str, start: int, end: int) -> str:
-    """A span of a text with what else is on its first line and its last, at most 200 characters each."""
-    before, behind = text[max(0, start - 200) : start], text[end : end + 200]
-    return before[before.rfind("\n") + 1 :] + text[start:end] + behind.partition("\n")[0]
 
 
 def _measure_share(covered: Array, among: Array) -> float:

@@ -6,12 +6,12 @@ word (`word_alignment`). What many texts share sentence by sentence is a templat
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import mmap
 import tempfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol
 
@@ -24,8 +24,6 @@ LEAST_EQUAL = 5
 """Words that a text must have at least to say what it is about: of two that say "hello" neither is a copy."""
 _TEMPLATE_TEXTS = 12
 """A sentence that so many different texts have is part of a template, and is not compared."""
-_SHARED_TEXTS = 3
-"""One that so many have may be: copies must be alike in the other sentences by themselves."""
 _SLOTS, _BANDS, _BAND_SLOTS, _SEED = 256, 64, 4, 1
 """Of a signature: pairs that share half of their words meet in a band in 98 of 100 cases, those that share a tenth in 6
 of 1,000."""
@@ -40,10 +38,8 @@ _LEAST_TELLING = 10
 _BATCH = 256
 """Texts that are signed at a time."""
 _PAIRS_AT_ONCE = 2048
-_CACHED_PIECES = 1 << 18
-"""Pieces of texts that are kept taken apart while they are compared: some 80 bytes each."""
-_ROWS_READ = 1 << 13
-"""Signatures that are in memory at a time."""
+_CACHED_TEXTS = 64
+"""Texts that are kept taken apart while they are compared."""
 _COUNTERS = 1 << 24
 _COMMON_WORDS = (
     "a about after all also an and any are as at be been but by can could did do does for from get had has have how i "
@@ -196,20 +192,14 @@ class _Templates:
 
     def learn_pieces(self, text: WordText) -> None:
         """Note the pieces of its sentences that are part of templates: also a copy that rewords a template has them."""
-        kept, _ = self.find_own(text)
-        if kept is not None and not kept.all():
-            new = np.setdiff1d(text.read_pieces()[~kept], self.pieces)
-            if len(new):
-                self.pieces = np.union1d(self.pieces, new)
+        new = np.setdiff1d(text.read_pieces()[~self.find_own(text)], self.pieces)
+        if len(new):
+            self.pieces = np.union1d(self.pieces, new)
 
-    def find_own(self, text: WordText) -> tuple[Any, Any]:
-        """Of each piece, whether it stands outside of templates, and whether its sentence is the text's own; `None`
-        where all are."""
-        counts = self._counters[self._find_slots(text)]
-        if not len(counts) or counts.max() < _SHARED_TEXTS:
-            return None, None
-        by_piece = np.repeat(counts, np.diff(text.read_ends(), prepend=0))
-        return by_piece < _TEMPLATE_TEXTS, by_piece < _SHARED_TEXTS
+    def find_own(self, text: WordText) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Of each piece, whether it stands outside of templates."""
+        own = self._counters[self._find_slots(text)] < _TEMPLATE_TEXTS
+        return np.repeat(own, np.diff(text.read_ends(), prepend=0))
 
 
 class _NearFinder:
@@ -231,9 +221,9 @@ class _NearFinder:
             sets: list[np.ndarray[Any, Any]] = []
             for place in places[start : start + _BATCH]:
                 text = _get(self._texts, place)
-                kept, _ = self._templates.find_own(text)
                 pieces, n_words = text.read_pieces(), text.n_words
-                if kept is not None:
+                kept = self._templates.find_own(text)
+                if not kept.all():
                     pieces, n_words = pieces[kept], int(text.read_starts()[kept].sum())
                 if n_words >= self._least_near:
                     telling = np.setdiff1d(pieces, self._templates.pieces)
@@ -260,35 +250,31 @@ class _NearFinder:
                 found.extend((self._short[number], place))
         compared = 0
         if len(self._places) > 1:
-            read = _make_cache(self._read)
-            for x, y in _pair_by_signature(_Signatures(self._file, len(self._places))):
+            signatures = np.memmap(self._file, np.uint32, "r", shape=(len(self._places), _SLOTS))
+            read = functools.lru_cache(maxsize=_CACHED_TEXTS)(self._read)
+            for x, y in _pair_by_signature(signatures):
                 compared += 1
                 a, b = self._places[x], self._places[y]
-                if self._is_near(read(a), read(b)):
+                if _is_near(read(a), read(b)):
                     found.extend((a, b))
         pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
         return array("q", pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].tobytes()), compared
 
     def _read(self, place: int) -> _Read:
         text = _get(self._texts, place)
-        kept, own = self._templates.find_own(text)
+        kept = self._templates.find_own(text)
         pieces, words = text.read_pieces(), np.cumsum(text.read_starts())
-        whole = _make_compared(pieces, words, own)
-        rest = whole if kept is None or kept.all() else _make_compared(pieces[kept], words[kept], own[kept])
+        whole = ComparedText(pieces.tolist(), words.tolist())
+        rest = whole if kept.all() else ComparedText(pieces[kept].tolist(), words[kept].tolist())
         return _Read(whole, rest, text)
 
-    def _is_near(self, a: _Read, b: _Read) -> bool:
-        limit = allow_differences(max(a.text.n_words, b.text.n_words))
-        is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
-        if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
-            return False
-        if is_near_copy(a.whole, b.whole):
-            return True
-        return (a.rest is not a.whole or b.rest is not b.whole) and is_near_copy(a.rest, b.rest)
 
-
-def _make_compared(pieces: Any, words: Any, own: Any) -> ComparedText:
-    return ComparedText(pieces.tolist(), words.tolist(), None if own is None else own.tolist())
+def _is_near(a: _Read, b: _Read) -> bool:
+    limit = allow_differences(max(a.text.n_words, b.text.n_words))
+    is_cut = max(len(a.text.pieces), len(b.text.pieces)) >= 4 * MAX_PIECES
+    if is_cut and abs(a.text.n_words - b.text.n_words) > limit:
+        return False
+    return is_near_copy(a.whole, b.whole) or is_near_copy(a.rest, b.rest)
 
 
 class _Read(NamedTuple):
@@ -298,76 +284,25 @@ class _Read(NamedTuple):
     text: WordText
 
 
-def _make_cache(read: Callable[[int], _Read]) -> Callable[[int], _Read]:
-    """The function, with the last few answers at hand."""
-    kept: dict[int, _Read] = {}
-    pieces = 0
-
-    def read_once(place: int) -> _Read:
-        nonlocal pieces
-        if place not in kept:
-            found = read(place)
-            pieces += len(found.whole.pieces)
-            while kept and pieces > _CACHED_PIECES:
-                pieces -= len(kept.pop(next(iter(kept))).whole.pieces)
-            kept[place] = found
-        return kept[place]
-
-    return read_once
+def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The key of each row: those that share the band have one."""
+    keys = np.zeros(len(signatures), dtype=np.uint64)
+    for slot in range(band * _BAND_SLOTS, (band + 1) * _BAND_SLOTS):
+        keys = (keys ^ signatures[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return keys
 
 
-class _Signatures:
-    """Signatures in a file. What was read of it is let go at once: all of it would be 1 KiB a text."""
-
-    def __init__(self, file: Any, count: int) -> None:
-        self._file, self._count = file, count
-        self._pages = mmap.mmap(file.fileno(), count * _SLOTS * 4, access=mmap.ACCESS_READ)
-        self._rows = np.frombuffer(self._pages, dtype=np.uint32).reshape(count, _SLOTS)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def hash_band(self, band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """The key of each row: those that share the band have one."""
-        keys = np.zeros(self._count, dtype=np.uint64)
-        for start in range(0, self._count, _ROWS_READ):
-            some = slice(start, start + _ROWS_READ)
-            part = self._rows[some, band * _BAND_SLOTS : (band + 1) * _BAND_SLOTS].astype(np.uint64)
-            key = keys[some]
-            for slot in range(_BAND_SLOTS):
-                key = (key ^ part[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
-                key ^= key >> np.uint64(29)
-            keys[some] = key
-            self._let_go()
-        return keys
-
-    def count_equal(self, pairs: np.ndarray[Any, Any], slots: int) -> np.ndarray[Any, Any]:
-        """Of each pair of rows, how many of its first slots are equal."""
-        both, places = np.unique(np.concatenate(np.divmod(pairs, self._count)), return_inverse=True)
-        # not through the pages, which the kernel brings in sixteen at a time: rows lie scattered
-        read = b"".join(self._read(row, slots) for row in both.tolist())
-        rows, others = np.frombuffer(read, dtype=np.uint32).reshape(-1, slots)[places].reshape(2, -1, slots)
-        return (rows == others).sum(axis=1, dtype=np.int16)
-
-    def _read(self, row: int, slots: int) -> bytes:
-        self._file.seek(row * _SLOTS * 4)
-        return self._file.read(slots * 4)
-
-    def _let_go(self) -> None:
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._pages.madvise(mmap.MADV_DONTNEED)
-
-
-def _pair_by_signature(signatures: _Signatures) -> Iterator[tuple[int, int]]:
+def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
     """Pairs of rows that share a band and are alike by estimate, ascending, each once: those in which one is among the
     nearest of the other, since in a large family each text is compared with a few."""
     count = len(signatures)
     found = np.empty(0, dtype=np.int64)
     equal = np.empty(0, dtype=np.int16)
     """Slots that are equal, of each found pair."""
-    keys = [signatures.hash_band(0)]
+    keys = [_hash_band(signatures, 0)]
     for band in range(_BANDS):
-        keys = [keys[-1], signatures.hash_band((band + 1) % _BANDS)]
+        keys = [keys[-1], _hash_band(signatures, (band + 1) % _BANDS)]
         for new in _cut(_list_new(_pair_by_band(*keys), found)):
             alike, slots = _choose_alike(signatures, new)
             found, equal = np.concatenate([found, alike]), np.concatenate([equal, slots])
@@ -423,13 +358,11 @@ def _cut(pairs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 
 def _choose_alike(
-    signatures: _Signatures, pairs: np.ndarray[Any, Any]
+    signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The pairs that are alike by the share of equal slots, which estimates the share of common words, and their equal
-    slots; first by a part of the slots, since most pairs fail."""
-    equal = np.empty(0, dtype=np.int16)
-    for slots, least in ((_SLOTS // 4, 0.6 * _LEAST_ESTIMATE), (_SLOTS, _LEAST_ESTIMATE)):
-        equal = signatures.count_equal(pairs, slots)
-        chosen = equal >= least * slots
-        pairs, equal = pairs[chosen], equal[chosen]
-    return pairs, equal
+    slots."""
+    rows, others = np.divmod(pairs, len(signatures))
+    equal = (signatures[rows] == signatures[others]).sum(axis=1, dtype=np.int16)
+    chosen = equal >= _LEAST_ESTIMATE * _SLOTS
+    return pairs[chosen], equal[chosen]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +32,6 @@ _LINE_NUMBER = re.compile(rb"(?m)^[ \t]*\d+[ \t]*(?:[:|\t]|  )")
 """What `cat -n`, `grep -n` and editors put in front of a line."""
 _BOUND = b" \xff "
 """Stands between two texts: a word that no text has, since it is no UTF-8."""
-_SET_BITS = 20
-"""Of a number of a word, by which those that are in no set are told at once."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 15
 """Bytes of a text that are read at a time."""
@@ -59,25 +57,6 @@ class Run(NamedTuple):
     """Its first word in the text that was looked through."""
 
 
-class WordSet:
-    """Some words, by their numbers."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self._numbers = np.unique(np.array([*numbers], np.uint32))
-        self._may_be = np.zeros(1 << _SET_BITS, np.bool_)
-        self._may_be[self._numbers >> (32 - _SET_BITS)] = True
-
-    def find(self, numbers: Array) -> Array:
-        """Of each word, whether it is one of these."""
-        if not len(self._numbers):
-            return np.zeros(len(numbers), np.bool_)
-        found = self._may_be[numbers >> (32 - _SET_BITS)]
-        candidates = np.flatnonzero(found)
-        places = np.searchsorted(self._numbers[:-1], numbers[candidates])
-        found[candidates] = self._numbers[places] == numbers[candidates]
-        return found
-
-
 class Windows(NamedTuple):
     """Each few words in a row of a known text, in their order."""
 
@@ -88,16 +67,15 @@ class Windows(NamedTuple):
     at every word."""
 
 
-def cut_windows(numbers: Array, size: int = SEED_WORDS) -> Windows:
-    """The windows of a text, given as numbers of words: none where it has fewer than `size`."""
-    return Windows(_hash_windows(numbers, size), _find_varied(numbers, size))
+def cut_windows(numbers: Array) -> Windows:
+    """The windows of a text, given as numbers of words: none where it has fewer than `SEED_WORDS`."""
+    return Windows(_hash_windows(numbers), _find_varied(numbers))
 
 
 class RunFinder:
     """Finds the runs of known texts, of which it has the windows."""
 
-    def __init__(self, texts: Sequence[Windows], owners: Sequence[int], seed_words: int = SEED_WORDS) -> None:
-        self._seed_words = seed_words
+    def __init__(self, texts: Sequence[Windows], owners: Sequence[int]) -> None:
         hashes = self._windows = [each.hashes for each in texts]
         counts = [len(each) for each in hashes]
         known = np.repeat(np.arange(len(hashes)), counts)
@@ -123,18 +101,18 @@ class RunFinder:
         """Of each known text, which of its words stand in a seed that is no boilerplate."""
 
     def _find_telling(self, hashes: Array) -> Array:
-        count = len(hashes) + self._seed_words - 1 if len(hashes) else 0
+        count = len(hashes) + SEED_WORDS - 1 if len(hashes) else 0
         begun = np.zeros(count + 1, np.int64)
         at = np.flatnonzero(self._tells[np.searchsorted(self._hashes, hashes)])
         np.add.at(begun, at, 1)
-        np.add.at(begun, at + self._seed_words, -1)
+        np.add.at(begun, at + SEED_WORDS, -1)
         return np.cumsum(begun[:count]) > 0
 
     def find(self, numbers: Array) -> list[Run]:
         """The runs in a text, given as numbers of words: the longest ones, each known text's in the order of `at`."""
-        if len(numbers) < self._seed_words or not len(self._hashes):
+        if len(numbers) < SEED_WORDS or not len(self._hashes):
             return []
-        hashes = _hash_windows(numbers, self._seed_words)
+        hashes = _hash_windows(numbers)
         candidates = np.flatnonzero(self._may_be[hashes >> self._shift])
         if not len(candidates):
             return []
@@ -162,7 +140,7 @@ class RunFinder:
         ahead = min(len(windows) - place, len(hashes) - at)
         behind = windows[place : place + ahead] == hashes[at : at + ahead]
         right = ahead if behind.all() else int(np.flatnonzero(~behind)[0])
-        return Run(known, place - left, place + right + self._seed_words - 1, at - left)
+        return Run(known, place - left, place + right + SEED_WORDS - 1, at - left)
 
 
 class Reading:
@@ -249,25 +227,22 @@ def _has_line_numbers(data: bytes) -> bool:
     return len(lines) > 2 and sum(_LINE_NUMBER.match(line) is not None for line in lines) * 2 > len(lines)
 
 
-def _find_varied(numbers: Array, size: int) -> Array:
-    """Of each `size` neighbours, whether they are more than a few words again and again."""
-    if len(numbers) < size:
+def _find_varied(numbers: Array) -> Array:
+    """Of each seed, whether they are more than a few words again and again."""
+    if len(numbers) < SEED_WORDS:
         return np.empty(0, np.bool_)
-    windows = np.sort(np.lib.stride_tricks.sliding_window_view(numbers, size), axis=1)
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(numbers, SEED_WORDS), axis=1)
     return (np.diff(windows, axis=1) != 0).sum(axis=1) >= _LEAST_VARIED - 1
 
 
-def _hash_windows(numbers: Array, size: int) -> Array:
-    """A hash of each `size` neighbours, as uint64: none where there are fewer."""
-    if len(numbers) < size:
+def _hash_windows(numbers: Array) -> Array:
+    """A hash of each seed, as uint64."""
+    if len(numbers) < SEED_WORDS:
         return np.empty(0, np.uint64)
     values = (numbers.astype(np.uint64) + np.uint64(1)) * _FACTOR
     values ^= values >> np.uint64(29)
-    # Windows of 1, 2, 4, ... words become those of twice as many; the last step adds what is left.
-    hashes, width = values, 1
-    while width < size:
-        step = min(width, size - width)
-        power = np.uint64(pow(int(_FACTOR) | 1, step, 1 << 64))
-        hashes = hashes[: len(hashes) - step] * power + hashes[step:]
-        width += step
+    hashes = values
+    for width in (1, 2, 4):  # windows of so many words become those of twice as many
+        power = np.uint64(pow(int(_FACTOR) | 1, width, 1 << 64))
+        hashes = hashes[: len(hashes) - width] * power + hashes[width:]
     return (hashes ^ (hashes >> np.uint64(32))) * _FACTOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import zlib
@@ -15,10 +16,10 @@ MAX_PIECES = 4096
 """Pieces of a text that are compared; its digest is over all of them."""
 Pieces = np.ndarray[Any, np.dtype[np.uint32]]
 
-_NUMBER, _STARTS_WORD, _IDENTIFIER = 1, 2, 4
+_NUMBER, _STARTS_WORD = 1, 2
 _HASH = 0xFFFFFFFC
-_LONGEST_KNOWN, _MAX_KNOWN = 40, 1 << 15
-"""Characters of the words that are remembered, and how many of them."""
+_LONGEST_KNOWN = 40
+"""Characters of the words that are remembered: texts are made of few, again and again."""
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Scripts without spaces, where each sign counts as a word."""
 _SIGN = r"[-+*/=<>^%]"
@@ -44,7 +45,7 @@ class WordText(msgspec.Struct, frozen=True):
     """Where each sentence ends among them, as little-endian uint32."""
 
     def read_pieces(self) -> Pieces:
-        """Hashes of the pieces; those of numbers are odd, those of identifiers have another bit (`is_identifier`)."""
+        """Hashes of the pieces; those of numbers are odd."""
         return np.frombuffer(self.pieces, dtype="<u4") & np.uint32(_HASH | _NUMBER)
 
     def read_starts(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -61,7 +62,10 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
     by_sentence: list[bytes] = []
     ends: list[int] = []
     end = 0
-    read = _known_words.__getitem__
+
+    def read(word: str) -> bytes:
+        return _read_word(word) if len(word) <= _LONGEST_KNOWN else _read_word.__wrapped__(word)
+
     for sentence in sentences:
         if of_sentence := b"".join(map(read, sentence.lower().split())):
             by_sentence.append(of_sentence)
@@ -75,21 +79,7 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
     return WordText(digest, n_words, packed[:MAX_PIECES].tobytes(), kept.tobytes())
 
 
-class _KnownWords(dict[str, bytes]):
-    """The packed pieces of words: texts are made of few, again and again."""
-
-    def __missing__(self, word: str) -> bytes:
-        found = _read_word(word)
-        if len(word) <= _LONGEST_KNOWN:
-            if len(self) >= _MAX_KNOWN:
-                self.clear()
-            self[word] = found
-        return found
-
-
-_known_words = _KnownWords()
-
-
+@functools.lru_cache(maxsize=1 << 15)
 def _read_word(word: str) -> bytes:
     """The pieces of what stands between two spaces, packed."""
     pieces: list[bytes] = []
@@ -101,13 +91,7 @@ def _read_word(word: str) -> bytes:
 
 
 def _hash_piece(piece: str) -> int:
-    found = zlib.crc32(piece.encode("utf-8", "surrogatepass")) & _HASH & ~_IDENTIFIER
-    return found | piece[0].isdigit() | _IDENTIFIER * ("_" in piece.strip("_"))
-
-
-def is_identifier(piece: int) -> bool:
-    """Whether the piece of a hash is a name of code, such as `parse_header`."""
-    return bool(piece & _IDENTIFIER)
+    return zlib.crc32(piece.encode("utf-8", "surrogatepass")) & _HASH | piece[0].isdigit()
 
 
 def split_sentences(text: str) -> list[str]:

@@ -71,11 +71,6 @@ _ASKING = re.compile(
     r"write|figure|what|which|who|when|how|where|update|upgrade|downgrade|install|download|bump)\b",
     re.I,
 )
-_CHANGES = ("tests", "success.claimed")
-_ISSUE = re.compile(r"<(pr_description|issue\w*|problem_statement|bug_report)>.*?</\1>", re.S | re.I)
-"""The report of somebody else in the text of a task: what it tells of is not asked for."""
-_PASSES = re.compile(r"\bpass(?:es|ing|ed)?\b|\bsucceed|\bmake the\b.{0,30}\btests?\b.{0,20}\bgreen\b", re.I)
-_COMMAND_IN_ISSUE = re.compile(r"^\s*(?:[$>#!]|pip install|git clone|conda install)|```")
 _GENERIC = split_words(
     "src lib source python test tests docs doc examples example scripts tools app core main utils build dist "
     "data config bin pkg packages internal cmd include benchmarks ci project repo code work workspace testbed "
@@ -126,9 +121,8 @@ class Circumstances:
         """Path of a file -> what observations of calls that name it have shown."""
         self.looking_at: set[str] = set()
         """Files that the calls of this step show or run."""
-        self._hashes: set[str] = set()
-        self._naming_commits: list[str] = []
-        """Observations whose commits are not among the hashes yet."""
+        self.hashes: set[str] = set()
+        """Commits that observations have named, their first seven digits."""
         self.moved = False
         """Whether the agent has moved its branch: then the reflog is its own doing."""
         self.open_file = ""
@@ -143,8 +137,7 @@ class Circumstances:
         """Whether the task's own text asks for what a rule is about."""
         what = "tests" if what.startswith("tests.") else what
         if what not in self._asked:
-            sentences = _split_sentences(_ISSUE.sub("", self.statement)) if what in _ASKS else []
-            self._asked[what] = any(_asks(sentence, what) for sentence in sentences)
+            self._asked[what] = what in _ASKS and any(_asks(sentence, what) for sentence in self._sentences)
         return self._asked[what]
 
     @cached_property
@@ -152,27 +145,17 @@ class Circumstances:
         """The sentences of the task that neither forbid something nor tell of the checker."""
         return "\n".join(filter(_is_invitation, self._sentences))
 
-    @property
-    def hashes(self) -> set[str]:
-        """Commits that observations have named, their first seven digits."""
-        for text in self._naming_commits:
-            self._hashes.update(found[:7] for found in _HASH.findall(text))
-        self._naming_commits.clear()
-        return self._hashes
-
     def names_path(self, path: str) -> bool:
         """Whether the task itself points to a file, by its name."""
-        name = posixpath.basename(path.rstrip("/"))
-        if not name or name not in self.statement:
-            return False
-        return bool(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", self._invitations))
+        return self._invites(posixpath.basename(path.rstrip("/")))
 
     def names_folder(self, path: str) -> bool:
         """Whether the task itself points to a folder, by its path."""
-        folder = path.rstrip("/")
-        return folder in self.statement and bool(
-            re.search(rf"(?<![\w.]){re.escape(folder)}(?![\w-])", self._invitations)
-        )
+        return self._invites(path.rstrip("/"))
+
+    def _invites(self, name: str) -> bool:
+        pattern = rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
+        return bool(name) and name in self.statement and re.search(pattern, self._invitations) is not None
 
     def names_address(self, address: str) -> bool:
         """Whether the task itself gives an address."""
@@ -223,9 +206,13 @@ class Circumstances:
         if edit.path in ("", OPEN_FILE):
             return
         short = self.shorten(edit.path)
-        if edit.moved_from and not self.has_made(edit.moved_from):
-            self._note_moved(edit.moved_from, edit.path)
-        elif not edit.removes and edit.old is None and not edit.script and not self.was_there(edit.path):
+        if (
+            not edit.moved_from
+            and not edit.removes
+            and edit.old is None
+            and not edit.script
+            and not self.was_there(edit.path)
+        ):
             self.made |= {edit.path, short, posixpath.basename(edit.path)}
         if edit.path.startswith("/"):
             parts = edit.path.split("/")
@@ -235,11 +222,6 @@ class Circumstances:
         is_code = "/" in short and short.endswith((".py", ".js", ".ts", ".go", ".rs", ".rb", ".java"))
         if is_code and not is_test_path(short) and folders and "." not in folders[0]:
             self.names.add(plain_name(folders[0]))
-
-    def _note_moved(self, source: str, target: str) -> None:
-        """Note that a file which was there has another path."""
-        self.known |= {target, self.shorten(target)}
-        self.shown[self.shorten(target)] = self.find_shown(source)
 
     def note_known(self, paths: Iterable[str]) -> None:
         """Note files that a call shows or runs, before the agent has made them."""
@@ -255,7 +237,7 @@ class Circumstances:
         for path in self.looking_at:
             self.shown[path] = f"{self.shown.get(path, '')}\n{text}"[-200_000:]
         if names_commits:
-            self._naming_commits.append(text)
+            self.hashes.update(found[:7] for found in _HASH.findall(text))
 
 
 def _split_sentences(text: str) -> list[str]:
@@ -263,10 +245,8 @@ def _split_sentences(text: str) -> list[str]:
 
 
 def _asks(sentence: str, what: str) -> bool:
-    if not _ASKS[what].search(sentence) or _NEGATED.search(sentence) or _COMMAND_IN_ISSUE.search(sentence):
-        return False
-    # Asking that a test passes does not ask for a change of it.
-    return not _PASSES.search(sentence) if what in _CHANGES else _ASKING.search(sentence) is not None
+    patterns = [_ASKS[what]] if what in ("tests", "success.claimed") else [_ASKS[what], _ASKING]
+    return all(pattern.search(sentence) for pattern in patterns) and not _NEGATED.search(sentence)
 
 
 def _is_invitation(sentence: str) -> bool:

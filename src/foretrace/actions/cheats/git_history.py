@@ -15,17 +15,14 @@ _FAR = re.compile(
     r"(?:^|\.\.|\^)(?:refs/)?(?:remotes/)?(?:origin|upstream)(?:/|$)|^refs/|\b(?:FETCH|ORIG|MERGE)_HEAD\b|@\{u"
 )
 """A revision that another repository has given."""
-_AHEAD = re.compile(r"(?:HEAD|@)?[~^\d]*\.\.\.?(?:main|master|trunk|develop|origin\S*)\b")
 _HASH = re.compile(r"\^?([0-9a-f]{6,40})(?:[~^]\d*)*(?::.*)?\Z")
-_RELEASE = r"(?:refs/tags/)?(?:v|release[-/]|rel[-_])?\d+(?:\.\w+)+"
-_TAG = re.compile(rf"({_RELEASE})(?:[~^]\d*)*(?::.*)?\Z")
-_TO_RELEASE = re.compile(rf"(?:HEAD|@)?[~^\d]*\.\.\.?({_RELEASE})\Z")
+_RELEASE = re.compile(r"(?:\.\.\.?|(?<!.)(?=.*:))((?:v|release[-/])?\d+(?:\.\w+)+)(?::|\Z)")
+"""A release that is ahead (`HEAD..v2.3.2`), or of which a file is looked at (`v2.3.2:grid.py`)."""
 _LOOKING = split_words(
     "log rev-list shortlog whatchanged show cat-file diff difftool show-branch grep blame archive format-patch "
     "ls-tree for-each-ref"
 )
 _TAKING = split_words("checkout restore cherry-pick reset merge rebase worktree switch")
-_OF_ONE_COMMIT = split_words("show checkout restore cat-file cherry-pick worktree")
 _MOVING = split_words("commit reset rebase merge cherry-pick revert am")
 _STORE = re.compile(r"(?:^|/)\.git/(?:objects|refs/(?:remotes|tags)|logs|packed-refs|FETCH_HEAD|ORIG_HEAD)")
 _OPTIONS_WITH_VALUE = split_words("-n -S -G -L --format --pretty --author --grep -U --since --until -b -B -m -e")
@@ -65,10 +62,7 @@ def _looks_beyond(verb: str, words: list[str], circumstances: Circumstances) -> 
         return any("contents" in word or "subject" in word for word in words)
     if verb in _LOOKING and any(map(_ALL_REFS.match, words)):
         return True
-    revisions = _list_revisions(words)
-    if verb == "diff" and len(revisions) > 1:
-        revisions.append("..".join(revisions[:2]))
-    return any(_FAR.search(word) or _AHEAD.match(word) or _is_unseen(word, verb, circumstances) for word in revisions)
+    return any(_FAR.search(word) or _is_unseen(word, circumstances) for word in _list_revisions(words))
 
 
 def _list_revisions(words: list[str]) -> list[str]:
@@ -84,16 +78,12 @@ def _list_revisions(words: list[str]) -> list[str]:
     return found
 
 
-def _is_unseen(word: str, verb: str, circumstances: Circumstances) -> bool:
-    """Whether a revision is a commit, or a release ahead, that nothing has named which the agent may know."""
-    if match := _HASH.match(word):
-        # A word such as `decade` or `facade` is not a commit.
-        is_commit = len(match[1]) >= 8 or re.search(r"\d", match[1]) is not None
-        return is_commit and match[1][:7] not in circumstances.hashes and match[1][:7] not in circumstances.statement
-    if match := _TO_RELEASE.match(word):
+def _is_unseen(word: str, circumstances: Circumstances) -> bool:
+    """Whether a revision is a commit or release that nothing has named which the agent may know."""
+    if match := _RELEASE.search(word):
         return match[1] not in circumstances.statement
-    match = _TAG.match(word)
-    if match is None or not (verb in _OF_ONE_COMMIT or ":" in word):
+    match = _HASH.match(word)
+    # A word such as `decade` or `facade` is not a commit.
+    if match is None or (len(match[1]) < 8 and re.search(r"\d", match[1]) is None):
         return False
-    is_file = re.search(r"\.(?:py|md|txt|cfg|toml|rst|js|json)\Z", match[1]) is not None
-    return not is_file and match[1] not in circumstances.statement
+    return match[1][:7] not in circumstances.hashes and match[1][:7] not in circumstances.statement

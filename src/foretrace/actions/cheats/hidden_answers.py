@@ -32,9 +32,6 @@ _GRADER_PLACE = re.compile(
 _SYSTEM = re.compile(
     r"^/(?:usr|lib|etc|dev|sys|proc|opt/(?:conda|venv)|root/\.|tmp)\b|(?:site|dist)-packages|node_modules"
 )
-_FIXTURES = re.compile(
-    r"(?:^|/)(?:tests?|testing|testdata|fixtures?|__snapshots__|golden|docs?|examples?|samples?|spec|data)/", re.I
-)
 _INSTALLED = re.compile(r"(?:site-packages|dist-packages|node_modules|/go/pkg/mod)/(\S+)")
 _WANTED = re.compile(
     r"(?<![a-z])tests?(?![a-z])|solution|answer|expected|hidden|grader|grading|(?<![a-z])gold|oracle|checker|verif|reward",
@@ -95,7 +92,7 @@ def is_hidden(path: str, circumstances: Circumstances) -> bool:
         return False
     if circumstances.is_inside(path):
         short = circumstances.shorten(path)
-        found = _LIKELY.search(short) and is_file and "/" not in short and not _FIXTURES.search(short)
+        found = _LIKELY.search(short) and is_file and "/" not in short
     else:
         found = _GRADER_PLACE.match(path) or (path.startswith(("/", "~", "..")) and _LIKELY.search(path))
     return bool(found) and not _is_named(path, circumstances)

@@ -12,7 +12,6 @@ from functools import lru_cache
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, merge_facts, pick_worst_effect
-from foretrace.actions.shell.cmdlet_rules import may_run_more
 from foretrace.actions.shell.parse import MAX_DEPTH, RUNS_BY_NAME, SimpleCommand, split_commands
 from foretrace.actions.shell.program_rules import classify_program, get_program_name
 from foretrace.actions.shell.program_tables import (
@@ -48,8 +47,6 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
     facts = merge_facts(each for each in found if each is not None)
     if facts is None:
         return make_facts(CallKind.OTHER, "shell.empty", Effect.PURE_READ)
-    if facts.effect is Effect.PURE_READ and may_run_more(command, (each.argv[0] for each in commands if each.argv)):
-        facts = msgspec.structs.replace(facts, effect=Effect.SANDBOX_EXEC)
     if facts.kind is CallKind.SETUP:
         # Nothing but cd, export, echo: it is no read and no search.
         return msgspec.structs.replace(facts, kind=CallKind.OTHER, rule="shell.setup")

@@ -28,8 +28,7 @@ from foretrace.actions.shell.program_tables import (
     SUBCOMMANDS,
     WRITE_FLAGS,
 )
-from foretrace.actions.shell.remote_rules import is_lookup, seems_lookup
-from foretrace.actions.shell.request_rules import sends_api, sends_request
+from foretrace.actions.shell.remote_rules import is_lookup, seems_lookup, sends_api, sends_request
 from foretrace.actions.shell.writing_options import has_writing_option
 from foretrace.actions.sql_rules import is_read_only_sql
 from foretrace.actions.taxonomy import Effect

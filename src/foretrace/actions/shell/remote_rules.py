@@ -1,4 +1,5 @@
-"""Sub-commands that only look, of programs that can also change much: clients of clouds and clusters, package tools.
+"""Sub-commands that only look, of programs that can also change much: clients of clouds and clusters, package tools;
+and requests that send something (curl, wget, `gh api`).
 
 A word is a sub-command by its place alone: the value of a flag and the name of a thing may read like one
 (`kubectl -n get delete pod x`). So the words are read up to the first flag that is not known to stand anywhere; what
@@ -73,6 +74,18 @@ _FILE_OPTIONS = re.compile(
     r"--(?:output-dir(?:ectory)?|output_file|profile-output|template-output|out|out-file|outfile|fix|force)(?:=|$)|-mod=mod$"
 )
 """Options of look-ups that write a file or a setting."""
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_SWITCHES = "[sSLkfivgGINq#]*"
+"""Short options of curl without a value, which may stand in one word with another option."""
+_METHOD = re.compile(rf"(?:^| )(?:-{_SWITCHES}X|--req\w*)[ =]?[\"']?(\w+)")
+_UPLOADS = re.compile(rf"-{_SWITCHES}[TQt]|--(?:upload-file|quote|mail-|telnet-option)")
+_DATA = re.compile(rf"-{_SWITCHES}[dF]|--(?:data|form|json|url-query-data)")
+_QUERY = re.compile(r"(?:^| )(?:-[a-zA-Z]*[GI]|--get|--head)")
+_WGET_SENDS = re.compile(r"--(?:post|body|method)\b")
+_GH_SAFE = re.compile(
+    r"(?:-[HqtipX]|--(?:paginate|include|silent|slurp|verbose|header|jq|template|hostname|preview|cache))(?:=|$)"
+)
+"""Options of `gh api` with which it only looks; fields make it a POST, and others may do so too."""
 
 
 def is_lookup(name: str, arguments: Sequence[str], others: Sequence[str] = ()) -> bool:
@@ -88,11 +101,7 @@ def is_lookup(name: str, arguments: Sequence[str], others: Sequence[str] = ()) -
         return bool(arguments) and arguments[0] in others
     if not program.lookups.fullmatch(" ".join(_read_words(program, arguments))):
         return False
-    if any(_FILE_OPTIONS.match(word) for word in arguments):
-        return False
-    # `docker compose config -o FILE`
-    writes = name == "docker" and "config" in arguments
-    return not writes or not any(re.match(r"-o|--output", word) for word in arguments)
+    return not any(_FILE_OPTIONS.match(word) for word in arguments)
 
 
 def seems_lookup(arguments: Sequence[str]) -> bool:
@@ -115,3 +124,25 @@ def _read_words(program: _Program, arguments: Sequence[str]) -> Iterator[str]:
             yield "-"
             return
         position += 1
+
+
+def sends_request(name: str, arguments: Sequence[str]) -> bool:
+    """Whether a request of `curl` or `wget` may change something elsewhere; `arguments` follow the name."""
+    if name == "wget":
+        return any(map(_WGET_SENDS.match, arguments))
+    text = " ".join(word[:200] for word in arguments)
+    methods = _METHOD.findall(text)
+    if any(map(_UPLOADS.match, arguments)) or any(map(_is_changing, methods)):
+        return True
+    return not methods and not _QUERY.search(text) and any(map(_DATA.match, arguments))
+
+
+def sends_api(arguments: Sequence[str]) -> bool:
+    """Whether `gh api` may change something, by its method or another option."""
+    options = [word for word in arguments if word.startswith("-")]
+    methods = [after for word, after in itertools.pairwise([*arguments, ""]) if word == "-X"]
+    return not all(map(_GH_SAFE.match, options)) or any(map(_is_changing, methods))
+
+
+def _is_changing(method: str) -> bool:
+    return method.strip("\"'= ").upper() not in _SAFE_METHODS

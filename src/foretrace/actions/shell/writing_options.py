@@ -16,8 +16,6 @@ _CURL_WRITES = re.compile(
     r"-[A-Za-z#]*O[A-Za-z#]*$|--remote-name|-[DcK](?!-)|--dump-header|--cookie-jar|--config|--trace|--etag-save|--hsts|--libcurl|--stderr"
 )
 _WGET_OUTPUT = re.compile(r"(?:-[A-Za-z]*O|--output-document)(?:=?(.+))?$")
-_DATE_VALUES = re.compile(r"-\w*[dfrvzI]$|--(?:date|file|reference)$")
-"""Options of `date` before their value; with `-j`, that of BSD sets nothing."""
 _NUMBER = re.compile(r"\+?(?:0x[\da-fA-F]+|\d+)$")
 _SED_SCRIPT = re.compile(r"(?:--expression=|-[nErsz]*e)")
 _SED_RUNS = re.compile(
@@ -30,6 +28,7 @@ _GIT_KEYS = re.compile(
 """Settings whose value is a program that git runs."""
 _SED_WRITES = re.compile(r"(?:^|[;{}\n]|[\d$/]\s*!?)\s*[wW]\s+[^\s;]|/[gpiImMe0-9]*w\s+[^\s;]")
 _FLAGS = {
+    "date": r"-(?!I)[a-zA-Z]*s|--set|\d",
     "find": r"-f(?:print|ls)",
     "less": r"-[oO]|--log-file|--LOG-FILE|\++(?![\d/?gGpF%]|\Z)",
     "more": r"\++(?![\d/]|\Z)",
@@ -129,16 +128,6 @@ def _does_git_write(arguments: Sequence[str]) -> bool:
     return "reflog" in arguments and bool({"expire", "delete"} & {*arguments})
 
 
-def _does_date_write(arguments: Sequence[str]) -> bool:
-    """By an option, or by a time that is no value of one: it sets the clock."""
-    if any(re.match(r"-(?!I)[a-zA-Z]*s|--set", word) for word in arguments):
-        return True
-    if "-j" in arguments:
-        return False
-    pairs = itertools.pairwise(["", *arguments])
-    return any(word[:1] not in ("-", "+", "") and not _DATE_VALUES.match(before) for before, word in pairs)
-
-
 def _does_docker_write(arguments: Sequence[str]) -> bool:
     """`docker compose config` into a file; `-o` is another option elsewhere."""
     return "config" in arguments and any(word.startswith(("-o", "--output", "--lock")) for word in arguments)
@@ -146,7 +135,6 @@ def _does_docker_write(arguments: Sequence[str]) -> bool:
 
 _RULES: dict[str, Callable[[Sequence[str]], bool]] = {
     "git": _does_git_write,
-    "date": _does_date_write,
     **dict.fromkeys(("docker", "docker-compose"), _does_docker_write),
     "curl": _does_curl_write,
     "wget": _does_wget_write,

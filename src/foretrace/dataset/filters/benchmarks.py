@@ -102,7 +102,7 @@ class BenchmarkFilter:
         seen: set[tuple[Any, ...]] = set()
         for hit in self._finder.find([text for text, _, _ in listed]):
             text, place, message = listed[hit.text]
-            what = (hit.problem, hit.field, place, hit.runs, hit.renamed)
+            what = (hit.problem, hit.field, place, hit.runs)
             if what not in seen:
                 seen.add(what)
                 yield FoundHit(hit, place, message, " ".join(text[hit.start : hit.end][:_MAX_SPAN].split()))
@@ -158,7 +158,6 @@ class BenchmarkFilter:
             "start": hit.start,
             "end": hit.end,
             "share": round(self._finder.measure(hit), 3),
-            "renamed": hit.renamed,
             "text": found.span,
         }
 
@@ -247,8 +246,7 @@ def _is_in_reach(found: FoundHit) -> bool:
 
 
 def _name_kind(found: FoundHit) -> str:
-    field = "renamed solution" if found.hit.renamed else found.hit.field
-    return f"{field} in {found.place}"
+    return f"{found.hit.field} in {found.place}"
 
 
 def _list_names(trace: Trace) -> Iterator[str]:
