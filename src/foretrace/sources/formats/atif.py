@@ -23,7 +23,6 @@ from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_child_task, make_task
 from foretrace.sources.json_values import (
-    are_encoded_twice,
     as_count,
     as_dict,
     as_dicts,
@@ -31,7 +30,6 @@ from foretrace.sources.json_values import (
     as_numbers,
     as_text,
     as_token_ids,
-    decode_quoted,
     read_any_content,
     read_objects,
 )
@@ -140,7 +138,6 @@ class _Reader:
 
     def _make_trace(self, document: dict[str, Any], key: str, task: Task, parent: Parent | None) -> Trace | Drop:
         account, agent = self._account, as_dict(document.get("agent"))
-        document = _decode_adp_arguments(document)
         talk = Conversation(account, durations_from_stamps=False)
         met: Counter[str] = Counter()
         model = as_text(agent.get("model_name")) or None
@@ -259,30 +256,6 @@ def _add_results(
             extra=extra,
             **copied,
         )
-
-
-def _decode_adp_arguments(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the arguments as they were, where it was made out of rows that encode each text twice."""
-    if not any(name.startswith("adp_") for name in as_dict(document.get("extra"))):
-        return document
-    steps = as_list(document.get("steps"))
-    calls = [call for step in as_dicts(steps) for call in as_dicts(step.get("tool_calls"))]
-    if not are_encoded_twice(as_dict(call.get("arguments")) for call in calls):
-        return document
-    made: list[Any] = []
-    for step in steps:
-        listed = as_dicts(as_dict(step).get("tool_calls"))
-        if listed:
-            step = {**step, "tool_calls": [_decode_arguments(call) for call in listed]}
-        made.append(step)
-    return {**document, "steps": made}
-
-
-def _decode_arguments(call: dict[str, Any]) -> dict[str, Any]:
-    arguments = call.get("arguments")
-    if not isinstance(arguments, dict):
-        return call
-    return {**call, "arguments": {name: decode_quoted(value) for name, value in as_dict(arguments).items()}}
 
 
 def _find_first_stamp(document: dict[str, Any]) -> str | None:

@@ -17,8 +17,8 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.conversation import Conversation, make_call
+from foretrace.sources.formats.opencode import open_database
 from foretrace.sources.json_values import as_dict, as_list, decode_json, get_dict, get_dicts, get_list, get_text
-from foretrace.sources.opencode_store import open_database
 from foretrace.sources.sessions import Session
 
 Row = dict[str, Any]
