@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Parent, Part, Provenance, Sampled, Task, ToolCall, Trace, Usage
+from foretrace.core.trace import Author, Parent, Part, Sampled, Task, ToolCall, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.file_traces import finish_trace, make_child_task, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
@@ -51,25 +51,19 @@ _RESULT = frozenset({"source_call_id", "content", "extra"})
 _METRICS = frozenset({"prompt_tokens", "completion_tokens", "prompt_token_ids", "completion_token_ids", "logprobs"})
 
 
-class Atif:
+class Atif(RecordFiles):
     """Agents that a trajectory starts are traces of their own, whose `parent` names the call."""
 
     name = "atif"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By the version of the schema."""
         version = as_text(head.first.get("schema_version"))
         return f"schema_version is {version[:20]}" if version.startswith("ATIF-v") else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """Each document, the agents that it starts, and the trajectories in other files that it names."""
-        for value in read_objects(path):
-            if isinstance(value, Drop):
-                account.drop(value.reason)
-                yield value
-                continue
-            yield from _Reader(path, account).read(value)
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """A document, the agents that it starts, and the trajectories in other files that it names."""
+        return _Reader(path, account).read(record, None, None, 0)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
         """Trajectories beside the file that it names: of subagents, and those that go on with it."""
@@ -96,10 +90,7 @@ class _Reader:
         self._files = {path}
         self._keys: Counter[str] = Counter()
 
-    def read(self, document: dict[str, Any]) -> Iterator[Trace | Drop]:
-        yield from self._read(document, None, None, 0)
-
-    def _read(
+    def read(
         self, document: dict[str, Any], parent: Parent | None, group: Task | None, depth: int
     ) -> Iterator[Trace | Drop]:
         key = f"atif@{self._make_own_id(document)}"
@@ -111,7 +102,7 @@ class _Reader:
         calls = {name: call_id for name, call_id in _find_references(document) if call_id is not None}
         for child in as_dicts(document.get("subagent_trajectories")):
             call_id = calls.get(as_text(child.get("trajectory_id"))) or calls.get(as_text(child.get("session_id")))
-            yield from self._read(child, Parent(key=key, call_id=call_id), task, depth + 1)
+            yield from self.read(child, Parent(key=key, call_id=call_id), task, depth + 1)
         for name, call_id in _find_references(document):
             beside = _find_beside(self._path, name)
             if beside is None or beside in self._files:
@@ -122,7 +113,7 @@ class _Reader:
                     self._account.drop(other.reason)
                     yield other
                 elif as_text(other.get("schema_version")).startswith("ATIF-v"):
-                    yield from self._read(other, Parent(key=key, call_id=call_id or None), task, depth + 1)
+                    yield from self.read(other, Parent(key=key, call_id=call_id or None), task, depth + 1)
 
     def _make_own_id(self, document: dict[str, Any]) -> str:
         """What names a trajectory wherever its file lies; it may grow without being another one."""
@@ -158,16 +149,12 @@ class _Reader:
             talk,
             key=key,
             task=task,
-            provenance=Provenance(
-                origin="imported",
-                source="atif",
-                raw_file=self._path.name,
-                raw_id=as_text(document.get("session_id")) or as_text(document.get("trajectory_id")) or None,
-                agent=name or None,
-                model=model,
-                tool_versions={name: version} if name and version else {},
-                created_at=_find_first_stamp(document),
-            ),
+            path=self._path,
+            raw_id=as_text(document.get("session_id")) or as_text(document.get("trajectory_id")),
+            agent=name,
+            model=model,
+            tool_versions={name: version},
+            created_at=_find_first_stamp(document),
             met=met,
             tools=read_tool_specs(agent.get("tool_definitions")),
             parent=parent,

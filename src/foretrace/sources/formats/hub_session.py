@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Provenance, ToolCall, Trace
+from foretrace.core.trace import ToolCall, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
@@ -97,15 +97,11 @@ class _Session:
             self._talk,
             key=key,
             task=make_task(key),
-            provenance=Provenance(
-                origin="imported",
-                source="hub_session",
-                raw_file=path.name,
-                raw_id=own_id,
-                agent=as_text(self._head.get("harness")) or None,
-                model=self._model,
-                created_at=self._created,
-            ),
+            path=path,
+            raw_id=own_id,
+            agent=as_text(self._head.get("harness")),
+            model=self._model,
+            created_at=self._created,
             met=self._met,
             tools=read_tool_specs(self._head.get("tools")),
         )

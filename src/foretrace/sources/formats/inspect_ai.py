@@ -20,7 +20,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError
-from foretrace.core.trace import Author, Failure, Outcome, Provenance, Sampled, Status, ToolCall, ToolSpec, Trace, Usage
+from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, ToolCall, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import MAX_LINE, read_document
 from foretrace.rows.head import FileHead, read_head
@@ -127,17 +127,13 @@ class _Sample:
             task=make_task(
                 key, instance=sample_id if is_named else f"{task}:{sample_id}", kind="swe" if is_named else ""
             ),
-            provenance=Provenance(
-                origin="imported",
-                source="inspect_ai",
-                raw_file=path.name,
-                raw_id=own_id,
-                agent=as_text(about.get("solver")) or None,
-                model=as_text(about.get("model")) or None,
-                sampling={name: config[name] for name in _SAMPLING if as_number(config.get(name)) is not None},
-                sample=as_count(raw.get("epoch")),
-                created_at=as_text(raw.get("started_at")) or as_text(about.get("created")) or None,
-            ),
+            path=path,
+            raw_id=own_id,
+            agent=as_text(about.get("solver")),
+            model=as_text(about.get("model")),
+            sampling={name: config[name] for name in _SAMPLING if as_number(config.get(name)) is not None},
+            sample=as_count(raw.get("epoch")),
+            created_at=as_text(raw.get("started_at")) or as_text(about.get("created")),
             met=Counter(f"{as_dict(message).get('role')} messages" for message in self._messages),
             tools=self._tools,
             outcome=_read_outcome(raw),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Failure, Outcome, Provenance, Sampled, Status, ToolSpec, Trace
+from foretrace.core.trace import Failure, Outcome, Sampled, Status, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document
 from foretrace.rows.head import FileHead
@@ -129,15 +129,11 @@ class _Reader:
             self._talk,
             key=key,
             task=make_task(key),
-            provenance=Provenance(
-                origin="imported",
-                source="openhands",
-                raw_file=path.name,
-                raw_id=own_id or None,
-                agent="OpenHands",
-                model=as_text(as_dict(agent.get("llm")).get("model")) or self._model or None,
-                created_at=as_text(first.get("timestamp")) or None,
-            ),
+            path=path,
+            raw_id=own_id,
+            agent="OpenHands",
+            model=as_text(as_dict(agent.get("llm")).get("model")) or self._model,
+            created_at=as_text(first.get("timestamp")),
             met=Counter(str(event.get("kind"))[:80] for event in self._events),
             tools=self._tools,
             outcome=Outcome(status=status, exit_reason=self._ended or None, error=self._error),

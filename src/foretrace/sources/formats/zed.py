@@ -35,7 +35,7 @@ class Zed:
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By a table of threads with a type of data, or by messages of `User` and `Agent`, or with segments."""
+        """By a table of threads with a type of data, or by messages of `User` and `Agent`."""
         if head.start.startswith(_MAGIC):
             is_there = re.search(rb"CREATE TABLE [^(]{0,40}threads\b", head.start) and b"data_type" in head.start
             return "a SQLite database with threads" if is_there else None
@@ -45,8 +45,7 @@ class Zed:
             return None
         if any(isinstance(each, dict) and each.keys() <= {*_SPEAKERS} and each for each in said):
             return "messages of User and Agent, with version and updated_at"
-        has_segments = any("segments" in each and "tool_uses" in each for each in get_dicts(first, "messages")[:5])
-        return "messages with segments and tool_uses" if has_segments else None
+        return None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
         """What SQLite keeps beside a database."""
@@ -114,8 +113,6 @@ def _make_trace(own: str, thread: Row, path: Path, account: Account) -> Trace | 
     for number, message in enumerate(said):
         if message == "Resume":
             session.types["Resume"] += 1
-        elif isinstance(message, dict) and "role" in message:
-            _add_old(message, number, talk, session, account)
         else:
             _add_message(message, number, talk, session, account)
     return session.make_trace(talk, path)
@@ -138,25 +135,6 @@ def _add_message(message: Any, number: int, talk: Conversation, session: Session
         said = "\n\n".join(text for piece in pieces if (text := get_text(piece, "Text")))
         results = [*get_dict(held, "tool_results").values()]
         _add_reply(talk, number, said, thoughts, calls, results)
-    else:
-        account.note("messages of an unknown kind")
-
-
-def _add_old(message: Row, number: int, talk: Conversation, session: Session, account: Account) -> None:
-    """A message as threads were written before version 0.3."""
-    talk.use(message, count=0)
-    role = get_text(message, "role").lower()
-    session.types[role or "(no role)"] += 1
-    segments = get_dicts(message, "segments")
-    thoughts = [get_text(each, "text") for each in segments if get_text(each, "type") == "thinking"]
-    said = "\n\n".join(get_text(each, "text") for each in segments if get_text(each, "type") == "text")
-    if role == "user":
-        talk.add_user("\n\n".join(filter(None, (get_text(message, "context"), said))), number)
-    elif role == "assistant":
-        results = get_list(message, "tool_results")
-        _add_reply(talk, number, said, thoughts, get_dicts(message, "tool_uses"), results)
-    elif role == "system":
-        talk.add_system(said, number)
     else:
         account.note("messages of an unknown kind")
 
