@@ -105,35 +105,6 @@ def test_copies_say_nothing_twice(tmp_path: Path) -> None:
     }
 
 
-def test_events_alone_are_the_conversation(tmp_path: Path) -> None:
-    duration = {"secs": 1, "nanos": 500_000_000}
-    old: Records = [
-        meta(),
-        event("user_message", 1, message="go"),
-        event("agent_reasoning", 2, text="hm"),
-        event("agent_message", 2, message="I look"),
-        event(
-            "exec_command_end", 4, call_id="c", command=["ls"], aggregated_output="a", exit_code=1, duration=duration
-        ),
-        event("agent_message", 5, message="done"),
-    ]
-    new: Records = [
-        meta(),
-        done("UserMessage", 1, content=[{"type": "text", "text": "go"}]),
-        done("Reasoning", 2, summary_text=["hm"]),
-        done("AgentMessage", 2, content=[{"type": "Text", "text": "I look"}]),
-        done("commandExecution", 4, id="c", command=["ls"], aggregatedOutput="a", exitCode=1, durationMs=1500),
-        done("agent_message", 5, content=[{"type": "Text", "text": "done"}]),
-    ]
-    for name, records in (("old", old), ("new", new)):
-        found = read(tmp_path / name, records)
-        assert count(found.traces[0]) == {"turns": 2, "calls": 1, "results": 1, "prompts": 1}, name
-        result = found.messages[2]
-        assert (result.content, result.is_error, result.tool_s, result.tool_s_source) == ("a", True, 1.5, "runner")
-        assert (found.messages[1].reasoning, found.messages[1].content) == ("hm", "I look")
-        assert not found.account.ignored
-
-
 def test_bare_lines_of_the_first_versions(tmp_path: Path) -> None:
     found = read(
         tmp_path,

@@ -30,6 +30,7 @@ from foretrace.sources.json_values import (
     as_numbers,
     as_text,
     as_token_ids,
+    get_bool,
     read_any_content,
     read_objects,
 )
@@ -230,13 +231,12 @@ def _add_results(
         also: list[str] = []
         if not call_id and "source_call_id" not in extra:
             also = [unanswered.pop(0)] if is_paired else unanswered
-        is_error = extra.get("is_error")
         talk.add_result(
             call_id or next(iter(also), ""),
             text,
             index,
             at=at,
-            is_error=is_error if isinstance(is_error, bool) else None,
+            is_error=get_bool(extra, "is_error"),
             seconds=_read_seconds(as_dict(own.get(call_id, {}).get("extra"))),
             parts=parts,
             also=also[1:],

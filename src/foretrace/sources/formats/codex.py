@@ -41,12 +41,11 @@ _IGNORED_EVENTS = frozenset({
     "shutdown_complete", "session_configured", "item_started", "mcp_tool_call_begin", "exec_command_begin",
     "patch_apply_begin", "web_search_begin", "deprecation_notice", "warning",
 })  # fmt: skip
-_COPIES = {
-    "user_message": "user", "agent_message": "agent", "agent_reasoning": "thought",
-    "agent_reasoning_raw_content": "thought", "UserMessage": "user", "AgentMessage": "agent", "Reasoning": "thought",
-    "Plan": "agent", "HookPrompt": "injected", "ContextCompaction": "notice", "injected_message": "injected",
-}  # fmt: skip
-"""Events that repeat what response items say, and what of: content only where no response item says it."""
+_COPIES = frozenset({
+    "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "UserMessage", "AgentMessage",
+    "Reasoning", "Plan", "HookPrompt", "ContextCompaction", "injected_message",
+})  # fmt: skip
+"""Events that repeat what response items say."""
 _PERSON_TOOLS = frozenset({"request_user_input", "request_permissions"})
 
 
@@ -152,12 +151,15 @@ class _Rollout:
         if kind == "item_completed":
             item.kind = get_text(get_dict(payload, "item"), "type")
             execution = read_execution(payload)
-            if execution is not None or _COPIES.get(_spell_item(item.kind)):
-                item.kind = item.kind if execution is not None else _spell_item(item.kind)
+            if execution is not None:
                 self.items.append(item)
+            elif (copied := _spell_item(item.kind)) in _COPIES:
+                account.ignore(f"copy {copied}")
             else:
                 account.meet_unknown(f"item_completed {item.kind}")
-        elif kind in _COPIES or kind in EXECUTIONS or kind == "token_count":
+        elif kind in _COPIES:
+            account.ignore(f"copy {kind}")
+        elif kind in EXECUTIONS or kind == "token_count":
             self.items.append(item)
         elif kind == "thread_rolled_back":
             self.facts.append(item)
@@ -220,15 +222,6 @@ class _Talk:
         self._path = rollout.path
         self._account = account
         self._talk = Conversation(account)
-        items = [item for item in rollout.items if not item.is_event]
-        self._has = {
-            "user": any(_is_prompt(item) for item in items),
-            "agent": any(item.kind == "message" and get_text(item.payload, "role") == "assistant" for item in items),
-            "thought": any(item.kind == "reasoning" for item in items),
-            "call": any(item.kind in CALLS for item in items),
-            "injected": any(item.kind == "message" and get_text(item.payload, "role") == "user" for item in items),
-            "notice": True,
-        }
         self._reply = 0
         self._tokens: float | None = None
         self._measured: dict[str, Execution] = {}
@@ -368,8 +361,6 @@ class _Talk:
     def _add_event(self, item: _Item) -> None:
         if item.kind == "token_count":
             self._count_tokens(item)
-        elif role := _COPIES.get(item.kind):
-            self._add_copy(item, role)
         elif (execution := read_execution(item.payload)) is not None:
             self._add_execution(item, execution)
 
@@ -380,25 +371,6 @@ class _Talk:
         if tokens is not None and tokens != self._tokens:
             self._reply += self._tokens is not None
             self._tokens = tokens
-
-    def _add_copy(self, item: _Item, role: str) -> None:
-        """An event that repeats a response item; in files that have none of the kind, it is the conversation."""
-        if self._has[role]:
-            self._account.ignore(f"copy {item.kind}")
-            return
-        self._use(item)
-        source = get_dict(item.payload, "item") or item.payload
-        content = source.get("content", source.get("message", source.get("text")))
-        if role == "user":
-            self._reply += 1
-            add_user_content(self._talk, content, item.number, at=item.at)
-        elif role == "injected":
-            self._add_input(item, read_blocks(content)[0])
-        elif role == "agent":
-            self._add_agent(item, text=read_blocks(content)[0])
-        else:
-            thoughts = [str(t) for t in get_list(source, "summary_text") + get_list(source, "raw_content")]
-            self._add_agent(item, reasoning="\n\n".join(thoughts) or get_text(source, "text") or None)
 
     def _add_execution(self, item: _Item, execution: Execution) -> None:
         account = self._account
@@ -416,11 +388,6 @@ class _Talk:
             facts = {"name": execution.name, "arguments": execution.arguments, "exit_code": execution.exit_code}
             facts["seconds"] = execution.seconds
             self._exec.append({name: value for name, value in facts.items() if value is not None})
-        elif not self._has["call"]:
-            self._use(item)
-            call = make_call(call_id, execution.name, execution.arguments)
-            self._add_agent(item, calls=[call])
-            self._add_result(item, call.id, execution.output, is_error=execution.failed, seconds=execution.seconds)
         else:
             account.ignore(f"{item.kind} without its call")
 
@@ -435,9 +402,7 @@ class _Talk:
 
 
 def _is_prompt(item: _Item) -> bool:
-    if item.is_event:
-        return item.kind in ("user_message", "UserMessage")
-    if item.kind != "message" or get_text(item.payload, "role") != "user":
+    if item.is_event or item.kind != "message" or get_text(item.payload, "role") != "user":
         return False
     content = item.payload.get("content")
     blocks = content if isinstance(content, list) else [content]

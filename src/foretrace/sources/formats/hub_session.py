@@ -15,7 +15,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_dict, as_dicts, as_text, read_any_content
+from foretrace.sources.json_values import as_dict, as_dicts, as_text, get_bool, read_any_content
 from foretrace.sources.openai_messages import read_tool_specs
 
 
@@ -82,8 +82,7 @@ class _Session:
             calls = [_make_call(call) for call in as_dicts(message.get("toolCalls"))]
             self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, **more)
         elif role == "tool":
-            is_error = message.get("isError")
-            is_error = is_error if isinstance(is_error, bool) else None
+            is_error = get_bool(message, "isError")
             self._talk.add_result(as_text(message.get("toolCallId")), text, index, at=at, is_error=is_error, **more)
         elif role == "system":
             self._talk.add_system(text, index, **more)

@@ -100,13 +100,6 @@ class _Talk:
         self._started = started
         self._reverted_at = get_text(get_dict(session, "revert"), "messageID")
         self._is_reverted = False
-        self._add_system(stored.messages)
-
-    def _add_system(self, messages: list[StoredMessage]) -> None:
-        """Early versions wrote the system prompt beside each reply."""
-        texts = next((t for m in messages if (t := get_list(m.message, "system"))), [])
-        if prompt := "\n\n".join(text for text in texts if isinstance(text, str)):
-            self.talk.add_system(prompt, 0)
 
     def add(self, number: int, stored: StoredMessage) -> None:
         message, parts = stored

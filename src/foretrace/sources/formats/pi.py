@@ -14,7 +14,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.branches import find_main_line
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.json_values import get_dict, get_number, get_text
+from foretrace.sources.json_values import get_bool, get_dict, get_number, get_text
 from foretrace.sources.sessions import Session, add_user_content
 
 _IGNORED = frozenset({"thinking_level_change", "label", "custom"})
@@ -126,8 +126,7 @@ class _Talk:
             add_user_content(self.talk, message.get("content"), number, at=at)
         elif role == "toolResult":
             text, parts = read_blocks(message.get("content"))
-            failed = message.get("isError")
-            failed = failed if isinstance(failed, bool) else None
+            failed = get_bool(message, "isError")
             self.talk.add_result(get_text(message, "toolCallId"), text, number, is_error=failed, at=at, parts=parts)
         elif role == "bashExecution":
             text = f"$ {get_text(message, 'command')}\n{get_text(message, 'output')}"

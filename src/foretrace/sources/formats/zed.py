@@ -18,7 +18,16 @@ from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.conversation import Conversation, make_call
 from foretrace.sources.formats.opencode import open_database
-from foretrace.sources.json_values import as_dict, as_list, decode_json, get_dict, get_dicts, get_list, get_text
+from foretrace.sources.json_values import (
+    as_dict,
+    as_list,
+    decode_json,
+    get_bool,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_text,
+)
 from foretrace.sources.sessions import Session
 
 Row = dict[str, Any]
@@ -147,9 +156,8 @@ def _add_reply(
     talk.add_agent(number, text=said, reasoning=reasoning, calls=made)
     for result in results:
         text = "\n".join(filter(None, map(_read_text, _list_pieces(as_dict(result).get("content")))))
-        failed = result.get("is_error") if isinstance(result, dict) else None
         own = get_text(result, "tool_use_id")
-        talk.add_result(own, text, number, is_error=failed if isinstance(failed, bool) else None)
+        talk.add_result(own, text, number, is_error=get_bool(result, "is_error"))
 
 
 def _list_pieces(content: Any) -> list[Any]:
