@@ -1,18 +1,47 @@
-"""Make the Trace of a conversation that was put together from a file."""
+"""Files of records that are conversations by themselves, and the Trace of a conversation out of a file."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.core.trace import Message, Outcome, Parent, Provenance, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
+from foretrace.sources.account import Account
+from foretrace.sources.base import RowError
 from foretrace.sources.conversation import Conversation
+from foretrace.sources.json_values import read_objects
 from foretrace.sources.leftovers import keep_leftovers
 from foretrace.sources.own_fields import restore_fields
 from foretrace.sources.repositories import find_repository
+
+
+class RecordFiles:
+    """Base of a `FileSource` for files of JSON records (a document, a list, or lines), each of which is read by itself.
+
+    A record that cannot be read is a Drop.
+    """
+
+    license: str | None = None
+
+    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
+        """The conversations of each record."""
+        for number, record in enumerate(read_objects(path)):
+            if isinstance(record, Drop):
+                account.drop(record.reason)
+                yield record
+                continue
+            try:
+                yield from self.read_record(record, number, path, account)
+            except RowError as error:
+                yield error.drop
+
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The conversations of one record, which stands in that place in the file."""
+        raise NotImplementedError
 
 
 def make_task(own_id: str, *, instance: str = "", repository: str = "", kind: str = "") -> Task:
@@ -37,22 +66,28 @@ def finish_trace(
     *,
     key: str,
     task: Task,
-    provenance: Provenance,
+    path: Path,
     met: Mapping[str, int],
     tools: tuple[ToolSpec, ...] = (),
     outcome: Outcome = Outcome(),  # noqa: B008 - frozen
     parent: Parent | None = None,
     extra: Mapping[str, Any] | None = None,
+    **origin: Any,
 ) -> Trace | Drop:
     """The trace of a conversation; a Drop where the agent says nothing in it, which is never a trace.
 
     Args:
+        key: `source@id`.
         met: How many records of each type there were, to say what was met instead.
+        origin: Further fields of `Provenance`; those that are empty texts are not set.
     """
     if not talk.has_agent:
         return make_no_agent_drop(key, met)
     messages: tuple[Message, ...] = talk.finish()
     kept = dict(extra or {})
+    origin["tool_versions"] = {name: version for name, version in origin.get("tool_versions", {}).items() if version}
+    facts = {name: value for name, value in origin.items() if value not in ("", None)}
+    provenance = Provenance(origin="imported", source=key.partition("@")[0], raw_file=path.name, **facts)
     keep_leftovers(talk, messages, (provenance, tools, outcome, kept), kept)
     trace = Trace(
         key=key, task=task, tools=tools, messages=messages, outcome=outcome, provenance=provenance, parent=parent,

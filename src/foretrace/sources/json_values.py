@@ -96,6 +96,12 @@ def get_number(record: Any, *keys: str) -> float | None:
     return None
 
 
+def get_bool(record: Any, key: str) -> bool | None:
+    """The truth value under `key`; `None` where there is none."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, bool) else None
+
+
 def as_count(value: Any) -> int | None:
     """The number of something, also where it is written as text."""
     if isinstance(value, str) and value.isdigit() and len(value) < 20:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,29 @@ def add_user_content(
     for index, (who, text) in enumerate(texts):
         mine = tuple(msgspec.structs.replace(p, at=min(p.at, len(text))) for p in parts) if index == carrier else ()
         talk.add_user(text, raw_index, author=who, at=at, parts=mine, **more)
+
+
+def find_main_line(parents: Mapping[str, str | None], order: Sequence[str]) -> set[str]:
+    """The records on the way from the last one back to the beginning.
+
+    Where a record has no parent, or one that is not there (a compaction, a file that was cut), the line goes on with
+    the record before it in the file.
+
+    Args:
+        parents: By id: the id of the parent. May name more than `order` does, and may hold circles.
+        order: Ids in the order of the file, of the records that belong to the conversation.
+    """
+    place = {one: number for number, one in enumerate(order)}
+    found: set[str] = set()
+    first = len(order)
+    while first > 0:
+        node: str | None = order[first - 1]
+        first -= 1
+        while node is not None and node not in found:
+            found.add(node)
+            first = min(first, place.get(node, first))
+            node = parents.get(node)
+    return found
 
 
 def _cut_notices(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

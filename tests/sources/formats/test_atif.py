@@ -162,14 +162,6 @@ def test_rows_and_lists_of_documents(tmp_path: Path) -> None:
         assert [t.key for t in read("atif", path)[0]] == ["atif@0", "atif@1", "atif@2"]
 
 
-@pytest.mark.parametrize("extra", [{"adp_schema_version": "1.3.2"}, {"other": 1}])
-def test_rows_of_the_agent_data_protocol_encode_texts_twice(extra: dict[str, Any], tmp_path: Path) -> None:
-    made = agent("", tool_calls=[{**CALL, "arguments": {"query": '"a b"', "count": 5}}])
-    trace, _ = read_one("atif", write_document(tmp_path / "t.json", document(made, extra=extra)))
-    query = "a b" if "adp_schema_version" in extra else '\\"a b\\"'
-    assert trace.messages[0].tool_calls[0].arguments == f'{{"query": "{query}", "count": 5}}'
-
-
 def test_no_agent_and_unknown_sources(tmp_path: Path) -> None:
     steps = [user("a"), {"source": "critic", "message": "b"}, "no step"]
     path = write_document(tmp_path / "t.json", {**document(), "steps": steps})

@@ -105,35 +105,6 @@ def test_copies_say_nothing_twice(tmp_path: Path) -> None:
     }
 
 
-def test_events_alone_are_the_conversation(tmp_path: Path) -> None:
-    duration = {"secs": 1, "nanos": 500_000_000}
-    old: Records = [
-        meta(),
-        event("user_message", 1, message="go"),
-        event("agent_reasoning", 2, text="hm"),
-        event("agent_message", 2, message="I look"),
-        event(
-            "exec_command_end", 4, call_id="c", command=["ls"], aggregated_output="a", exit_code=1, duration=duration
-        ),
-        event("agent_message", 5, message="done"),
-    ]
-    new: Records = [
-        meta(),
-        done("UserMessage", 1, content=[{"type": "text", "text": "go"}]),
-        done("Reasoning", 2, summary_text=["hm"]),
-        done("AgentMessage", 2, content=[{"type": "Text", "text": "I look"}]),
-        done("commandExecution", 4, id="c", command=["ls"], aggregatedOutput="a", exitCode=1, durationMs=1500),
-        done("agent_message", 5, content=[{"type": "Text", "text": "done"}]),
-    ]
-    for name, records in (("old", old), ("new", new)):
-        found = read(tmp_path / name, records)
-        assert count(found.traces[0]) == {"turns": 2, "calls": 1, "results": 1, "prompts": 1}, name
-        result = found.messages[2]
-        assert (result.content, result.is_error, result.tool_s, result.tool_s_source) == ("a", True, 1.5, "runner")
-        assert (found.messages[1].reasoning, found.messages[1].content) == ("hm", "I look")
-        assert not found.account.ignored
-
-
 def test_bare_lines_of_the_first_versions(tmp_path: Path) -> None:
     found = read(
         tmp_path,
@@ -338,28 +309,6 @@ def test_turns_that_were_rolled_back_are_counted_and_gone(tmp_path: Path) -> Non
     assert found.account.ignored == {"rolled back": 3} and found.account.notes == {"abandoned branches": 1}
 
 
-def test_an_earlier_history_is_followed_where_it_is_there(tmp_path: Path) -> None:
-    def numbered(records: Records, start: int) -> Records:
-        return [{**r, "ordinal": start + i} for i, r in enumerate(records) if isinstance(r, dict)]
-
-    base = numbered([meta("base"), user("one"), agent("1"), user("two"), agent("2")], 0)
-    position = {"thread_id": "base", "end_ordinal_exclusive": 3, "end_byte_offset": 5}
-    own = numbered([meta("fork", history_base=position), user("three"), agent("3")], 3)
-    alone = read(tmp_path, own, "rollout-fork.jsonl")
-    assert [m.content for m in alone.messages] == ["three", "3"]
-    assert alone.account.notes == {"earlier histories in files that are not beside this one": 1}
-    packed = zstandard.ZstdCompressor().compress("".join(json.dumps(r) + "\n" for r in base).encode())
-    (tmp_path / "rollout-2026-base.jsonl.zst").write_bytes(packed)
-    whole = read(tmp_path, own, "rollout-fork.jsonl")
-    assert [(m.content, m.train) for m in whole.messages] == [("one", None), ("1", False), ("three", None), ("3", None)]
-    assert whole.traces[0].key == "codex@fork" and whole.account.records == 3
-    days = tmp_path / "sessions" / "2026" / "01"
-    read(days / "01", base, "rollout-base.jsonl")
-    assert len(read(days / "02", own, "rollout-fork.jsonl").messages) == 4
-    circle = [meta("a", history_base={**position, "thread_id": "a"}), user("x"), agent("y")]
-    assert len(read(tmp_path / "circle", circle, "rollout-a.jsonl").messages) == 2
-
-
 def test_packed_files_and_subagents(tmp_path: Path) -> None:
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "t0", "depth": 1}}}
     lines = "".join(json.dumps(r) + "\n" for r in (meta(source=spawn), user("go"), agent("yes")))
@@ -367,9 +316,6 @@ def test_packed_files_and_subagents(tmp_path: Path) -> None:
     file.write_bytes(zstandard.ZstdCompressor().compress(lines.encode()))
     (trace,) = read_file(Codex(), file).traces
     assert trace.parent == Parent(key="codex@t0") and count(trace)["turns"] == 1
-    spawned = output("c9", json.dumps({"agent_id": "t1"}))
-    write_lines(tmp_path / "rollout-t0.jsonl", [meta("t0"), user("x"), call("c9", name="spawn_agent"), spawned])
-    assert read_file(Codex(), file).traces[0].parent == Parent(key="codex@t0", call_id="c9")
     file.write_bytes(file.read_bytes()[:-4])
     cut = read_file(Codex(), file, recognized=False)
     assert cut.account.dropped == {"truncated_file": 1} and cut.drops[0].reason == "no_agent_turn"

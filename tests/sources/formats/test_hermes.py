@@ -1,4 +1,4 @@
-"""Hermes Agent: rows of messages, and saved trajectories whose calls stand in the text."""
+"""Hermes Agent: rows of messages."""
 
 from __future__ import annotations
 
@@ -32,20 +32,6 @@ ROW = {
     "id": "h1", "source": "cli", "model": "m", "system_prompt": "You are Hermes", "started_at": 1781792578.4,
     "cwd": "/home/x/code/app", "parent_session_id": "h0", "title": "t", "messages": MESSAGES,
 }  # fmt: skip
-TOOLS = '[{"type": "function", "function": {"name": "terminal", "parameters": {}}}]'
-WRITTEN = '{"name": "terminal", "arguments": {"command": "ls"}}'
-TRAJECTORY = {
-    "conversations": [
-        {"from": "system", "value": f"You are ... <tools>\n{TOOLS}\n</tools>"},
-        {"from": "human", "value": "go"},
-        {"from": "gpt", "value": f"<think>\nhm\n</think>\n<tool_call>\n{WRITTEN}\n</tool_call>"},
-        {"from": "tool", "value": '<tool_response>\n{"name": "terminal", "content": "x"}\n</tool_response>'},
-        {"from": "gpt", "value": "<think>\n</think>\ndone"},
-    ],
-    "timestamp": "2026-01-01T00:00:00",
-    "model": "m",
-    "completed": False,
-}  # fmt: skip
 
 
 def test_rows_of_messages(tmp_path: Path) -> None:
@@ -60,35 +46,15 @@ def test_rows_of_messages(tmp_path: Path) -> None:
     assert found.account.notes["messages of the unknown role 'odd'"] == 2
 
 
-def test_saved_trajectories(tmp_path: Path) -> None:
-    found = read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [TRAJECTORY]))
-    (trace,) = found.traces
-    assert count(trace) == {"turns": 2, "calls": 1, "results": 1, "prompts": 1}
-    call = trace.messages[2].tool_calls[0]
-    assert (call.name, call.arguments) == ("terminal", '{"command": "ls"}') and call.span is not None
-    assert [t.name for t in trace.tools] == ["terminal"] and trace.outcome.status == "limit"
-    moved = read_file(Hermes(), write_lines(tmp_path / "y.jsonl", ["{}", TRAJECTORY]), recognized=False)
-    assert moved.traces[0].key == trace.key, "the key is the row's, wherever it stands"
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"id": "x", "messages": [{"role": "user", "content": "x"}]},
-        {"conversations": [{"from": "human", "value": "x"}], "id": "x"},
-        {**TRAJECTORY, "conversations": [{"from": "user", "value": "x"}]},
-        {"completed": True, "timestamp": "x", "model": "m"},
-    ],
-)
-def test_others_are_not_claimed(tmp_path: Path, record: dict[str, Any]) -> None:
+def test_others_are_not_claimed(tmp_path: Path) -> None:
+    record = {"id": "x", "messages": [{"role": "user", "content": "x"}]}
     read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [[]], True])
 def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
-    rows: list[Any] = [{**row, name: value} for row in (ROW, TRAJECTORY) for name in row]
+    rows: list[Any] = [{**ROW, name: value} for name in ROW]
     rows += [{**ROW, "messages": [*MESSAGES, {**m, name: value}]} for m in MESSAGES for name in m]
-    rows += [{**TRAJECTORY, "conversations": [{"from": who, "value": value}]} for who in ("gpt", "tool", value)]
     found = read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [ROW, *rows]))
     assert len(found.traces) + len(found.drops) == found.account.records == 1 + len(rows)
     assert {d.reason for d in found.drops} <= {"no_agent_turn"}

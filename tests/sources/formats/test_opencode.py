@@ -13,8 +13,8 @@ import pytest
 from foretrace.core.errors import SourceError
 from foretrace.core.trace import Parent, Trace
 from foretrace.rows.head import read_head
-from foretrace.sources import opencode_store
 from foretrace.sources.account import Account
+from foretrace.sources.formats import opencode
 from foretrace.sources.formats.opencode import OpenCode
 from foretrace.sources.report import count_trace
 from sources.session_files import Read, count, read_file
@@ -224,7 +224,7 @@ def read_error(path: Path) -> str:
 
 def test_databases_that_cannot_be_read_are_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_database(tmp_path / "opencode.db", {"ses": CONVERSATION})
-    monkeypatch.setattr(opencode_store, "BUSY_S", 0.05)
+    monkeypatch.setattr(opencode, "BUSY_S", 0.05)
     writer = sqlite3.connect(path)
     writer.execute("BEGIN EXCLUSIVE")
     assert "locked: close OpenCode" in read_error(path)
@@ -257,7 +257,7 @@ def test_a_database_is_never_written_and_its_log_is_read(tmp_path: Path) -> None
     writer.commit()
     before = path.read_bytes()
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        opencode_store.open_database(path, Account()).execute("CREATE TABLE x (a)")
+        opencode.open_database(path, Account()).execute("CREATE TABLE x (a)")
     found = read_file(OpenCode(), path)
     assert [d.reason for d in found.drops] == ["no_agent_turn"] and path.read_bytes() == before
     assert {p.name for p in OpenCode().list_companions(path)} == {"opencode.db-wal", "opencode.db-shm"}

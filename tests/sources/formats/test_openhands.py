@@ -122,29 +122,6 @@ def test_tokens_belong_to_the_reply_before(tmp_path: Path) -> None:
     assert trace.messages[3].sampled == Sampled(token_ids=(3,), prompt_token_ids=(1, 2), exact="token")
 
 
-def test_calls_that_are_told_several_times(tmp_path: Path) -> None:
-    """Agents of other programs (ACP): each call is told when it begins, goes on and ends."""
-
-    def told(second: float, **more: Any) -> dict[str, Any]:
-        return event(
-            "ACPToolCallEvent", "agent", second, tool_call_id="c1", title="List files", tool_kind="execute", **more
-        )
-
-    ended = told(5, status="completed", raw_output="a.py", is_error=False)
-    inside = told(4, status="completed") | {"tool_call_id": "c2", "parent_tool_call_id": "c1"}
-    events = [
-        ASKED,
-        told(2, status="pending"),
-        told(3, status="in_progress", raw_input={"command": "ls"}),
-        inside,
-        ended,
-    ]
-    trace, account = read_one("openhands", write_lines(tmp_path / "e", events))
-    assert count(trace) == {"turns": 1, "calls": 1, "results": 1} and account.ignored == {"call by a subagent": 1}
-    called, ran = trace.messages[2:]
-    assert called.tool_calls[0].arguments == '{"command": "ls"}' and (ran.content, ran.tool_s) == ("a.py", 3.0)
-
-
 def test_the_branch_that_ends_last(tmp_path: Path) -> None:
     one, two, left, right = (action(f"c{n}", n, f"r{n}") for n in range(4))
     two["parent_id"], left["parent_id"], right["parent_id"] = one["id"], two["id"], two["id"]

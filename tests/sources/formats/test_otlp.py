@@ -311,15 +311,6 @@ def test_history_that_lacks_the_calls(left: list[dict[str, str]], tmp_path: Path
     assert trace.messages[2].content == json.dumps(listed), "what a tool gives is no list of parts"
 
 
-def test_events_in_an_attribute(tmp_path: Path) -> None:
-    events = [
-        {"event.name": "gen_ai.user.message", "content": "go", "role": "user"},
-        {"event.name": "gen_ai.choice", **CHOICE},
-    ]
-    made = span("m", 0, 1, attributes={"gen_ai.operation.name": "chat", "events": json.dumps(events)})
-    assert count(read_one("otlp", write_document(tmp_path / "t.json", wrap(made)))[0])["calls"] == 1
-
-
 def test_alternatives_are_counted_and_not_joined(tmp_path: Path) -> None:
     path = write_document(
         tmp_path / "t.json", wrap(chat("m", 0, [text("user", "a")], [text("assistant", "b"), text("assistant", "c")]))

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Part, Provenance, ToolSpec, Trace
+from foretrace.core.trace import Part, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.conversation import Conversation, make_call
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     are_encoded_twice,
     as_dict,
@@ -27,7 +27,6 @@ from foretrace.sources.json_values import (
     as_list,
     as_text,
     decode_quoted,
-    read_objects,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -44,11 +43,10 @@ _DECLARED = re.compile(r"tool_declare<\|im_middle\|>(\[.*\])<\|im_end\|>", re.DO
 """How Kimi's chat template writes tools into a system message, which the protocol kept as text."""
 
 
-class Adp:
+class Adp(RecordFiles):
     """One row is one trace."""
 
     name = "adp"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By `class_` of the first item of the first row."""
@@ -56,14 +54,9 @@ class Adp:
         kind = as_text(first.get("class_"))
         return f"content[0].class_ is {kind}" if kind in _ACTIONS | _OBSERVATIONS else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each row."""
-        for index, row in enumerate(read_objects(path)):
-            if isinstance(row, Drop):
-                account.drop(row.reason)
-                yield row
-            else:
-                yield _read_row(row, index, path, account)
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The trace of a row."""
+        return [_read_row(record, number, path, account)]
 
 
 def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> Trace | Drop:
@@ -101,7 +94,9 @@ def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> 
         talk,
         key=key,
         task=make_task(key, instance=instance),
-        provenance=Provenance(origin="imported", source="adp", raw_file=path.name, raw_row=index, raw_id=own_id),
+        path=path,
+        raw_row=index,
+        raw_id=own_id,
         met=met,
         tools=tools,
         extra={k: v for k, v in find_unknown_fields(row, _ROW).items() if v != {}},

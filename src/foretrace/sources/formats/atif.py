@@ -15,15 +15,14 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Parent, Part, Provenance, Sampled, Task, ToolCall, Trace, Usage
+from foretrace.core.trace import Author, Parent, Part, Sampled, Task, ToolCall, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.file_traces import finish_trace, make_child_task, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task
 from foretrace.sources.json_values import (
-    are_encoded_twice,
     as_count,
     as_dict,
     as_dicts,
@@ -31,7 +30,7 @@ from foretrace.sources.json_values import (
     as_numbers,
     as_text,
     as_token_ids,
-    decode_quoted,
+    get_bool,
     read_any_content,
     read_objects,
 )
@@ -53,25 +52,19 @@ _RESULT = frozenset({"source_call_id", "content", "extra"})
 _METRICS = frozenset({"prompt_tokens", "completion_tokens", "prompt_token_ids", "completion_token_ids", "logprobs"})
 
 
-class Atif:
+class Atif(RecordFiles):
     """Agents that a trajectory starts are traces of their own, whose `parent` names the call."""
 
     name = "atif"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By the version of the schema."""
         version = as_text(head.first.get("schema_version"))
         return f"schema_version is {version[:20]}" if version.startswith("ATIF-v") else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """Each document, the agents that it starts, and the trajectories in other files that it names."""
-        for value in read_objects(path):
-            if isinstance(value, Drop):
-                account.drop(value.reason)
-                yield value
-                continue
-            yield from _Reader(path, account).read(value)
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """A document, the agents that it starts, and the trajectories in other files that it names."""
+        return _Reader(path, account).read(record, None, None, 0)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
         """Trajectories beside the file that it names: of subagents, and those that go on with it."""
@@ -98,10 +91,7 @@ class _Reader:
         self._files = {path}
         self._keys: Counter[str] = Counter()
 
-    def read(self, document: dict[str, Any]) -> Iterator[Trace | Drop]:
-        yield from self._read(document, None, None, 0)
-
-    def _read(
+    def read(
         self, document: dict[str, Any], parent: Parent | None, group: Task | None, depth: int
     ) -> Iterator[Trace | Drop]:
         key = f"atif@{self._make_own_id(document)}"
@@ -113,7 +103,7 @@ class _Reader:
         calls = {name: call_id for name, call_id in _find_references(document) if call_id is not None}
         for child in as_dicts(document.get("subagent_trajectories")):
             call_id = calls.get(as_text(child.get("trajectory_id"))) or calls.get(as_text(child.get("session_id")))
-            yield from self._read(child, Parent(key=key, call_id=call_id), task, depth + 1)
+            yield from self.read(child, Parent(key=key, call_id=call_id), task, depth + 1)
         for name, call_id in _find_references(document):
             beside = _find_beside(self._path, name)
             if beside is None or beside in self._files:
@@ -124,7 +114,7 @@ class _Reader:
                     self._account.drop(other.reason)
                     yield other
                 elif as_text(other.get("schema_version")).startswith("ATIF-v"):
-                    yield from self._read(other, Parent(key=key, call_id=call_id or None), task, depth + 1)
+                    yield from self.read(other, Parent(key=key, call_id=call_id or None), task, depth + 1)
 
     def _make_own_id(self, document: dict[str, Any]) -> str:
         """What names a trajectory wherever its file lies; it may grow without being another one."""
@@ -140,7 +130,6 @@ class _Reader:
 
     def _make_trace(self, document: dict[str, Any], key: str, task: Task, parent: Parent | None) -> Trace | Drop:
         account, agent = self._account, as_dict(document.get("agent"))
-        document = _decode_adp_arguments(document)
         talk = Conversation(account, durations_from_stamps=False)
         met: Counter[str] = Counter()
         model = as_text(agent.get("model_name")) or None
@@ -161,16 +150,12 @@ class _Reader:
             talk,
             key=key,
             task=task,
-            provenance=Provenance(
-                origin="imported",
-                source="atif",
-                raw_file=self._path.name,
-                raw_id=as_text(document.get("session_id")) or as_text(document.get("trajectory_id")) or None,
-                agent=name or None,
-                model=model,
-                tool_versions={name: version} if name and version else {},
-                created_at=_find_first_stamp(document),
-            ),
+            path=self._path,
+            raw_id=as_text(document.get("session_id")) or as_text(document.get("trajectory_id")),
+            agent=name,
+            model=model,
+            tool_versions={name: version},
+            created_at=_find_first_stamp(document),
             met=met,
             tools=read_tool_specs(agent.get("tool_definitions")),
             parent=parent,
@@ -246,43 +231,18 @@ def _add_results(
         also: list[str] = []
         if not call_id and "source_call_id" not in extra:
             also = [unanswered.pop(0)] if is_paired else unanswered
-        is_error = extra.get("is_error")
         talk.add_result(
             call_id or next(iter(also), ""),
             text,
             index,
             at=at,
-            is_error=is_error if isinstance(is_error, bool) else None,
+            is_error=get_bool(extra, "is_error"),
             seconds=_read_seconds(as_dict(own.get(call_id, {}).get("extra"))),
             parts=parts,
             also=also[1:],
             extra=extra,
             **copied,
         )
-
-
-def _decode_adp_arguments(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the arguments as they were, where it was made out of rows that encode each text twice."""
-    if not any(name.startswith("adp_") for name in as_dict(document.get("extra"))):
-        return document
-    steps = as_list(document.get("steps"))
-    calls = [call for step in as_dicts(steps) for call in as_dicts(step.get("tool_calls"))]
-    if not are_encoded_twice(as_dict(call.get("arguments")) for call in calls):
-        return document
-    made: list[Any] = []
-    for step in steps:
-        listed = as_dicts(as_dict(step).get("tool_calls"))
-        if listed:
-            step = {**step, "tool_calls": [_decode_arguments(call) for call in listed]}
-        made.append(step)
-    return {**document, "steps": made}
-
-
-def _decode_arguments(call: dict[str, Any]) -> dict[str, Any]:
-    arguments = call.get("arguments")
-    if not isinstance(arguments, dict):
-        return call
-    return {**call, "arguments": {name: decode_quoted(value) for name, value in as_dict(arguments).items()}}
 
 
 def _find_first_stamp(document: dict[str, Any]) -> str | None:

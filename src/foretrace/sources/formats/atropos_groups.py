@@ -7,22 +7,21 @@ be read: each of their attempts is a Drop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Outcome, Provenance, Sampled, ToolCall, Trace
+from foretrace.core.trace import Outcome, Sampled, ToolCall, Trace
 from foretrace.encodings.calls_in_text import find_calls
 from foretrace.rows.base import Drop
-from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import Conversation
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_dicts,
     as_list,
@@ -41,11 +40,10 @@ _GROUP_EXTRA = ("group_overrides", "generation_params", "env_id")
 _MESSAGE = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "reasoning_content"})
 
 
-class AtroposGroups:
+class AtroposGroups(RecordFiles):
     """One trace for each attempt of each group."""
 
     name = "atropos_groups"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By three lists of one length, a list of ids each in two of them."""
@@ -56,20 +54,15 @@ class AtroposGroups:
         is_group = isinstance(as_list(lists[0])[0], list) and isinstance(as_list(lists[1])[0], list)
         return "line 1 has tokens, masks and scores of a group" if is_group else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The attempts of each line."""
-        for row, group in enumerate(read_records(path)):
-            if isinstance(group, Drop):
-                account.drop(group.reason)
-                yield group
-                continue
-            attempts = max(len(as_list(group.get(name))) for name in ("tokens", "messages", "scores"))
-            for index in range(attempts):
-                try:
-                    yield _read_attempt(group, index, row, path, account)
-                except RowError as error:
-                    account.drop(error.drop.reason)
-                    yield error.drop
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The attempts of a group."""
+        attempts = max(len(as_list(record.get(name))) for name in ("tokens", "messages", "scores"))
+        for index in range(attempts):
+            try:
+                yield _read_attempt(record, index, number, path, account)
+            except RowError as error:
+                account.drop(error.drop.reason)
+                yield error.drop
 
 
 def _get(group: dict[str, Any], name: str, index: int) -> Any:
@@ -98,7 +91,8 @@ def _read_attempt(group: dict[str, Any], index: int, row: int, path: Path, accou
         talk,
         key=f"atropos_groups@{own}:{index}",
         task=make_task("", instance=prompt),
-        provenance=Provenance(origin="imported", source="atropos_groups", raw_file=path.name, raw_row=row),
+        path=path,
+        raw_row=row,
         met=Counter(f"{message.get('role')} messages" for message in messages),
         outcome=Outcome(reward=score),
         extra={name: group[name] for name in _GROUP_EXTRA if group.get(name) is not None},

@@ -15,12 +15,11 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document, read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.branches import find_main_line
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_number, get_text
+from foretrace.sources.json_values import get_bool, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
-from foretrace.sources.sessions import Session, add_user_content
+from foretrace.sources.sessions import Session, add_user_content, find_main_line
 
 _SPOKEN = frozenset({"user", "assistant"})
 _BOOKKEEPING = frozenset({
@@ -441,7 +440,7 @@ class _Talk:
             self._account.note("second results of a call")
         self._answered.add(call)
         self._talk.add_result(
-            call, text, line.number, is_error=failed if isinstance(failed, bool) else None, at=line.at,
+            call, text, line.number, is_error=get_bool(block, "is_error"), at=line.at,
             seconds=seconds, parts=parts,
         )  # fmt: skip
 

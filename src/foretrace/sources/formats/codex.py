@@ -41,12 +41,11 @@ _IGNORED_EVENTS = frozenset({
     "shutdown_complete", "session_configured", "item_started", "mcp_tool_call_begin", "exec_command_begin",
     "patch_apply_begin", "web_search_begin", "deprecation_notice", "warning",
 })  # fmt: skip
-_COPIES = {
-    "user_message": "user", "agent_message": "agent", "agent_reasoning": "thought",
-    "agent_reasoning_raw_content": "thought", "UserMessage": "user", "AgentMessage": "agent", "Reasoning": "thought",
-    "Plan": "agent", "HookPrompt": "injected", "ContextCompaction": "notice", "injected_message": "injected",
-}  # fmt: skip
-"""Events that repeat what response items say, and what of: content only where no response item says it."""
+_COPIES = frozenset({
+    "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "UserMessage", "AgentMessage",
+    "Reasoning", "Plan", "HookPrompt", "ContextCompaction", "injected_message",
+})  # fmt: skip
+"""Events that repeat what response items say."""
 _PERSON_TOOLS = frozenset({"request_user_input", "request_permissions"})
 
 
@@ -71,8 +70,6 @@ class Codex:
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The one session of the file."""
         rollout = _Rollout(path, account)
-        rollout.follow_history({path.resolve()})
-        rollout.find_spawn()
         talk = _Talk(rollout, account)
         for item in rollout.items:
             talk.add(item)
@@ -98,13 +95,12 @@ class _Item(msgspec.Struct):
     record: dict[str, Any]
     """The payload, in its envelope where it has one."""
     is_event: bool = False
-    inherited: bool = False
 
 
 class _Rollout:
     """The records of one file, each with its fate or waiting for it in `items`."""
 
-    def __init__(self, path: Path, account: Account, end: int | None = None) -> None:
+    def __init__(self, path: Path, account: Account) -> None:
         self.path = path
         self.account = account
         self.items: list[_Item] = []
@@ -112,41 +108,9 @@ class _Rollout:
         self.facts: list[_Item] = []
         """Records about the session as a whole."""
         self.session = Session(source=Codex.name, agent="codex", id="")
-        self._ordinal = -1
         for number, record in account.drop_unread(read_records(path)):
-            ordinal = get_number(record, "ordinal")
-            if end is not None and (number if ordinal is None else ordinal) >= end:
-                break
             self._take(number, record)
         self.session.id = get_text(self.meta, "id") or self.session.id or path.name.partition(".jsonl")[0]
-
-    def follow_history(self, seen: set[Path]) -> None:
-        """Put the records of the session that this one goes on from before its own."""
-        base = get_dict(self.meta, "history_base")
-        thread, end = get_text(base, "thread_id"), get_number(base, "end_ordinal_exclusive")
-        if not thread or end is None:
-            return
-        file = next((p for p in _find_rollouts(self.path, thread) if p.resolve() not in seen), None)
-        if file is None:
-            self.account.note("earlier histories in files that are not beside this one")
-            return
-        earlier = _Rollout(file, Account(), int(end))  # its records are counted where it is an input of its own
-        earlier.follow_history({*seen, file.resolve()})
-        inherited = [msgspec.structs.replace(item, inherited=True) for item in earlier.items]
-        self.items[:0] = inherited
-        self.account.note("records of an earlier history", len(inherited))
-
-    def find_spawn(self) -> None:
-        """Find the call that started this session, where it is another's agent and that one's file is near."""
-        session = self.session
-        thread = "" if session.parent is None else session.parent.key.partition("@")[2]
-        for file in _find_rollouts(self.path, thread):
-            for record in read_records(file):
-                payload = get_dict(record, "payload")
-                spawned = get_text(payload, "new_thread_id") == session.id
-                if spawned or (get_text(payload, "type") in OUTPUTS and session.id in read_output(payload).text):
-                    session.parent = Parent(key=f"{Codex.name}@{thread}", call_id=get_text(payload, "call_id") or None)
-                    return
 
     def _take(self, number: int, record: dict[str, Any]) -> None:
         kind, payload = get_text(record, "type"), record.get("payload")
@@ -187,12 +151,15 @@ class _Rollout:
         if kind == "item_completed":
             item.kind = get_text(get_dict(payload, "item"), "type")
             execution = read_execution(payload)
-            if execution is not None or _COPIES.get(_spell_item(item.kind)):
-                item.kind = item.kind if execution is not None else _spell_item(item.kind)
+            if execution is not None:
                 self.items.append(item)
+            elif (copied := _spell_item(item.kind)) in _COPIES:
+                account.ignore(f"copy {copied}")
             else:
                 account.meet_unknown(f"item_completed {item.kind}")
-        elif kind in _COPIES or kind in EXECUTIONS or kind == "token_count":
+        elif kind in _COPIES:
+            account.ignore(f"copy {kind}")
+        elif kind in EXECUTIONS or kind == "token_count":
             self.items.append(item)
         elif kind == "thread_rolled_back":
             self.facts.append(item)
@@ -255,15 +222,6 @@ class _Talk:
         self._path = rollout.path
         self._account = account
         self._talk = Conversation(account)
-        items = [item for item in rollout.items if not item.is_event]
-        self._has = {
-            "user": any(_is_prompt(item) for item in items),
-            "agent": any(item.kind == "message" and get_text(item.payload, "role") == "assistant" for item in items),
-            "thought": any(item.kind == "reasoning" for item in items),
-            "call": any(item.kind in CALLS for item in items),
-            "injected": any(item.kind == "message" and get_text(item.payload, "role") == "user" for item in items),
-            "notice": True,
-        }
         self._reply = 0
         self._tokens: float | None = None
         self._measured: dict[str, Execution] = {}
@@ -288,7 +246,7 @@ class _Talk:
 
     def _use(self, item: _Item, call: str = "", *, counts: bool = True) -> None:
         inside = "payload" if item.payload is item.record.get("payload") else ""
-        self._talk.use(item.record, inside, call=call, count=int(counts and not item.inherited))
+        self._talk.use(item.record, inside, call=call, count=int(counts))
 
     def add(self, item: _Item) -> None:
         if item.is_event:
@@ -317,8 +275,6 @@ class _Talk:
             self._add_input(item, get_text(payload, "message"), extra={"kind": kind})
 
     def _add_agent(self, item: _Item, **more: Any) -> None:
-        if item.inherited:
-            more = {**more, "train": False, "extra": {**more.get("extra", {}), "inherited": True}}
         self._talk.add_agent(item.number, reply=f"reply {self._reply}", at=item.at, **more)
 
     def _add_input(self, item: _Item, text: str, **more: Any) -> None:
@@ -405,42 +361,19 @@ class _Talk:
     def _add_event(self, item: _Item) -> None:
         if item.kind == "token_count":
             self._count_tokens(item)
-        elif role := _COPIES.get(item.kind):
-            self._add_copy(item, role)
         elif (execution := read_execution(item.payload)) is not None:
             self._add_execution(item, execution)
 
     def _count_tokens(self, item: _Item) -> None:
         """Token counts come at the end of each reply of the model, some of them twice."""
-        if not item.inherited:
-            self._account.ignore("token_count")
+        self._account.ignore("token_count")
         tokens = get_number(get_dict(get_dict(item.payload, "info"), "total_token_usage"), "total_tokens")
         if tokens is not None and tokens != self._tokens:
             self._reply += self._tokens is not None
             self._tokens = tokens
 
-    def _add_copy(self, item: _Item, role: str) -> None:
-        """An event that repeats a response item; in files that have none of the kind, it is the conversation."""
-        if self._has[role]:
-            if not item.inherited:
-                self._account.ignore(f"copy {item.kind}")
-            return
-        self._use(item)
-        source = get_dict(item.payload, "item") or item.payload
-        content = source.get("content", source.get("message", source.get("text")))
-        if role == "user":
-            self._reply += 1
-            add_user_content(self._talk, content, item.number, at=item.at)
-        elif role == "injected":
-            self._add_input(item, read_blocks(content)[0])
-        elif role == "agent":
-            self._add_agent(item, text=read_blocks(content)[0])
-        else:
-            thoughts = [str(t) for t in get_list(source, "summary_text") + get_list(source, "raw_content")]
-            self._add_agent(item, reasoning="\n\n".join(thoughts) or get_text(source, "text") or None)
-
     def _add_execution(self, item: _Item, execution: Execution) -> None:
-        account = Account() if item.inherited else self._account
+        account = self._account
         call_id = execution.id
         if not self._talk.has_call(call_id) and len(self._open) == 1 and "exec" not in self._open.values():
             call_id = next(iter(self._open))  # of an item whose id is not the call's
@@ -455,11 +388,6 @@ class _Talk:
             facts = {"name": execution.name, "arguments": execution.arguments, "exit_code": execution.exit_code}
             facts["seconds"] = execution.seconds
             self._exec.append({name: value for name, value in facts.items() if value is not None})
-        elif not self._has["call"]:
-            self._use(item)
-            call = make_call(call_id, execution.name, execution.arguments)
-            self._add_agent(item, calls=[call])
-            self._add_result(item, call.id, execution.output, is_error=execution.failed, seconds=execution.seconds)
         else:
             account.ignore(f"{item.kind} without its call")
 
@@ -474,9 +402,7 @@ class _Talk:
 
 
 def _is_prompt(item: _Item) -> bool:
-    if item.is_event:
-        return item.kind in ("user_message", "UserMessage")
-    if item.kind != "message" or get_text(item.payload, "role") != "user":
+    if item.is_event or item.kind != "message" or get_text(item.payload, "role") != "user":
         return False
     content = item.payload.get("content")
     blocks = content if isinstance(content, list) else [content]
@@ -503,16 +429,6 @@ def _read_tools(meta: dict[str, Any]) -> Any:
         for tool in get_dicts(group, "tools") or ([group] if isinstance(group, dict) else []):
             tools.append({**tool, "parameters": tool.get("inputSchema", tool.get("parameters"))})
     return read_tool_specs(tools)
-
-
-def _find_rollouts(path: Path, thread: str) -> Iterator[Path]:
-    """Files of a thread in the folder of `path`, then in those of other days."""
-    if not thread or not all(ch.isalnum() or ch in "-_" for ch in thread):
-        return
-    yield from sorted(path.parent.glob(f"*{thread}.jsonl*"))
-    days = path.parent
-    if all(part.isdigit() for part in days.parts[-3:]) and len(days.parts) > 3:
-        yield from sorted(days.parents[2].glob(f"*/*/*/*{thread}.jsonl*"))
 
 
 PLUGIN = Codex

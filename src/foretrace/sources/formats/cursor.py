@@ -13,7 +13,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call
-from foretrace.sources.json_values import get_dict, get_text
+from foretrace.sources.json_values import get_bool, get_dict, get_text
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import Session, add_user_content
 
@@ -74,8 +74,7 @@ def _add_message(talk: Conversation, number: int, role: str, record: dict[str, A
     said = split_reply(content, account)
     for block in said.results:
         text, parts = read_blocks(block.get("content"))
-        failed = block.get("is_error")
-        failed = failed if isinstance(failed, bool) else None
+        failed = get_bool(block, "is_error")
         talk.add_result(get_text(block, "tool_use_id"), text, number, is_error=failed, parts=parts)
     if role == "user":
         rest = [block for block in content if block not in said.results] if isinstance(content, list) else content

@@ -1,54 +1,40 @@
-"""Sessions of Hermes Agent: exported rows of messages, or saved trajectories of from and value. They hold no times."""
+"""Sessions of Hermes Agent as it exports them: rows of messages, without times. Saved trajectories are rows of chat."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Outcome, Parent, ToolCall, ToolSpec, Trace
-from foretrace.encodings.json_calls import TOOL_CALL_JSON
+from foretrace.core.trace import Parent, ToolCall, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.content_blocks import read_blocks
 from foretrace.sources.conversation import Conversation, make_call, read_time, write_time
+from foretrace.sources.file_traces import RecordFiles
 from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_text
-from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import Session, add_user_content
 
-_SPEAKERS = frozenset({"system", "human", "gpt", "tool"})
 
-
-class Hermes:
+class Hermes(RecordFiles):
     """A row is one session. Its stamps were written at the end of each turn, and so say nothing of times."""
 
     name = "hermes"
-    license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By messages with `session_id` and `tool_name`; or by `completed` beside conversations of system, human,
-        gpt and tool."""
+        """By messages with `session_id` and `tool_name`."""
         first = head.first
         if get_text(first, "id") and any({"session_id", "tool_name"} <= m.keys() for m in get_dicts(first, "messages")):
             return "messages with session_id and tool_name"
-        speakers = {get_text(turn, "from") for turn in get_dicts(first, "conversations")[:50]}
-        if {"completed", "timestamp", "model"} <= first.keys() and speakers and speakers <= _SPEAKERS:
-            return "conversations with completed, timestamp and model"
         return None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each row."""
-        for record in read_records(path):
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-                yield record
-                continue
-            yield _read_row(record, path, account)
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The trace of a row."""
+        return [_read_row(record, path, account)]
 
 
 def _read_row(row: dict[str, Any], path: Path, account: Account) -> Trace | Drop:
@@ -66,12 +52,8 @@ def _read_row(row: dict[str, Any], path: Path, account: Account) -> Trace | Drop
     facts = {"title": get_text(row, "title"), "platform": get_text(row, "source")}
     session.extra.update({name: value for name, value in facts.items() if value})
     talk = Conversation(account)
-    turns = "conversations" if get_list(row, "conversations") else "messages"
-    talk.use({**row, turns: [turn for turn in get_list(row, turns) if not isinstance(turn, dict)]})
-    if turns == "conversations":
-        _read_turns(row, session, talk, account)
-    else:
-        _read_messages(row, session, talk, account)
+    talk.use({**row, "messages": [message for message in get_list(row, "messages") if not isinstance(message, dict)]})
+    _read_messages(row, session, talk, account)
     return session.make_trace(talk, path)
 
 
@@ -101,28 +83,6 @@ def _read_messages(row: dict[str, Any], session: Session, talk: Conversation, ac
             account.note(f"messages of the unknown role {role[:40]!r}")
 
 
-def _read_turns(row: dict[str, Any], session: Session, talk: Conversation, account: Account) -> None:
-    """Calls and results stand in the text, between tags."""
-    for number, turn in enumerate(get_dicts(row, "conversations")):
-        speaker, text = get_text(turn, "from"), get_text(turn, "value")
-        session.types[speaker or "(no speaker)"] += 1
-        talk.use(turn, count=0)
-        if speaker == "system":
-            talk.add_system(text, number)
-            session.tools = session.tools or _find_tools(text)
-        elif speaker == "human":
-            add_user_content(talk, text, number, at=None)
-        elif speaker == "gpt":
-            talk.add_agent(number, text=text, calls=TOOL_CALL_JSON.parse(text))
-        elif speaker == "tool":
-            talk.add_result("", text, number)
-        else:
-            account.note(f"messages of the unknown role {speaker[:40]!r}")
-    completed = row.get("completed")
-    if isinstance(completed, bool):
-        session.outcome = Outcome(status="done" if completed else "limit")
-
-
 def _read_call(call: dict[str, Any]) -> ToolCall:
     function = get_dict(call, "function") or call
     return make_call(get_text(call, "id", "call_id"), get_text(function, "name"), function.get("arguments"))
@@ -137,11 +97,6 @@ def _read_calls(value: Any) -> list[ToolCall]:
         except (ValueError, RecursionError):
             return [make_call("", "", value)] if value.strip() else []
     return [_read_call(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-
-
-def _find_tools(prompt: str) -> tuple[ToolSpec, ...]:
-    _, _, rest = prompt.partition("<tools>")
-    return read_tool_specs(rest.partition("</tools>")[0].strip())
 
 
 PLUGIN = Hermes

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Provenance, ToolCall, Trace
+from foretrace.core.trace import ToolCall, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_dict, as_dicts, as_text, read_any_content
+from foretrace.sources.json_values import as_dict, as_dicts, as_text, get_bool, read_any_content
 from foretrace.sources.openai_messages import read_tool_specs
 
 
@@ -82,8 +82,7 @@ class _Session:
             calls = [_make_call(call) for call in as_dicts(message.get("toolCalls"))]
             self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, **more)
         elif role == "tool":
-            is_error = message.get("isError")
-            is_error = is_error if isinstance(is_error, bool) else None
+            is_error = get_bool(message, "isError")
             self._talk.add_result(as_text(message.get("toolCallId")), text, index, at=at, is_error=is_error, **more)
         elif role == "system":
             self._talk.add_system(text, index, **more)
@@ -97,15 +96,11 @@ class _Session:
             self._talk,
             key=key,
             task=make_task(key),
-            provenance=Provenance(
-                origin="imported",
-                source="hub_session",
-                raw_file=path.name,
-                raw_id=own_id,
-                agent=as_text(self._head.get("harness")) or None,
-                model=self._model,
-                created_at=self._created,
-            ),
+            path=path,
+            raw_id=own_id,
+            agent=as_text(self._head.get("harness")),
+            model=self._model,
+            created_at=self._created,
             met=self._met,
             tools=read_tool_specs(self._head.get("tools")),
         )

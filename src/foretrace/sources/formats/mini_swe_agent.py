@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Outcome, Provenance, Sampled, Status, ToolCall, Trace, Usage
+from foretrace.core.trace import Outcome, Sampled, Status, ToolCall, Trace, Usage
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.base import RowError
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_list, as_text, read_any_content, read_objects
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
+from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_list, as_text, read_any_content
 from foretrace.sources.openai_messages import find_unknown_fields, read_native_calls
 
 _FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\n(.*?)\n```", re.DOTALL)
@@ -37,11 +36,10 @@ _DOCUMENT = frozenset({"info", "messages", "trajectory_format", "instance_id"})
 _LIMITS = frozenset({"LimitsExceeded", "TimeExceeded", "StepLimitExceeded", "CostLimitExceeded"})
 
 
-class MiniSweAgent:
+class MiniSweAgent(RecordFiles):
     """One file is one attempt; no success is claimed, since the tests of the instance ran elsewhere."""
 
     name = "mini_swe_agent"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By `trajectory_format`, which stands at the end, or by what `info` holds."""
@@ -53,17 +51,9 @@ class MiniSweAgent:
         is_mini = "mini_version" in info or {"exit_status", "submission", "model_stats"} <= info.keys()
         return "info has what mini-swe-agent writes" if is_mini and "messages" in document else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The attempt of each document."""
-        for document in read_objects(path):
-            if isinstance(document, Drop):
-                account.drop(document.reason)
-                yield document
-                continue
-            try:
-                yield _Reader(document, account).read(path)
-            except RowError as error:
-                yield error.drop
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The attempt of a document."""
+        return [_Reader(record, account).read(path)]
 
 
 class _Reader:
@@ -97,15 +87,11 @@ class _Reader:
             self._talk,
             key=f"mini_swe_agent@{task_id}:{digest(_write(first))}",
             task=make_task("", instance=task_id, kind="swe" if instance else ""),
-            provenance=Provenance(
-                origin="imported",
-                source="mini_swe_agent",
-                raw_file=path.name,
-                raw_id=instance or None,
-                agent="mini-swe-agent",
-                model=as_text(as_dict(config.get("model")).get("model_name")) or None,
-                tool_versions={"mini-swe-agent": version} if version else {},
-            ),
+            path=path,
+            raw_id=instance,
+            agent="mini-swe-agent",
+            model=as_text(as_dict(config.get("model")).get("model_name")),
+            tool_versions={"mini-swe-agent": version},
             met=self._met,
             outcome=Outcome(status=status, exit_reason=ended or None),
             extra=extra if self._submission is None else {**extra, "submission": self._submission},

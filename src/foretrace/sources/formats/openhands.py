@@ -13,14 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Failure, Outcome, Provenance, Sampled, Status, ToolSpec, Trace
+from foretrace.core.trace import Failure, Outcome, Sampled, Status, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_dict, as_dicts, as_text, as_token_ids, read_any_content, read_objects
+from foretrace.sources.json_values import (
+    as_dict,
+    as_dicts,
+    as_text,
+    as_token_ids,
+    get_bool,
+    read_any_content,
+    read_objects,
+)
 from foretrace.sources.openai_messages import read_tool_specs
 
 _FILE = re.compile(r"event-(\d+)-[\w-]*\.json")
@@ -32,9 +40,7 @@ _IGNORED = frozenset({
 })  # fmt: skip
 _ENDS = frozenset({"ConversationErrorEvent", "ConversationIterationLimitEvent"})
 _SUMMARIES = frozenset({"Condensation", "CondensationSummaryEvent"})
-_ACP = "ACPToolCallEvent"
-"""A call by an agent of another program, which is told several times while it runs."""
-_KNOWN = _SPOKEN | _IGNORED | _ENDS | _SUMMARIES | {"TokenEvent", _ACP}
+_KNOWN = _SPOKEN | _IGNORED | _ENDS | _SUMMARIES | {"TokenEvent"}
 _STATUS: dict[str, Status] = {"error": "error", "stuck": "error", "paused": "cancelled"}
 
 
@@ -129,15 +135,11 @@ class _Reader:
             self._talk,
             key=key,
             task=make_task(key),
-            provenance=Provenance(
-                origin="imported",
-                source="openhands",
-                raw_file=path.name,
-                raw_id=own_id or None,
-                agent="OpenHands",
-                model=as_text(as_dict(agent.get("llm")).get("model")) or self._model or None,
-                created_at=as_text(first.get("timestamp")) or None,
-            ),
+            path=path,
+            raw_id=own_id,
+            agent="OpenHands",
+            model=as_text(as_dict(agent.get("llm")).get("model")) or self._model,
+            created_at=as_text(first.get("timestamp")),
             met=Counter(str(event.get("kind"))[:80] for event in self._events),
             tools=self._tools,
             outcome=Outcome(status=status, exit_reason=self._ended or None, error=self._error),
@@ -163,11 +165,6 @@ class _Reader:
             summary = as_text(event.get("summary"))
             if summary:
                 self._talk.add_user(summary, index, author="environment", raw_role=kind)
-        elif kind == _ACP and event.get("parent_tool_call_id"):
-            self._account.ignore("call by a subagent")
-        elif kind == _ACP:
-            self._talk.use(event)
-            self._add_acp_call(event, index, read_time(event.get("timestamp")))
         elif kind in _SPOKEN:
             self._talk.use(event, "observation" if kind in _RESULTS else "")
             self._add_spoken(kind, event, index, read_time(event.get("timestamp")))
@@ -192,18 +189,6 @@ class _Reader:
             self._add_action(event, index, at)
         else:
             self._add_result(kind, event, index, at)
-
-    def _add_acp_call(self, event: dict[str, Any], index: int, at: float | None) -> None:
-        call_id, status = as_text(event.get("tool_call_id")), event.get("status")
-        if not self._talk.has_call(call_id):
-            told = [e for e in self._events if e.get("kind") == _ACP and e.get("tool_call_id") == call_id]
-            arguments = next((raw for e in reversed(told) if (raw := e.get("raw_input"))), None)
-            call = make_call(call_id, event.get("tool_kind") or event.get("title"), arguments)
-            self._talk.add_agent(index, calls=[call], at=at, extra={"title": event.get("title")})
-        if status in ("completed", "failed"):
-            text, parts = read_any_content(event.get("raw_output") or event.get("content"))
-            is_error = event.get("is_error") is True or status == "failed"
-            self._talk.add_result(call_id, text, index, is_error=is_error, at=at, parts=parts)
 
     def _add_message(self, event: dict[str, Any], index: int, at: float | None) -> None:
         message = as_dict(event.get("llm_message"))
@@ -252,8 +237,7 @@ class _Reader:
             return
         content = observation.get("content", observation.get("output"))
         text, parts = read_any_content(content)
-        is_error = observation.get("is_error")
-        is_error = is_error if isinstance(is_error, bool) else None
+        is_error = get_bool(observation, "is_error")
         self._talk.add_result(call_id, text, index, is_error=is_error, at=at, parts=parts)
         added, _ = read_any_content(event.get("extended_content") or [])
         if added:

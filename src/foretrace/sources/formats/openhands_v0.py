@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Failure, Outcome, Provenance, ToolCall, ToolSpec, Trace
+from foretrace.core.trace import Failure, Outcome, ToolCall, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
@@ -112,16 +112,12 @@ class _Reader:
             self._talk,
             key=key,
             task=make_task(key, instance=instance, kind="swe" if instance else ""),
-            provenance=Provenance(
-                origin="imported",
-                source="openhands_v0",
-                raw_file=path.name,
-                raw_row=row,
-                raw_id=instance or None,
-                agent=as_text(as_dict(self._row.get("metadata")).get("agent_class")) or "OpenHands",
-                model=self._model or None,
-                created_at=as_text(first.get("timestamp")) or None,
-            ),
+            path=path,
+            raw_row=row,
+            raw_id=instance,
+            agent=as_text(as_dict(self._row.get("metadata")).get("agent_class")) or "OpenHands",
+            model=self._model,
+            created_at=as_text(first.get("timestamp")),
             met=Counter(str(e.get("action") or e.get("observation"))[:80] for e in self._events),
             tools=self._tools,
             outcome=_read_outcome(self._row, self._state, Failure(kind="runner", message=error) if is_error else None),

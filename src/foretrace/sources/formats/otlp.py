@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Failure, Outcome, Parent, Provenance, Sampled, Task, ToolCall, Trace
+from foretrace.core.trace import Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
@@ -102,18 +102,12 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
         talk,
         key=key,
         task=Task(id=digest(key), group=digest(thread.session or thread.trace_id)),
-        provenance=Provenance(
-            origin="imported",
-            source="otlp",
-            raw_file=path.name,
-            raw_id=thread.trace_id,
-            agent=_find_agent_name(owner, first),
-            model=first.get_text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name") or None,
-            sampling={
-                k: v for k, name in _SAMPLING.items() if (v := as_number(first.attributes.get(name))) is not None
-            },
-            created_at=None if first.started is None else datetime.fromtimestamp(first.started, UTC).isoformat(),
-        ),
+        path=path,
+        raw_id=thread.trace_id,
+        agent=_find_agent_name(owner, first),
+        model=first.get_text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
+        sampling={k: v for k, name in _SAMPLING.items() if (v := as_number(first.attributes.get(name))) is not None},
+        created_at=None if first.started is None else datetime.fromtimestamp(first.started, UTC).isoformat(),
         met={"model calls": len(thread.exchanges)},
         tools=next((tools for e in reversed(thread.exchanges) if (tools := read_tools(e.span))), ()),
         outcome=outcome,

@@ -11,11 +11,10 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.branches import find_main_line
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.json_values import get_dict, get_number, get_text
-from foretrace.sources.sessions import Session, add_user_content
+from foretrace.sources.json_values import get_bool, get_dict, get_number, get_text
+from foretrace.sources.sessions import Session, add_user_content, find_main_line
 
 _IGNORED = frozenset({"thinking_level_change", "label", "custom"})
 _FACTS = frozenset({"session_info", "model_change"})
@@ -126,8 +125,7 @@ class _Talk:
             add_user_content(self.talk, message.get("content"), number, at=at)
         elif role == "toolResult":
             text, parts = read_blocks(message.get("content"))
-            failed = message.get("isError")
-            failed = failed if isinstance(failed, bool) else None
+            failed = get_bool(message, "isError")
             self.talk.add_result(get_text(message, "toolCallId"), text, number, is_error=failed, at=at, parts=parts)
         elif role == "bashExecution":
             text = f"$ {get_text(message, 'command')}\n{get_text(message, 'output')}"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Outcome, Provenance, Sampled, Status, Trace, Usage
+from foretrace.core.trace import Outcome, Sampled, Status, Trace, Usage
 from foretrace.encodings.parameter_tags import FUNCTION_XML
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
@@ -24,7 +24,6 @@ from foretrace.sources.json_values import (
     as_list,
     as_number,
     as_text,
-    read_objects,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields
@@ -36,25 +35,19 @@ _STEP = frozenset({
 _ROW = frozenset({"trajectory_steps", "problem_statement", "agent_args", "ds", "reward", "exit_reason", "docker_image"})
 
 
-class R2EGym:
+class R2EGym(RecordFiles):
     """Calls are read out of the text of the action."""
 
     name = "r2e_gym"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By the first of `trajectory_steps`."""
         step = next(iter(as_dicts(head.first.get("trajectory_steps"))), {})
         return "trajectory_steps[0] has action and observation" if {"action", "observation"} <= step.keys() else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each row."""
-        for number, row in enumerate(read_objects(path)):
-            if isinstance(row, Drop):
-                account.drop(row.reason)
-                yield row
-            else:
-                yield _read_row(row, number, path, account)
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The trace of a row."""
+        return [_read_row(record, number, path, account)]
 
 
 def _read_row(row: dict[str, Any], number: int, path: Path, account: Account) -> Trace | Drop:
@@ -80,15 +73,11 @@ def _read_row(row: dict[str, Any], number: int, path: Path, account: Account) ->
         talk,
         key=key,
         task=make_task(key, instance=instance, repository=_find_repository(about), kind="swe"),
-        provenance=Provenance(
-            origin="imported",
-            source="r2e_gym",
-            raw_file=path.name,
-            raw_row=number,
-            raw_id=instance or None,
-            agent=as_text(agent.get("name")) or "R2E-Gym",
-            model=as_text(model) or None,
-        ),
+        path=path,
+        raw_row=number,
+        raw_id=instance,
+        agent=as_text(agent.get("name")) or "R2E-Gym",
+        model=as_text(model),
         met=Counter({"steps": len(steps)}),
         outcome=_read_outcome(row),
         extra=find_unknown_fields(row, _ROW),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Outcome, Provenance, Status, ToolCall, Trace
+from foretrace.core.trace import Author, Outcome, Status, ToolCall, Trace
 from foretrace.encodings.fence import FENCE
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.encodings.parameter_tags import FUNCTION_XML
@@ -24,7 +24,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import Conversation
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_dict,
     as_dicts,
@@ -33,7 +33,6 @@ from foretrace.sources.json_values import (
     as_text,
     decode_json,
     read_any_content,
-    read_objects,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 
@@ -49,11 +48,10 @@ _NAMED_ENDS: dict[str, Status] = {"exit_cost": "limit", "exit_context": "limit",
                                   "exit_command_timeout": "limit", "early_exit": "cancelled"}  # fmt: skip
 
 
-class SweAgent:
+class SweAgent(RecordFiles):
     """One trace for each attempt; no success is claimed, since the tests of the instance ran elsewhere."""
 
     name = "swe_agent"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By the first step of `trajectory`, or the first message of `history`: a demonstration has only that."""
@@ -66,19 +64,13 @@ class SweAgent:
         message = next(iter(as_dicts(document.get("history"))), {})
         return "history[0] has role, content and agent" if {"role", "content", "agent"} <= message.keys() else None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """Each attempt of each document."""
-        for row, document in enumerate(read_objects(path)):
-            if isinstance(document, Drop):
-                account.drop(document.reason)
-                yield document
-                continue
-            attempts = as_dicts(document.get("attempts")) or [document]
-            for attempt in attempts:
-                try:
-                    yield _read_attempt(attempt, document, path, row, account)
-                except RowError as error:
-                    yield error.drop
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """Each attempt of a document."""
+        for attempt in as_dicts(record.get("attempts")) or [record]:
+            try:
+                yield _read_attempt(attempt, record, path, number, account)
+            except RowError as error:
+                yield error.drop
 
 
 def _read_attempt(
@@ -103,16 +95,12 @@ def _read_attempt(
         talk,
         key=key,
         task=make_task(key, instance=instance, kind="swe"),
-        provenance=Provenance(
-            origin="imported",
-            source="swe_agent",
-            raw_file=path.name,
-            raw_row=row,
-            raw_id=instance or None,
-            agent="SWE-agent",
-            model=as_text(model) or None,
-            tool_versions={"SWE-agent": version} if version else {},
-        ),
+        path=path,
+        raw_row=row,
+        raw_id=instance,
+        agent="SWE-agent",
+        model=as_text(model),
+        tool_versions={"SWE-agent": version},
         met=Counter(f"{message.get('role')} messages" for message in as_dicts(history)),
         outcome=_read_outcome(info),
         extra={**find_unknown_fields(attempt, _DOCUMENT), "info": info} if info else None,

@@ -8,18 +8,17 @@ to the next call is the harness's too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Failure, Outcome, Provenance, Sampled, Status, Trace, Usage
+from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, Trace, Usage
 from foretrace.rows.base import Drop
-from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.file_traces import finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
@@ -40,11 +39,10 @@ _LIMITS = frozenset({
 _MESSAGE = frozenset({"role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name"})
 
 
-class VerifiersTraces:
+class VerifiersTraces(RecordFiles):
     """One trace for each branch of each agent of each episode."""
 
     name = "verifiers_traces"
-    license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
         """By the nodes of the first trace of the first episode that has one."""
@@ -56,20 +54,15 @@ class VerifiersTraces:
                 return "traces[0].nodes[0] has a message" if is_trace else None
         return None
 
-    def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The branches of each line."""
-        for row, episode in enumerate(read_records(path)):
-            if isinstance(episode, Drop):
-                account.drop(episode.reason)
-                yield episode
-                continue
-            traces = as_dicts(episode.get("traces"))
-            if not traces:
-                account.ignore("episode without a trace")
-                errors = as_dicts(episode.get("errors"))
-                yield Drop("no_agent_turn", f"row {row}: no trace in the episode; {write_text(errors[:1])[:200]}")
-            for raw in traces:
-                yield from _Graph(raw, episode, account).read(path, row)
+    def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
+        """The branches of an episode."""
+        traces = as_dicts(record.get("traces"))
+        if not traces:
+            account.ignore("episode without a trace")
+            errors = as_dicts(record.get("errors"))
+            yield Drop("no_agent_turn", f"row {number}: no trace in the episode; {write_text(errors[:1])[:200]}")
+        for raw in traces:
+            yield from _Graph(raw, record, account).read(path, number)
 
 
 class _Graph:
@@ -123,16 +116,12 @@ class _Graph:
             talk,
             key=key,
             task=make_task(key, instance=instance or f"{env}:{name}"),
-            provenance=Provenance(
-                origin="imported",
-                source="verifiers_traces",
-                raw_file=path.name,
-                raw_row=row,
-                raw_id=own_id,
-                agent=as_text(as_dict(raw.get("agent")).get("name")) or None,
-                model=next((model for call in calls if (model := as_text(call.get("model")))), None),
-                tool_versions={"verifiers": version} if version else {},
-            ),
+            path=path,
+            raw_row=row,
+            raw_id=own_id,
+            agent=as_text(as_dict(raw.get("agent")).get("name")),
+            model=next((model for call in calls if (model := as_text(call.get("model")))), None),
+            tool_versions={"verifiers": version},
             met=Counter(f"{as_dict(self._nodes[index].get('message')).get('role')} nodes" for index in branch),
             tools=read_tool_specs(tools),
             outcome=_read_outcome(raw),

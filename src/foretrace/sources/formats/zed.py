@@ -17,8 +17,17 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.conversation import Conversation, make_call
-from foretrace.sources.json_values import as_dict, as_list, decode_json, get_dict, get_dicts, get_list, get_text
-from foretrace.sources.opencode_store import open_database
+from foretrace.sources.formats.opencode import open_database
+from foretrace.sources.json_values import (
+    as_dict,
+    as_list,
+    decode_json,
+    get_bool,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_text,
+)
 from foretrace.sources.sessions import Session
 
 Row = dict[str, Any]
@@ -35,7 +44,7 @@ class Zed:
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By a table of threads with a type of data, or by messages of `User` and `Agent`, or with segments."""
+        """By a table of threads with a type of data, or by messages of `User` and `Agent`."""
         if head.start.startswith(_MAGIC):
             is_there = re.search(rb"CREATE TABLE [^(]{0,40}threads\b", head.start) and b"data_type" in head.start
             return "a SQLite database with threads" if is_there else None
@@ -45,8 +54,7 @@ class Zed:
             return None
         if any(isinstance(each, dict) and each.keys() <= {*_SPEAKERS} and each for each in said):
             return "messages of User and Agent, with version and updated_at"
-        has_segments = any("segments" in each and "tool_uses" in each for each in get_dicts(first, "messages")[:5])
-        return "messages with segments and tool_uses" if has_segments else None
+        return None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
         """What SQLite keeps beside a database."""
@@ -114,8 +122,6 @@ def _make_trace(own: str, thread: Row, path: Path, account: Account) -> Trace | 
     for number, message in enumerate(said):
         if message == "Resume":
             session.types["Resume"] += 1
-        elif isinstance(message, dict) and "role" in message:
-            _add_old(message, number, talk, session, account)
         else:
             _add_message(message, number, talk, session, account)
     return session.make_trace(talk, path)
@@ -142,25 +148,6 @@ def _add_message(message: Any, number: int, talk: Conversation, session: Session
         account.note("messages of an unknown kind")
 
 
-def _add_old(message: Row, number: int, talk: Conversation, session: Session, account: Account) -> None:
-    """A message as threads were written before version 0.3."""
-    talk.use(message, count=0)
-    role = get_text(message, "role").lower()
-    session.types[role or "(no role)"] += 1
-    segments = get_dicts(message, "segments")
-    thoughts = [get_text(each, "text") for each in segments if get_text(each, "type") == "thinking"]
-    said = "\n\n".join(get_text(each, "text") for each in segments if get_text(each, "type") == "text")
-    if role == "user":
-        talk.add_user("\n\n".join(filter(None, (get_text(message, "context"), said))), number)
-    elif role == "assistant":
-        results = get_list(message, "tool_results")
-        _add_reply(talk, number, said, thoughts, get_dicts(message, "tool_uses"), results)
-    elif role == "system":
-        talk.add_system(said, number)
-    else:
-        account.note("messages of an unknown kind")
-
-
 def _add_reply(
     talk: Conversation, number: int, said: str, thoughts: list[str], calls: list[Row], results: list[Any]
 ) -> None:
@@ -169,9 +156,8 @@ def _add_reply(
     talk.add_agent(number, text=said, reasoning=reasoning, calls=made)
     for result in results:
         text = "\n".join(filter(None, map(_read_text, _list_pieces(as_dict(result).get("content")))))
-        failed = result.get("is_error") if isinstance(result, dict) else None
         own = get_text(result, "tool_use_id")
-        talk.add_result(own, text, number, is_error=failed if isinstance(failed, bool) else None)
+        talk.add_result(own, text, number, is_error=get_bool(result, "is_error"))
 
 
 def _list_pieces(content: Any) -> list[Any]:

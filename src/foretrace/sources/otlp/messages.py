@@ -7,7 +7,6 @@ events (`gen_ai.user.message`, `gen_ai.choice`: of the span, or as log records),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -112,9 +111,9 @@ def read_exchange(span: Span) -> Exchange:
     if not inputs and not outputs:
         inputs, outputs = _read_events(span)
     if not outputs:
-        flat_inputs = read_messages(unflatten(attributes, "gen_ai.prompt") or _read_events_content(span, "prompt"))
+        flat_inputs = read_messages(unflatten(attributes, "gen_ai.prompt"))
         flat_inputs = [_find_calls_in_text(t) if t.role in ("tool", "assistant") else t for t in flat_inputs]
-        outputs = read_messages(unflatten(attributes, "gen_ai.completion") or _read_events_content(span, "completion"))
+        outputs = read_messages(unflatten(attributes, "gen_ai.completion"))
         outputs = [msgspec.structs.replace(_find_calls_in_text(turn), role="assistant") for turn in outputs]
         inputs = inputs or flat_inputs
     is_openinference = not outputs
@@ -181,7 +180,7 @@ def _read_attribute_messages(attributes: dict[str, Any]) -> tuple[list[Turn], li
 
 def _read_events(span: Span) -> tuple[list[Turn], list[Turn]]:
     inputs, outputs = list[Turn](), list[Turn]()
-    for name, values in _list_events(span):
+    for name, values in ((event.name, event.values) for event in span.events):
         held = decode_json(values.get("gen_ai.event.content"))
         if isinstance(held, dict):
             values = {**values, **held}
@@ -194,22 +193,6 @@ def _read_events(span: Span) -> tuple[list[Turn], list[Turn]]:
         elif name in _EVENT_ROLES:
             inputs += _read_message({**values, "role": _EVENT_ROLES[name]})
     return inputs, outputs
-
-
-def _list_events(span: Span) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Events of a span by name; early versions of Pydantic AI wrote them into an attribute."""
-    for event in span.events:
-        yield event.name, event.values
-    for values in as_dicts(decode_json(span.attributes.get("events"))):
-        yield as_text(values.get("event.name")), values
-
-
-def _read_events_content(span: Span, what: str) -> Any:
-    """`gen_ai.content.prompt` and `.completion`: the messages of one side as one JSON text."""
-    for event in span.events:
-        if event.name == f"gen_ai.content.{what}":
-            return decode_json(event.values.get(f"gen_ai.{what}"))
-    return None
 
 
 def _read_value(attributes: dict[str, Any], name: str) -> list[Turn]:

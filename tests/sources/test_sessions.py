@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from foretrace.sources.branches import find_main_line
+from foretrace.sources.sessions import find_main_line
 
 
 def test_the_main_line_leads_from_the_last_record_back() -> None:
