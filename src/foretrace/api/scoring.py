@@ -85,7 +85,7 @@ def add_references(
     from foretrace.core.progress import ignore_progress
     from foretrace.core.references import FOLDER, write_references
     from foretrace.dataset.card import put_references
-    from foretrace.evaluation.references import score_references
+    from foretrace.evaluation.score import score_references
 
     dataset = make_local_path(dataset)
     (predict or _predict_references)(dataset, dataset / FOLDER, progress or ignore_progress)
