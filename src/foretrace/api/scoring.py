@@ -199,11 +199,11 @@ def verify_pairs(
 
 
 def _make_asking(concurrency: int, max_tokens: int) -> Asking:
+    from foretrace.evaluation.checked_settings import check_number
     from foretrace.evaluation.verify import Asking
 
-    for name, value in (("concurrency", concurrency), ("max_tokens", max_tokens)):
-        if value < 1:
-            raise UsageError(Setting(name, value), ": give 1 or more")
+    check_number("concurrency", concurrency, lowest=1)
+    check_number("max_tokens", max_tokens, lowest=1)
     return Asking(concurrency=concurrency, max_tokens=max_tokens)
 
 

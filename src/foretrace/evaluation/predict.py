@@ -27,6 +27,7 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
+from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows, read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 
@@ -70,8 +71,7 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: naming the setting.
         """
         for name in ("k", "limit"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(Setting(name, value), ": give 1 or more")
+            check_number(name, getattr(self, name), lowest=1)
         if self.folds is None:
             return
         if self.rows != "proposer":

@@ -24,6 +24,7 @@ from foretrace.core.predictions import (
     write_predictions,
 )
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all
+from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predict import (
     PredictReport,
@@ -55,8 +56,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: naming the setting.
         """
         for name in ("samples", "max_tokens", "concurrency"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(Setting(name, value), ": give 1 or more")
+            check_number(name, getattr(self, name), lowest=1)
         if not 0 <= self.temperature < math.inf:
             raise UsageError(Setting("temperature", self.temperature), ": give a number that is not negative")
 
