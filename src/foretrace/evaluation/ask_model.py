@@ -15,6 +15,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, Setting, UsageError
 from foretrace.core.files import describe_write_error, open_locked
 from foretrace.models.base import ChatModel
+from foretrace.models.limiter import AdaptiveLimiter
 from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
 from foretrace.models.token_meter import TokenMeter
 
@@ -135,6 +136,46 @@ def make_answer(question: QuestionId, completion: Completion) -> Answer:
     )
 
 
+class _Asking:
+    """Asks questions one at a time, and counts what failed."""
+
+    def __init__(
+        self, model: ChatModel, limiter: AdaptiveLimiter, journal: AnswerJournal, read: Callable[..., Answer]
+    ) -> None:
+        self.meter = TokenMeter()
+        self.failures: Counter[str] = Counter()
+        self.example = ""
+        self._spec = model.spec
+        self._model, self._journal, self._read = ThrottledModel(model, limiter, self.meter), journal, read
+
+    async def ask(self, question: Question) -> None:
+        """One answer; what failed and may pass is asked a second time, and then left to the next run."""
+        for second_try in (False, True):
+            try:
+                completion = await self._model.complete(question.make_request())
+            except ModelError as error:
+                if error.final:
+                    raise
+                if error.kind in TRANSIENT_KINDS and not second_try:
+                    continue
+                if error.retryable:
+                    self.failures[error.kind] += 1
+                    self.example = self.example or str(error)
+                else:
+                    self._journal.add(Answer(id=question.id, error=str(error), kind=error.kind))
+            else:
+                self._journal.add(self._read(question.id, completion))
+            return
+
+    def check(self, total: int) -> None:
+        """Refuse to go on where requests failed that are to be made again."""
+        if self.failures:
+            raise PredictionError(
+                f"{self._spec}: {self.failures.total():,} of {total:,} requests failed, e.g. {self.example}; what was "
+                f"answered is kept in {self._journal.path}; run it again to ask for the rest"
+            )
+
+
 async def ask_all(
     model: ChatModel,
     questions: Iterator[Question],
@@ -146,12 +187,10 @@ async def ask_all(
     read: Callable[[QuestionId, Completion], Answer] = make_answer,
     report_answers: Callable[[int, int], None] = lambda done, total: None,
 ) -> TokenMeter:
-    """Ask all that has no answer yet. What failed and may pass is asked a second time, and then left to the next run.
+    """Ask all that has no answer yet.
 
     Args:
-        questions: All of them.
-        total: Their number.
-        journal: Where the answers stand.
+        total: Number of the questions.
         concurrency: Requests at a time; None finds out what the server can do.
         needs_logprobs: Refuse a server that gives none.
         read: Makes an answer of a completion.
@@ -165,34 +204,12 @@ async def ask_all(
         PredictionError: requests failed and are to be made again; what was answered is kept.
         ModelError: no other request would fare better; what was answered is kept.
     """
-    meter, limiter = TokenMeter(), make_limiter(model, concurrency)
-    throttled = ThrottledModel(model, limiter, meter)
-    failures: Counter[str] = Counter()
-    example = ""
-
-    async def ask(question: Question) -> None:
-        nonlocal example
-        for second_try in (False, True):
-            try:
-                completion = await throttled.complete(question.make_request())
-            except ModelError as error:
-                if error.final:
-                    raise
-                if error.kind in TRANSIENT_KINDS and not second_try:
-                    continue
-                if error.retryable:
-                    failures[error.kind] += 1
-                    example = example or str(error)
-                else:
-                    journal.add(Answer(id=question.id, error=str(error), kind=error.kind))
-            else:
-                journal.add(read(question.id, completion))
-            return
-
+    limiter = make_limiter(model, concurrency)
+    asking = _Asking(model, limiter, journal, read)
     missing = (question for question in questions if question.id not in journal.answers)
     first = next(missing, None)
     if first is None:
-        return meter
+        return asking.meter
     found = await model.probe()
     if needs_logprobs and not found.logprobs:
         why = found.reasons.get("logprobs", "the server gives none")
@@ -204,7 +221,7 @@ async def ask_all(
             # More than there are slots, so that no slot waits for this loop; few enough to keep memory small.
             window = concurrency or min(MAX_CONCURRENCY, 2 * limiter.limit)
             for each in itertools.islice(todo, max(0, window - len(running))):
-                running.add(asyncio.create_task(ask(each)))
+                running.add(asyncio.create_task(asking.ask(each)))
             if not running:
                 break
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -215,9 +232,5 @@ async def ask_all(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    if failures:
-        raise PredictionError(
-            f"{model.spec}: {failures.total():,} of {total:,} requests failed, e.g. {example}; what was answered is "
-            f"kept in {journal.path}; run it again to ask for the rest"
-        )
-    return meter
+    asking.check(total)
+    return asking.meter

@@ -120,6 +120,18 @@ def score(
             raise PredictionError(
                 f"{validation}: has no scores to choose a threshold on; let a verifier score it first"
             )
+    return _make_report(own, other, None if tuned is None else tuned.judged, gold, safe, seed)
+
+
+def _make_report(
+    own: _Predictions,
+    other: _Predictions | None,
+    validation: JudgedSteps | None,
+    gold: _Gold,
+    safe: Collection[str],
+    seed: int,
+) -> ScoreReport:
+    """All figures of the predictions, and the differences from the others."""
     natural = np.array(["natural" in step.slices for step in gold.steps])
     eligible = natural & np.array([is_eligible(step, safe) for step in gold.steps])
     balanced = np.array(["balanced" in step.slices for step in gold.steps])
@@ -128,11 +140,11 @@ def score(
     resamples = Resamples([step.group for step in judged.steps], seed)
     readable = sum(any(map(has_action, guesses)) for guesses in own.guesses.values())
     references, left_out = _find_references(gold, safe)
-    header = own.file.header or PredictionsHeader(target=target)
+    header = own.file.header or PredictionsHeader(target=gold.target)
     return ScoreReport(
         predictor=own.file.predictor,
         predicted=header.target,
-        target=target,
+        target=gold.target,
         scores=[row for each in slices for row in each.score(own)],
         rows=len(gold.steps),
         missing=len(gold.steps) - len(own.guesses),
@@ -150,13 +162,13 @@ def score(
         by_source=measure_parts(judged, resamples, lambda step: step.source),
         arguments=measure_arguments(judged.steps, own.guesses, seed),
         ahead=measure_ahead(judged, resamples),
-        calibration=_calibrate(judged, target),
+        calibration=_calibrate(judged, gold.target),
         verifier=measure_verifier(
             judged,
             own.guesses,
-            target,
+            gold.target,
             verifier=header.verifier,
-            validation=None if tuned is None else tuned.judged,
+            validation=validation,
             seed=seed,
         ),
         against=None if other is None else _compare(own, other, slices),
