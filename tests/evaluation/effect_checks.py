@@ -9,10 +9,10 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Trace
-from foretrace.evaluation.assumed_times import AssumedTimes
 from foretrace.evaluation.ceiling import measure_ceiling
 from foretrace.evaluation.effects_manifest import collect_effects
 from foretrace.evaluation.replay_plan import ReplayPlan
+from foretrace.evaluation.step_times import AssumedTimes
 
 TIMES = AssumedTimes(source="test", model=1.0, tool=1.0)
 

@@ -172,7 +172,7 @@ def test_thresholds_never_come_from_what_is_measured(verified: Any, gold: list[R
 
 def test_the_halves_are_whole_groups(gold: list[Row]) -> None:
     from foretrace.evaluation.accepting import _choose_half
-    from foretrace.evaluation.gold_steps import GoldStep
+    from foretrace.evaluation.dataset_rows import GoldStep
 
     steps = [GoldStep("k", n, "t", r["group"], "s", "repair", "", (), "", (), ()) for n, r in enumerate(gold)]
     first = _choose_half(steps)

@@ -7,9 +7,8 @@ import json
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
 from foretrace.actions.taxonomy import ActionType
 from foretrace.evaluation.call_candidates import Candidates, PastCall, list_candidates, list_past_calls, turn_page
-from foretrace.evaluation.call_templates import make_templates
+from foretrace.evaluation.call_templates import TemplateBook, find_context, make_templates
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
-from foretrace.evaluation.template_book import LineBook, TemplateBook, find_context
 
 TASK = "Fix `parse_it` in\n/w\nplease."
 
@@ -27,7 +26,7 @@ def list_after(past: list[Turn], *known: Turn) -> Candidates:
         for group in ("a", "b")
         for turn in known
     ]
-    return list_candidates(seen, context, TemplateBook(counted), LineBook(()), ())
+    return list_candidates(seen, context, TemplateBook(counted), ())
 
 
 def list_commands(candidates: Candidates) -> list[str]:
@@ -46,20 +45,12 @@ def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None
 def test_a_call_of_this_attempt_is_filled_with_another_file() -> None:
     past = [create("/w/one.py", "1"), bash("python one.py"), create("/w/two.py", "2")]
     made = list_after(past)["bash", '{"command":"python two.py"}']
-    assert made.usage.habit == 0.5, "the one turn after a file was created; one is added for what was never seen"
     assert made.usage.own is not None and made.usage.own.turns_ago == 1
 
 
 def test_all_files_that_were_made_are_named_in_a_row() -> None:
     past = [create("/w/one.py", "1"), create("/w/two.py", "2")]
     assert "rm /w/one.py /w/two.py" in list_commands(list_after(past, bash("rm /other/x.py /other/y.py /other/z.py")))
-
-
-def test_lines_are_shown_around_the_hit_of_a_search() -> None:
-    shows = Turn(ActionType.FILE_READ, "view", {"path": "/other/x.py", "view_range": [57, 77]}, "")
-    found = list_after([bash("grep -n parse_it /w/src/a.py", "131:def parse_it(text):")], shows)
-    assert ("view", '{"path":"/w/src/a.py","view_range":[131,151]}') in found
-    assert ("view", '{"path":"/w/src/a.py","view_range":[130,150]}') in found
 
 
 def test_a_shell_goes_by_the_name_that_this_agent_has_for_it() -> None:

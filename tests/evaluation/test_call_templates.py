@@ -7,7 +7,7 @@ import json
 import pytest
 
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.evaluation.call_templates import ShownLines, fill_template, find_shown_lines, make_templates
+from foretrace.evaluation.call_templates import fill_template, make_templates
 
 
 @pytest.mark.parametrize(
@@ -29,39 +29,3 @@ def test_a_template_filled_with_its_own_files_is_the_call(
     assert json.loads(made.arguments) == {"command": template}
     assert made.files == len(paths)
     assert fill_template(made, paths, "/w") == canonicalise_json(json.dumps(arguments))
-
-
-@pytest.mark.parametrize(
-    ("command", "template"),
-    [
-        ('grep -n "def parse_it" /w/a.py', 'grep -n "def <word>" <path>'),
-        ("grep -rn parse_it /w", "grep -rn <word> <root>"),
-    ],
-)
-def test_a_search_has_its_word_taken_out(command: str, template: str) -> None:
-    call = json.dumps({"command": command})
-    made = make_templates("retrieval", "bash", call, "/w")[0]
-    assert json.loads(made.arguments) == {"command": template} and made.has_word
-    assert fill_template(made, ["a.py"], "/w", "parse_it") == canonicalise_json(call)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        ({"path": "/w/a.py", "view_range": [40, 60]}, ShownLines(40, 60)),
-        ({"command": "sed -n '40,60p' /w/a.py"}, ShownLines(40, 60)),
-        ({"limit": 9, "offset": 40, "path": "/w/a.py"}, ShownLines(40, 0)),
-        ({"command": "open a.py 40"}, ShownLines(40, 0)),
-    ],
-)
-def test_the_lines_that_are_shown_are_taken_out(arguments: dict[str, object], shown: ShownLines) -> None:
-    call = canonicalise_json(json.dumps(arguments))
-    made = make_templates("file_read", "view", call, "/w")
-    assert find_shown_lines(call) == shown
-    assert len(made) == 1 and made[0].has_lines, "lines in the middle of a file say nothing about another one"
-    assert fill_template(made[0], ["a.py"], "/w", lines=shown) == call
-
-
-def test_the_beginning_of_a_file_is_kept_too() -> None:
-    made = make_templates("file_read", "view", '{"path":"/w/a.py","view_range":[1,50]}', "/w")
-    assert [each.has_lines for each in made] == [True, False, False]

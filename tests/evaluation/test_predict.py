@@ -238,6 +238,6 @@ def test_what_cannot_be_served(dataset: Path, tmp_path: Path) -> None:
     (message / "manifest.json").write_text(json.dumps(manifest))
     for file in (message / "eval").glob("*.parquet"):
         file.write_bytes(b"no parquet")
-    with pytest.raises(PredictionError, match="cannot be read as rows"):
+    with pytest.raises(PredictionError, match="cannot be read"):
         foretrace.predict(message, predictor="majority", out=out)
     assert not out.exists()

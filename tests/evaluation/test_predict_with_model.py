@@ -22,7 +22,7 @@ from foretrace.core.completion import Capabilities, Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, StoreError, UsageError
 from foretrace.core.predictions import read_predictions
 from foretrace.core.trace import Usage
-from foretrace.evaluation.answer_journal import Answer, AnswerJournal
+from foretrace.evaluation.ask_model import Answer, AnswerJournal
 from foretrace.evaluation.dataset_rows import read_rows
 from foretrace.evaluation.predict_with_model import rank_guesses
 from foretrace.models.base import Server
@@ -38,7 +38,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(text: str, sample: int = 0, **more: Any) -> Answer:
-    return Answer(key="k", step=1, sample=sample, text=text, **more)
+    return Answer(id=("k", 1, sample), text=text, **more)
 
 
 def model(respond: Callable[[Request], str | Completion]) -> Scripted:
@@ -139,16 +139,16 @@ def test_a_run_that_was_stopped_goes_on_and_asks_nothing_twice(dataset: Path, tm
 
 def test_answers_to_something_else_are_not_taken(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
-    AnswerJournal(tmp_path / "p.jsonl.journal", {"predictor": "other"}).add(answer(LS))
-    with pytest.raises(PredictionError, match="other settings, model or dataset"):
+    AnswerJournal(tmp_path / "p.jsonl", {"predictor": "other"}).add(answer(LS))
+    with pytest.raises(PredictionError, match="other settings, model, predictions or dataset"):
         foretrace.predict(dataset, model=model(lambda request: LS), out=out)
-    held = AnswerJournal(tmp_path / "q.jsonl.journal", {})
+    held = AnswerJournal(tmp_path / "q.jsonl", {})
     with pytest.raises(StoreError, match="another process is writing it"):
         foretrace.predict(dataset, model=model(lambda request: LS), out=tmp_path / "q.jsonl")
     held.close()
     (tmp_path / "r.jsonl.journal").write_bytes((tmp_path / "p.jsonl.journal").read_bytes() + b"not json\n")
     with pytest.raises(PredictionError, match=r"r.jsonl.journal: "):
-        AnswerJournal(tmp_path / "r.jsonl.journal", {"predictor": "other"})
+        AnswerJournal(tmp_path / "r.jsonl", {"predictor": "other"})
 
 
 def test_failures_that_may_pass_are_left_to_the_next_run(dataset: Path, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_command_that_was_killed_goes_on(dataset: Path, tmp_path: Path) -> Non
             time.sleep(0.02)
         first.send_signal(signal.SIGKILL)
         first.communicate()
-        answered = {(line["key"], line["step"], line["sample"]) for line in read_answers(journal)}
+        answered = {tuple(line["id"]) for line in read_answers(journal)}
         assert 5 <= len(answered) < 20 and not out.exists()
         before = len(server.requests)
         done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)

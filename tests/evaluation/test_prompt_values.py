@@ -1,4 +1,4 @@
-"""What a prompt names that a call may be about: the working directory, files, words, lines."""
+"""What a prompt names that a call may be about: the working directory, files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
 from foretrace.evaluation.prompt_values import (
     FILE,
-    NamedLines,
     find_files,
     find_root,
     list_created,
     list_files,
-    list_lines,
-    list_words,
     make_relative,
 )
 
@@ -84,21 +81,3 @@ def test_words_without_a_dot_name_no_file(parts: list[str]) -> None:
 def test_files_that_were_run_count_as_made_where_the_beginning_is_left_out() -> None:
     seen = look("Fix it.", bash("python first.py"), create("/w/second.py", "x"), bash("python src/third.py"))
     assert list_created(seen, "/w") == ["first.py", "second.py"]
-
-
-def test_lines_that_a_prompt_points_at() -> None:
-    def point(*past: Turn, task: str = "Fix `run_it`.") -> list[NamedLines]:
-        return list_lines(look(task, *past), "/w", (), 9)
-
-    shown = "10\tclass A:\n11\t    def run_it(self):\n12\t        x\n20\t    def stop(self):\n"
-    traceback = 'File "/w/a.py", line 3\n  File "/w/b.py", line 7\nValueError'
-    assert point(bash("grep -n x /w/a.py", "5:x = 1\n9:x = 2")) == [NamedLines("a.py", 5, 0), NamedLines("a.py", 9, 0)]
-    assert point(bash("python t.py", traceback))[:2] == [NamedLines("b.py", 7, 0), NamedLines("a.py", 3, 0)]
-    assert point(view("/w/a.py", shown)) == [NamedLines("a.py", 11, 19)]
-    assert point(task="It fails at src/a.py:40 and on line 8") == [NamedLines("src/a.py", 40, 0), NamedLines("", 8, 0)]
-
-
-def test_words_that_one_may_search_for() -> None:
-    words = list_words(look("`parse_text` fails, parse_text of MyClass", bash("ls", "OtherClass")), 3)
-    assert [word.word for word in words] == ["parse_text", "MyClass", "OtherClass"]
-    assert [word.in_task for word in words] == [2, 1, 0] and words[2].in_result

@@ -20,12 +20,11 @@ from foretrace.core.errors import ForetraceWarning, PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader, digest_traces
 from foretrace.core.trace import Message, ToolCall, Trace, add_trace_id
 from foretrace.evaluation import ceiling as ceiling_module
-from foretrace.evaluation.assumed_times import read_assumed_times
 from foretrace.evaluation.ceiling import measure_ceiling
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_plan import ReplayPlan
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
-from foretrace.evaluation.step_times import time_steps
+from foretrace.evaluation.step_times import read_assumed_times, time_steps
 
 FIRST = 1
 """Index of the first step's message in a trace of `make_trace`."""

@@ -18,7 +18,7 @@ from foretrace.api.datasets import build
 from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
 from foretrace.core.store import write_traces
-from foretrace.evaluation.gold_steps import ACTIONS, GoldStep
+from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 from foretrace.evaluation.judged_steps import is_eligible, judge_guesses, list_arguments
 from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import ScoreReport
@@ -235,7 +235,7 @@ def test_predictions_of_another_version_are_refused(scored: Any, dataset: Path, 
     header = {"predictions": 1, "predictor": "mine", "dataset": digest_dataset(dataset)}
     lines = [guess(row) for row in gold]
     assert scored(header, *lines).predictor == "mine"
-    with pytest.raises(PredictionError, match=r"another version of .* or allow_other_version=True scores what fits"):
+    with pytest.raises(PredictionError, match=r"another version of .* or allow_other_version=True takes what fits"):
         scored(header | {"dataset": "00"}, *lines)
     assert scored(header | {"dataset": "00"}, *lines, allow_other_version=True).missing == 0
     with pytest.raises(PredictionError, match="predicts rows of the config proposer"):

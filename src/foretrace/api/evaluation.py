@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from foretrace.core.predictions import PredictionsFile
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
-    from foretrace.evaluation.assumed_times import AssumedTimes
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.effects_manifest import EffectsManifest
     from foretrace.evaluation.predict import PredictedRows, PredictReport, PredictSettings
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.evaluation.replay_report import ReplayReport
+    from foretrace.evaluation.step_times import AssumedTimes
     from foretrace.models.base import ChatModel, Server
 
 
@@ -141,7 +141,7 @@ def replay(
 
 
 def _read_times(given: str | Path | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
-    from foretrace.evaluation.assumed_times import read_assumed_times
+    from foretrace.evaluation.step_times import read_assumed_times
 
     return None if given is None else read_assumed_times(given)
 

@@ -85,7 +85,7 @@ def add_references(
     from foretrace.core.progress import ignore_progress
     from foretrace.core.references import FOLDER, write_references
     from foretrace.dataset.card import put_references
-    from foretrace.evaluation.references import score_references
+    from foretrace.evaluation.score import score_references
 
     dataset = make_local_path(dataset)
     (predict or _predict_references)(dataset, dataset / FOLDER, progress or ignore_progress)
@@ -199,11 +199,11 @@ def verify_pairs(
 
 
 def _make_asking(concurrency: int, max_tokens: int) -> Asking:
+    from foretrace.evaluation.checked_settings import check_number
     from foretrace.evaluation.verify import Asking
 
-    for name, value in (("concurrency", concurrency), ("max_tokens", max_tokens)):
-        if value < 1:
-            raise UsageError(Setting(name, value), ": give 1 or more")
+    check_number("concurrency", concurrency, lowest=1)
+    check_number("max_tokens", max_tokens, lowest=1)
     return Asking(concurrency=concurrency, max_tokens=max_tokens)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from foretrace.core.digest import digest
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.calibration import find_threshold
-from foretrace.evaluation.figures import list_units, make_share_of
-from foretrace.evaluation.gold_steps import GoldStep
+from foretrace.evaluation.dataset_rows import GoldStep
+from foretrace.evaluation.figures import make_share_of
 from foretrace.evaluation.judged_steps import Guesses, JudgedSteps, is_right
 from foretrace.evaluation.score_report import AcceptRow, Share, VerifierScore
 
@@ -19,17 +19,6 @@ PRECISIONS = (0.90, 0.95, 0.99)
 """Shares of the accepted guesses that should be right."""
 _DIGITS = 4
 _NO_SHARE = Share(value=None, low=None, high=None, n=0)
-
-
-class _Chosen(NamedTuple):
-    """First guesses with a score."""
-
-    judged: JudgedSteps
-
-    def list_values(self, policy: str) -> Any:
-        """What a policy goes by; a guess without it is never accepted."""
-        values = self.judged.score if policy == "verifier" else self.judged.confidence
-        return np.where(np.isnan(values), -np.inf, values)
 
 
 def measure_verifier(
@@ -71,14 +60,14 @@ def measure_verifier(
         auroc_confidence=_measure_scored(with_confidence, target, seed) if with_confidence else _NO_SHARE,
         thresholds_from="half" if validation is None else "validation",
         chosen_on=len(chosen_on.steps),
-        policies=_list_policies(_Chosen(chosen_on), _Chosen(test)) if len(test.steps) else [],
+        policies=_list_policies(chosen_on, test) if len(test.steps) else [],
     )
 
 
 def _measure_scored(scored: Sequence[tuple[GoldStep, Any, float]], target: str, seed: int) -> Share:
     right = np.array([is_right(step, guess, target) for step, guess, _ in scored])
     values = np.array([value for _, _, value in scored], float)
-    return measure_auroc(values, right, Resamples(list_units((step for step, _, _ in scored), "group"), seed))
+    return measure_auroc(values, right, Resamples([step.group for step, _, _ in scored], seed))
 
 
 def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
@@ -111,16 +100,17 @@ def _choose_half(steps: Sequence[GoldStep]) -> Any:
     return np.fromiter((step.group in first for step in steps), bool, len(steps))
 
 
-def _list_policies(chosen_on: _Chosen, test: _Chosen) -> list[AcceptRow]:
+def _list_policies(chosen_on: JudgedSteps, test: JudgedSteps) -> list[AcceptRow]:
     """What each policy accepts of the test guesses, with thresholds from the others alone."""
     rows: list[AcceptRow] = []
-    right = test.judged.right
-    for policy in ("verifier", "confidence"):
-        values = test.list_values(policy)
+    right = test.right
+    for policy, field in (("verifier", "score"), ("confidence", "confidence")):
+        # A guess without a value is never accepted.
+        values, known = (np.nan_to_num(getattr(each, field), nan=-np.inf) for each in (test, chosen_on))
         if np.isinf(values).all():
             continue
         for precision in PRECISIONS:
-            threshold = find_threshold(chosen_on.list_values(policy), chosen_on.judged.right, 1 - precision)
+            threshold = find_threshold(known, chosen_on.right, 1 - precision)
             taken = np.zeros(len(right), bool) if threshold is None else values >= threshold
             rows.append(_measure_policy(policy, taken, right, precision, threshold))
     every = np.ones(len(right), bool)

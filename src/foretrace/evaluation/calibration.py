@@ -27,42 +27,39 @@ def measure_calibration(confidence: Any, right: Any, of: Literal["type", "call"]
     confidence, hits = confidence[known], right[known].astype(float)
     if not len(confidence):
         return None
-    bins = _fill_bins(confidence, hits)
-    gaps = [abs(b.confidence - b.right) * b.n for b in bins if b.confidence is not None and b.right is not None]
     errors, counts, thresholds = _sort_by_confidence(confidence, hits)
     return Calibration(
         of=of,
         n=len(confidence),
         without_confidence=int((~known).sum()),
-        ece=round(sum(gaps) / len(confidence), _DIGITS),
+        ece=round(measure_ece(confidence, hits), _DIGITS),
         brier=round(float(np.mean((confidence - hits) ** 2)), _DIGITS),
-        bins=[_round_bin(b) for b in bins],
+        bins=_fill_bins(confidence, hits),
         aurc=round(_measure_aurc(errors, counts), _DIGITS),
         coverage=[_find_coverage(risk, errors, counts, thresholds) for risk in RISKS],
     )
 
 
+def measure_ece(confidence: Any, hits: Any) -> float:
+    """Expected calibration error: mean distance of confidence and share of right ones, bin by bin."""
+    number = _number_bins(confidence)
+    sums = (np.bincount(number, values, BINS) for values in (confidence, hits))
+    return float(np.abs(next(sums) - next(sums)).sum() / len(confidence))
+
+
+def _number_bins(confidence: Any) -> Any:
+    return np.minimum((confidence * BINS).astype(int), BINS - 1)
+
+
 def _fill_bins(confidence: Any, hits: Any) -> list[ReliabilityBin]:
-    number = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    number = _number_bins(confidence)
     bins: list[ReliabilityBin] = []
     for each in range(BINS):
         own = number == each
-        n = int(own.sum())
-        bins.append(
-            ReliabilityBin(
-                low=each / BINS,
-                high=(each + 1) / BINS,
-                n=n,
-                confidence=float(confidence[own].mean()) if n else None,
-                right=float(hits[own].mean()) if n else None,
-            )
-        )
+        mean, right = (round(float(v[own].mean()), _DIGITS) if own.any() else None for v in (confidence, hits))
+        low, high = each / BINS, (each + 1) / BINS
+        bins.append(ReliabilityBin(low=low, high=high, n=int(own.sum()), confidence=mean, right=right))
     return bins
-
-
-def _round_bin(each: ReliabilityBin) -> ReliabilityBin:
-    mean, right = (None if value is None else round(value, _DIGITS) for value in (each.confidence, each.right))
-    return ReliabilityBin(low=each.low, high=each.high, n=each.n, confidence=mean, right=right)
 
 
 def _sort_by_confidence(confidence: Any, hits: Any) -> tuple[Any, Any, Any]:

@@ -1,5 +1,5 @@
 """Calls that may come next: earlier calls again, what follows the lines that were shown, and calls that are usual, in
-other attempts or in this one, with the files, words and lines of this prompt."""
+other attempts or in this one, with the files of this prompt."""
 
 from __future__ import annotations
 
@@ -11,35 +11,25 @@ from typing import Any, NamedTuple
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.evaluation.call_templates import (
     CallTemplate,
-    ShownLines,
+    TemplateBook,
+    TemplateContext,
     fill_template,
     find_only_argument,
-    find_shown_lines,
     make_templates,
 )
-from foretrace.evaluation.predictors.base import name_turn
 from foretrace.evaluation.prompt_reading import PastTurn, PromptView
 from foretrace.evaluation.prompt_values import (
     NamedFile,
-    NamedLines,
-    NamedWord,
     find_root,
     list_created,
     list_files,
-    list_lines,
     list_names,
-    list_words,
 )
-from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext
 
 _MAX_FILES = 3
-_MAX_WORDS = 3
-_MAX_LINES = 3
 _MAX_PAST = 12
 _MAX_OWN = 8
 """Templates of this prompt's own calls."""
-_MAX_FILLS = 5
-"""Calls that are made of one template."""
 _MAX_CREATED = 4
 _LONGEST_OWN = 400
 """Characters of a call that is made a template of."""
@@ -74,8 +64,6 @@ class Usage(NamedTuple):
     """Whether it names a file that the prompt does not."""
     own: PastCall | None = None
     """The last call of this prompt that has it."""
-    habit: float = 0.0
-    """How often, in this prompt, it came after what was done last."""
 
 
 class Filling(NamedTuple):
@@ -83,12 +71,6 @@ class Filling(NamedTuple):
 
     paths: tuple[str, ...] = ()
     file: NamedFile | None = None
-    word: NamedWord | None = None
-    lines: ShownLines | None = None
-    lines_share: float = -1.0
-    """How usual it is to show these lines; -1 where none are filled in."""
-    lines_place: int = -1
-    own_length: bool = False
 
 
 NOTHING = Filling()
@@ -116,14 +98,11 @@ class _Values(NamedTuple):
     root: str
     names: set[str]
     files: Sequence[NamedFile]
-    words: Sequence[NamedWord]
-    line_fillings: tuple[Sequence[Filling], Sequence[Filling]]
-    """Ways to fill templates with lines: those without a file, and those with one."""
     created: tuple[str, ...]
 
 
 def list_candidates(
-    view: PromptView, context: TemplateContext, book: TemplateBook, lines: LineBook, typed: Collection[tuple[str, str]]
+    view: PromptView, context: TemplateContext, book: TemplateBook, typed: Collection[tuple[str, str]]
 ) -> Candidates:
     """The calls that may come next.
 
@@ -131,20 +110,19 @@ def list_candidates(
         typed: (tool, argument) whose values are never text, which some ways of writing calls do not say.
     """
     past_calls = list_past_calls(view, _MAX_PAST, typed)
-    values = _find_values(view, find_root(view), past_calls, lines)
+    values = _find_values(view, find_root(view))
     own: dict[CallTemplate, PastCall] = {}
     for past in past_calls[:_MAX_OWN]:
         if len(past.arguments) <= _LONGEST_OWN:
             for template in make_templates(past.action, past.tool, past.arguments, values.root):
                 own.setdefault(template, past)
-    habits = _measure_habits(view, context, values.root, typed)
     templates = dict(book.list_likeliest(context))
-    for template in [*own, *habits]:
+    for template in own:
         templates.setdefault(template, book.measure_shares(template, context))
     found: Candidates = {}
-    list_fillings = lru_cache(lambda files, has_word, has_lines: _list_fillings(files, has_word, has_lines, values))
+    list_fillings = lru_cache(lambda files: _list_fillings(files, values))
     for template, shares in templates.items():
-        fillings = list_fillings(template.files, template.has_word, template.has_lines)
+        fillings = list_fillings(template.files)
         usage = Usage(
             template.action,
             shares,
@@ -152,13 +130,10 @@ def list_candidates(
             fills=len(fillings),
             strange=not template.names <= values.names,
             own=own.get(template),
-            habit=habits.get(template, 0.0),
         )
         tool = _find_tool(template, past_calls)
         for place, filling in enumerate(fillings):
-            arguments = fill_template(
-                template, filling.paths, values.root, filling.word.word if filling.word else "", filling.lines
-            )
+            arguments = fill_template(template, filling.paths, values.root)
             known = found.get((tool, arguments))
             if known is None or sum(known.usage.shares) < sum(shares):
                 found[tool, arguments] = Candidate(usage, filling, place)
@@ -177,70 +152,22 @@ def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
     return next(same, template.tool)
 
 
-def _measure_habits(
-    view: PromptView, context: TemplateContext, root: str, typed: Collection[tuple[str, str]]
-) -> dict[CallTemplate, float]:
-    """Share of the turns of this prompt, after one like the last, that made a call of each template."""
-    counts: dict[CallTemplate, float] = {}
-    after = 0
-    for before, turn in zip(view.turns, view.turns[1:], strict=False):
-        if name_turn(before) != context.turns[-1]:
-            continue
-        after += 1
-        for call in turn.calls:
-            if len(call.arguments) <= _LONGEST_OWN:
-                arguments = _type_arguments(call.name, call.arguments, typed)
-                for template in make_templates(str(turn.label.action), call.name, arguments, root):
-                    counts[template] = counts.get(template, 0.0) + 1
-    return {template: count / (after + 1) for template, count in counts.items()}
-
-
-def _find_values(view: PromptView, root: str, past_calls: Sequence[PastCall], book: LineBook) -> _Values:
-    shown = [find_shown_lines(past.arguments) for past in past_calls]
-    lengths = [each.last - each.first for each in shown if each is not None and each.last > each.first]
-    files = list_files(view, root, _MAX_FILES)
-    lines = list_lines(view, root, files, _MAX_LINES)
-    ways = _list_line_fillings(lines, files, book, [*dict.fromkeys(lengths)][:2])
+def _find_values(view: PromptView, root: str) -> _Values:
     return _Values(
         root=root,
         names=list_names(view),
-        files=files,
-        words=list_words(view, _MAX_WORDS),
-        line_fillings=([way._replace(paths=(), file=None) for way in ways], ways),
+        files=list_files(view, root, _MAX_FILES),
         created=tuple(list_created(view, root)[-_MAX_CREATED:]),
     )
 
 
-def _list_fillings(slots: int, has_word: bool, has_lines: bool, values: _Values) -> Sequence[Filling]:
-    """The ways to fill a template that has slots for so many files, the likeliest files and words first."""
-    if has_lines:
-        return [] if slots > 1 or has_word else values.line_fillings[slots]
-    files = [NOTHING]
-    if slots > 1:
-        files = [Filling(values.created), Filling(values.created[::-1])] if len(values.created) > 1 else []
-    elif slots:
-        files = [Filling((file.path,), file) for file in values.files]
-    if has_word:
-        words = [*enumerate(values.words)]
-        pairs = [(place + at, way._replace(word=word)) for place, way in enumerate(files) for at, word in words]
-        files = [way for _, way in sorted(pairs, key=lambda each: each[0])]
-    return files[:_MAX_FILLS]
-
-
-def _list_line_fillings(
-    lines: Sequence[NamedLines], files: Sequence[NamedFile], book: LineBook, own_lengths: Sequence[int]
-) -> list[Filling]:
-    """The ways to show lines of a file, the likeliest first."""
-    ways: list[tuple[float, Filling]] = []
-    for place, each in enumerate(lines):
-        fitting = [file for file in files if file.path == each.path or not each.path][:2]
-        for shown, share, own in book.list_shown(each, own_lengths):
-            for file in fitting:
-                ways.append(
-                    (share * (1 + own) / (1 + place), Filling((file.path,), file, None, shown, share, place, own))
-                )
-    ways.sort(key=lambda each: -each[0])
-    return [way for _, way in ways[:_MAX_FILLS]]
+def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
+    """The ways to fill a template that has slots for so many files, the likeliest first."""
+    if not slots:
+        return [NOTHING]
+    if slots == 1:
+        return [Filling((file.path,), file) for file in values.files]
+    return [Filling(values.created), Filling(values.created[::-1])] if len(values.created) > 1 else []
 
 
 def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:

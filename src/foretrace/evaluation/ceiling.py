@@ -18,7 +18,6 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Trace
-from foretrace.evaluation.assumed_times import AssumedTimes, fill_times
 from foretrace.evaluation.bootstrap import measure_intervals
 from foretrace.evaluation.ceiling_report import (
     AheadCeiling,
@@ -30,9 +29,9 @@ from foretrace.evaluation.ceiling_report import (
     Saving,
     StampedTime,
     Verdict,
+    conclude_ceiling,
 )
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
-from foretrace.evaluation.conclusion import conclude_ceiling
 from foretrace.evaluation.savings import (
     EagerCall,
     PlannedStep,
@@ -40,7 +39,7 @@ from foretrace.evaluation.savings import (
     save_by_prefetch,
     save_by_running_ahead,
 )
-from foretrace.evaluation.step_times import StepTimes, find_step_effect, time_steps
+from foretrace.evaluation.step_times import AssumedTimes, StepTimes, fill_times, find_step_effect, time_steps
 
 GUESS_S = 0.2
 """Seconds of a guess, where nothing else is said."""

@@ -27,11 +27,11 @@ def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
     return frozenset((Effect.PURE_READ, *(Effect(effect) for effect in allow)))
 
 
-def check_number(name: str, value: float, unit: str = "", *, lowest: int = 0) -> None:
-    """Refuse a setting that is no finite number of at least `lowest`.
+def check_number(name: str, value: float | None, unit: str = "", *, lowest: int = 0) -> None:
+    """Refuse a setting that is given and is not a finite number of at least `lowest`.
 
     Raises:
         UsageError: it is not.
     """
-    if not (math.isfinite(value) and value >= lowest):
+    if value is not None and not (math.isfinite(value) and value >= lowest):
         raise UsageError(Setting(name, value), f": give {unit}{lowest} or more")

@@ -1,18 +1,25 @@
-"""Rows of a built dataset, for what learns from them or is measured on them."""
+"""Rows of a built dataset: what predictors learn from, and what the agent did where predictions are measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import PredictionError
-from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
-from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
+import msgspec
 
-_COLUMNS = ("key", "step", "group", "action", "prompt", "completion")
-_ACTIONS = tuple(map(str, ActionType))
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.errors import PredictionError, Setting, find_first_line
+from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
+from foretrace.core.predictions import PredictedCall, digest_dataset, find_first_object, read_calls
+
+ACTIONS = [str(action) for action in ActionType]
+"""In the order of the datasets' `ClassLabel`."""
+_LEARNT_COLUMNS = ["key", "step", "group", "action", "prompt", "completion"]
+_GOLD_COLUMNS = ("key", "step", "task", "group", "source", "action", "tool", "effect", "completion")
+_BATCH = 256
+"""Rows that are held at one time: prompts are long."""
 
 
 class DatasetRow(NamedTuple):
@@ -24,7 +31,84 @@ class DatasetRow(NamedTuple):
     prompt: tuple[ChatText, ...]
     action: str
     calls: tuple[PredictedCall, ...]
-    """Empty where the step calls no tool, and where the dataset's target is the type alone."""
+    """Empty where the step calls no tool, and where the dataset's target is only the type."""
+
+
+class GoldStep(NamedTuple):
+    """What the agent did at a step, without the prompt."""
+
+    key: str
+    step: int
+    task: str
+    group: str
+    source: str
+    action: str
+    tool: str
+    """Name of the first tool that is called; empty without a call."""
+    calls: tuple[PredictedCall, ...]
+    """What is to be predicted of the calls: nothing in a dataset of types."""
+    effect: str
+    next_actions: tuple[str, ...]
+    """Of this step and the next few; empty where the rows do not say."""
+    slices: tuple[str, ...]
+
+
+def read_target(dataset: Path) -> str:
+    """What the dataset's completions are, by its manifest: `type` or `call`.
+
+    Raises:
+        PredictionError: no dataset, or one whose completions are messages.
+    """
+    if dataset.is_file():
+        raise PredictionError(f"{dataset}: is a file; the predictions come first, then the folder that `build` wrote")
+    try:
+        manifest = msgspec.json.decode((dataset / "manifest.json").read_bytes())
+        target = str(manifest["settings"]["target"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        raise PredictionError(f"{dataset}: is not a foretrace dataset; name the folder that `build` wrote") from None
+    if target == "message":
+        message, call = Setting("target", "message"), Setting("target", "call")
+        raise PredictionError(f"{dataset}: was built with ", message, "; build with ", call, " to predict actions")
+    return target
+
+
+def check_version(path: str, made_for: str, dataset: Path, *, allowed: bool) -> None:
+    """Refuse a file that was made for another version of a dataset.
+
+    Args:
+        path: The file.
+        made_for: The digest that its header has; empty where it has none.
+        allowed: Take it all the same.
+
+    Raises:
+        PredictionError: it was.
+    """
+    if made_for and made_for != digest_dataset(dataset) and not allowed:
+        raise PredictionError(
+            f"{path}: was made for another dataset, or another version of {dataset}: make it again, or ",
+            Setting("allow_other_version", True),
+            " takes what fits",
+        )
+
+
+def check_known(path: str, what: str, unknown: int, total: int, where: str, *, allowed: bool | None = None) -> None:
+    """Refuse a file of which most is for rows that the dataset does not have.
+
+    Args:
+        path: The file.
+        what: What it holds, and of what: `predictions are for rows`.
+        unknown: How many of them the dataset does not have.
+        total: How many there are.
+        where: Where they should be: `the eval rows of DATASET`.
+        allowed: Take the others all the same; None where no setting allows that.
+
+    Raises:
+        PredictionError: most is.
+    """
+    if 2 * unknown > total and not allowed:
+        message = f"{path}: {unknown:,} of {total:,} {what} that are not among {where}: name the dataset that it is for"
+        others = () if allowed is None else (", or ", Setting("allow_partial", True), " scores the others")
+        raise PredictionError(message, *others)
 
 
 def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
@@ -34,27 +118,95 @@ def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
         PredictionError: a file that cannot be read.
     """
     rows: list[DatasetRow] = []
-    for path in sorted((dataset / config).glob(f"{split}-*.parquet")):
-        rows.extend(_read_file(path))
-    return rows
-
-
-def _read_file(path: Path) -> Iterator[DatasetRow]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
+    for path in _list_files(dataset, config, split):
+        with _open(path, _LEARNT_COLUMNS, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
             for index in range(file.num_row_groups):
-                yield from _make_rows(file.read_row_group(index, columns=[*_COLUMNS], use_threads=False))
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise PredictionError(f"{path}: cannot be read as rows of a dataset: {error}") from None
+                rows += _make_rows(file.read_row_group(index, columns=_LEARNT_COLUMNS, use_threads=False))
+    return rows
 
 
 def _make_rows(table: Any) -> Iterator[DatasetRow]:
     prompts, completions = read_messages(table["prompt"]), read_messages(table["completion"])
     plain = (table[name].to_pylist() for name in ("key", "step", "group", "action"))
     for key, step, group, action, prompt, completion in zip(*plain, prompts, completions, strict=True):
-        guess = find_first_object(completion[0].content) if completion else None
-        calls = read_calls(guess) if isinstance(guess, dict) else ()
-        yield DatasetRow(key, step, group, tuple(prompt), _ACTIONS[action], calls)
+        calls = _read_target_calls(completion[0].content) if completion else ()
+        yield DatasetRow(key, step, group, tuple(prompt), ACTIONS[action], calls)
+
+
+def read_eval_steps(dataset: Path, target: str) -> list[GoldStep]:
+    """The eval rows, by key and step.
+
+    Raises:
+        PredictionError: there are none, or they cannot be read.
+    """
+    steps: list[GoldStep] = []
+    columns = (*_GOLD_COLUMNS, "arguments", "next_actions", "natural", "balanced")
+    for row in read_columns(dataset, "eval", "test", columns):
+        calls: tuple[PredictedCall, ...] = ()
+        if row["tool"] and target == "call":
+            calls = (PredictedCall(row["tool"], row["arguments"]), *_read_own_calls(row)[1:])
+        slices = tuple(name for name in ("natural", "balanced") if row[name])
+        steps.append(_make_step(row, calls, tuple(ACTIONS[action] for action in row["next_actions"]), slices))
+    if not steps:
+        raise PredictionError(f"{dataset}: has no eval rows; build it with an eval config and test groups")
+    return sorted(steps, key=lambda step: step[:2])
+
+
+def read_validation_steps(dataset: Path, target: str) -> list[GoldStep]:
+    """The rows of `proposer` in the split `validation`, by key and step.
+
+    Raises:
+        PredictionError: there are none, or they cannot be read.
+    """
+    rows = read_columns(dataset, "proposer", "validation", _GOLD_COLUMNS)
+    steps = [_make_step(row, _read_own_calls(row) if target == "call" else (), (), ("validation",)) for row in rows]
+    if not steps:
+        raise PredictionError(f"{dataset}: has no validation rows of `proposer`; build it with validation groups")
+    return sorted(steps, key=lambda step: step[:2])
+
+
+def _make_step(
+    row: dict[str, Any], calls: tuple[PredictedCall, ...], following: tuple[str, ...], slices: tuple[str, ...]
+) -> GoldStep:
+    plain = {name: row[name] for name in ("key", "step", "task", "group", "source", "tool", "effect")}
+    return GoldStep(**plain, action=ACTIONS[row["action"]], calls=calls, next_actions=following, slices=slices)
+
+
+def _read_own_calls(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
+    return _read_target_calls(row["completion"][0]["content"])
+
+
+def _read_target_calls(text: str) -> tuple[PredictedCall, ...]:
+    target = find_first_object(text)
+    return read_calls(target) if isinstance(target, dict) else ()
+
+
+def read_columns(dataset: Path, config: str, split: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Rows of a config and split (`*` for all), with these columns; an action is its number in `ACTIONS`.
+
+    Raises:
+        PredictionError: a file of them cannot be read, or lacks a column.
+    """
+    for path in _list_files(dataset, config, split):
+        with _open(path, columns) as file:
+            for batch in file.iter_batches(_BATCH, columns=[*columns], use_threads=False):
+                yield from batch.to_pylist()
+
+
+def _list_files(dataset: Path, config: str, split: str) -> list[Path]:
+    return sorted((dataset / config).glob(f"{split}-*.parquet"))
+
+
+@contextlib.contextmanager
+def _open(path: Path, columns: Sequence[str], **options: Any) -> Generator[Any]:
+    """A Parquet file that has these columns; errors of reading it are those of predictions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, **options) as file:
+            if missing := {*columns} - {*file.schema_arrow.names}:
+                raise PredictionError(f"{path}: has no column {', '.join(sorted(missing))}; build the dataset again")
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise PredictionError(f"{path}: cannot be read: {find_first_line(error)}") from None

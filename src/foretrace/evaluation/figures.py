@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from foretrace.core.references import ScoreRow
 from foretrace.evaluation.bootstrap import Resamples, find_interval
-from foretrace.evaluation.gold_steps import ACTIONS, GoldStep
+from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 from foretrace.evaluation.judged_steps import ASPECTS, Guesses, JudgedSteps, list_arguments
 from foretrace.evaluation.score_report import AheadRow, ArgumentRow, Part, Share
 
@@ -160,8 +160,3 @@ def _follows(step: GoldStep, after: GoldStep) -> bool:
     # A row that says fewer actions than the most is near the end of its trace: then the number must agree too.
     is_near_end = len(step.next_actions) < MAX_AHEAD
     return given[: len(expected)] == expected and (not is_near_end or len(given) == len(expected))
-
-
-def list_units(steps: Iterable[GoldStep], unit: str) -> list[str]:
-    """The `group` or `task` of each step."""
-    return [str(getattr(step, unit)) for step in steps]

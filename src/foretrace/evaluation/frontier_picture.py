@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import escape
 
 from foretrace.core.errors import Setting, UsageError
@@ -20,38 +17,27 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 60
 _LABEL_GAP = 36.0
 """Pixels between the points that get a label."""
 _X_TITLE, _Y_TITLE = "wasted tool time, % of the time", "time saved, %"
-_SUFFIXES = (".svg", ".png")
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a picture that cannot be drawn.
+    """Refuse a picture of another kind.
 
     Raises:
-        UsageError: a file of another kind, or a PNG without matplotlib.
+        UsageError: its name does not end in `.svg`.
     """
-    name = Setting("frontier", str(path))
-    if path.suffix.lower() not in _SUFFIXES:
-        raise UsageError(name, ": the name of the picture ends in .svg or .png")
-    if path.suffix.lower() == ".png":
-        try:
-            importlib.import_module("matplotlib")
-        except ImportError:
-            raise UsageError(
-                name, ": a PNG needs matplotlib (pip install matplotlib); a picture that ends in .svg needs none"
-            ) from None
+    if path.suffix.lower() != ".svg":
+        raise UsageError(Setting("frontier", str(path)), ": the name of the picture ends in .svg")
 
 
 def write_picture(path: Path, report: ReplayReport) -> None:
-    """Draw the frontier of a report as SVG, or as PNG with matplotlib, by the file's name.
+    """Draw the frontier of a report as SVG.
 
     Raises:
         UsageError: the picture cannot be drawn (`check_picture`).
         StoreError: it cannot be written.
     """
     check_picture(path)
-    points, most = _list_points(report)
-    svg = path.suffix.lower() == ".svg"
-    replace_file(path, draw_svg(points, most).encode() if svg else _draw_png(points, most))
+    replace_file(path, draw_svg(*_list_points(report)).encode())
 
 
 def _list_points(report: ReplayReport) -> tuple[list[tuple[str, float, float]], float]:
@@ -122,17 +108,3 @@ def _draw_line(x1: float, y1: float, x2: float, y2: float, colour: str, *, dashe
 
 def _draw_text(x: float, y: float, text: str, *, anchor: str = "middle", colour: str = "#333") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
-
-
-def _draw_png(points: list[tuple[str, float, float]], most: float) -> bytes:
-    figure: Any = importlib.import_module("matplotlib.figure").Figure(figsize=(6.4, 4.2), dpi=150)
-    axes = figure.subplots()
-    axes.plot([x for _, x, _ in points], [y for _, _, y in points], marker="o")
-    for label, x, y in points:
-        axes.annotate(label, (x, y), textcoords="offset points", xytext=(0, 6), ha="center", fontsize=7)
-    axes.axhline(most, linestyle="--", color="#22aa77", label="perfect predictor")
-    axes.set(xlabel=_X_TITLE, ylabel=_Y_TITLE, xlim=(0, None), ylim=(0, None))
-    axes.legend()
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", metadata={"Software": None})
-    return drawn.getvalue()

@@ -10,7 +10,7 @@ import numpy as np
 
 from foretrace.actions.same_action import Action, make_call_key
 from foretrace.core.predictions import PredictedCall, Prediction
-from foretrace.evaluation.gold_steps import ACTIONS, GoldStep
+from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 
 ASPECTS = ("type_accuracy", "tool", "exact_call", "normalised_call")
 """What can be right of a guess: the action type; its tools, in order; its calls, the type aside."""

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from foretrace.core.errors import PredictionError, Setting
-from foretrace.core.pair_scores import PairPlace, PairScore, read_pair_scores
-from foretrace.core.predictions import digest_dataset
+from foretrace.core.errors import PredictionError
+from foretrace.core.pair_scores import PairPlace, PairScore, PairScoresHeader, read_pair_scores
 from foretrace.core.report import Report
 from foretrace.evaluation.bootstrap import Resamples
+from foretrace.evaluation.dataset_rows import check_known, check_version, read_columns, read_target
 from foretrace.evaluation.figures import make_share
-from foretrace.evaluation.gold_steps import read_columns, read_target
 from foretrace.evaluation.score_report import Share
 
 _PLACE = ("key", "step", "family", "pair")
@@ -77,35 +76,25 @@ def score_pairs(
     file = read_pair_scores(Path(scores))
     if not file.scores:
         raise PredictionError(f"{file.path}: holds no scores of pairs")
-    header = file.header
-    if header is not None and header.dataset and header.dataset != digest_dataset(dataset) and not allow_other_version:
-        raise PredictionError(
-            f"{file.path}: was made for another dataset, or another version of {dataset}: verify again, or ",
-            Setting("allow_other_version", True),
-            " scores what fits",
-        )
+    header = file.header or PairScoresHeader()
+    check_version(file.path, header.dataset, dataset, allowed=allow_other_version)
     pairs = [*_read_pairs(dataset)]
     if not pairs:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
     known = sum(pair.place in file.scores for pair in pairs)
     unknown = len(file.scores) - known
-    if unknown > known and not allow_partial:
-        raise PredictionError(
-            f"{file.path}: {unknown:,} of {len(file.scores):,} scores are of pairs that are not among the test pairs "
-            f"of {dataset}: name the dataset whose pairs were verified, or ",
-            Setting("allow_partial", True),
-            " scores the others",
-        )
+    where = f"the test pairs of {dataset}"
+    check_known(file.path, "scores are of pairs", unknown, len(file.scores), where, allowed=allow_partial)
     judged = [_judge(file.scores.get(pair.place)) for pair in pairs]
     return PairReport(
-        verifier="" if header is None else header.verifier,
+        verifier=header.verifier,
         families=_measure_families(pairs, judged, seed),
         rows=len(pairs),
         groups=len({pair.group for pair in pairs}),
         missing=sum(each is None for each in judged),
         unknown=unknown,
         problems=file.problems,
-        latency_s={} if header is None else header.latency_s,
+        latency_s=header.latency_s,
         seed=seed,
     )
 

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError, Setting, UsageError, find_first_line
 from foretrace.core.predictions import (
@@ -28,8 +27,8 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
-from foretrace.evaluation.dataset_rows import DatasetRow, read_rows
-from foretrace.evaluation.gold_steps import read_target
+from foretrace.evaluation.checked_settings import check_number
+from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows, read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 
 PredictedRows = Literal["eval", "proposer", "validation"]
@@ -48,8 +47,6 @@ _NO_ROWS: dict[PredictedRows, str] = {
 }
 FOLDS = 5
 """Parts of the groups of the train rows, where nothing else is said."""
-ACTIONS = frozenset(map(str, ActionType))
-"""What a guess may name."""
 
 
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +71,7 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: naming the setting.
         """
         for name in ("k", "limit"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(Setting(name, value), ": give 1 or more")
+            check_number(name, getattr(self, name), lowest=1)
         if self.folds is None:
             return
         if self.rows != "proposer":

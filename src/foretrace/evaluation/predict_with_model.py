@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
+from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import ModelError, PredictionError, Setting, UsageError
+from foretrace.core.errors import PredictionError, Setting, UsageError
 from foretrace.core.predictions import (
     PredictedCall,
     Prediction,
@@ -24,10 +23,10 @@ from foretrace.core.predictions import (
     read_predictions,
     write_predictions,
 )
-from foretrace.evaluation.answer_journal import Answer, AnswerId, AnswerJournal
-from foretrace.evaluation.dataset_rows import DatasetRow
+from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all
+from foretrace.evaluation.checked_settings import check_number
+from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predict import (
-    ACTIONS,
     PredictReport,
     PredictSettings,
     read_asked,
@@ -35,8 +34,6 @@ from foretrace.evaluation.predict import (
     summarise_latency,
 )
 from foretrace.models.base import ChatModel, ConfiguredModel
-from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
-from foretrace.models.token_meter import TokenMeter
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +56,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
             UsageError: naming the setting.
         """
         for name in ("samples", "max_tokens", "concurrency"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise UsageError(Setting(name, value), ": give 1 or more")
+            check_number(name, getattr(self, name), lowest=1)
         if not 0 <= self.temperature < math.inf:
             raise UsageError(Setting("temperature", self.temperature), ": give a number that is not negative")
 
@@ -93,11 +89,17 @@ async def predict_with_model(
     header = _make_header(dataset, model, settings, model_settings, len(rows))
     if (done := _find_finished(out, header, rows, times=settings.times)) is not None:
         return done
-    journal = AnswerJournal(out.with_name(f"{out.name}.journal"), _name_asked(header))
+    journal = AnswerJournal(out, _name_asked(header))
     try:
-        meter = TokenMeter()
-        asking = _Asking(model, settings, model_settings, journal, meter)
-        await asking.ask(rows, report_answers)
+        meter = await ask_all(
+            model,
+            _list_questions(rows, settings.seed, model_settings),
+            len(rows) * model_settings.samples,
+            journal,
+            concurrency=model_settings.concurrency,
+            needs_logprobs=model_settings.logprobs,
+            report_answers=report_answers,
+        )
         report, header, predictions = _rank_answers(rows, journal, header, settings, model_settings)
         write_predictions(out, header, predictions)
     except BaseException:
@@ -142,107 +144,22 @@ def _find_finished(
     return _make_report(found.header, rows, len(found.rows), out=str(out), example=None)
 
 
-class _Asking:
-    """Asks for all answers that are not there yet, several at a time."""
+def _list_questions(rows: Sequence[DatasetRow], seed: int, how: ModelSettings) -> Iterator[Question]:
+    for row in rows:
+        for sample in range(how.samples):
+            yield Question((row.key, row.step, sample), functools.partial(_make_request, row, sample, seed, how))
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: PredictSettings,
-        model_settings: ModelSettings,
-        journal: AnswerJournal,
-        meter: TokenMeter,
-    ) -> None:
-        self._model, self._settings, self._how, self._journal = model, settings, model_settings, journal
-        self._limiter = make_limiter(model, model_settings.concurrency)
-        self._throttled = ThrottledModel(model, self._limiter, meter)
-        self._failures: Counter[str] = Counter()
-        self._example = ""
 
-    async def ask(self, rows: Sequence[DatasetRow], report_answers: Callable[[int, int], None]) -> None:
-        """Return when each row has all its answers."""
-        total = len(rows) * self._how.samples
-        missing = self._list_missing(rows)
-        first = next(missing, None)
-        if first is None:
-            return
-        found = await self._model.probe()
-        if self._how.logprobs and not found.logprobs:
-            why = found.reasons.get("logprobs", "the server gives none")
-            raise UsageError(f"{self._model.spec}: no logprobs: {why}; leave out ", Setting("logprobs"))
-        todo = itertools.chain([first], missing)
-        running: set[asyncio.Task[None]] = set()
-        try:
-            while True:
-                # More than there are slots, so that no slot waits for this loop; few enough to keep memory small.
-                window = self._how.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
-                for each in itertools.islice(todo, max(0, window - len(running))):
-                    running.add(asyncio.create_task(self._ask_once(*each)))
-                if not running:
-                    break
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-                report_answers(len(self._journal.answers), total)
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-        if self._failures:
-            raise PredictionError(
-                f"{self._failures.total():,} of {total:,} requests failed, e.g. {self._example}; what was answered is "
-                f"kept in {self._journal.path}; run it again to ask for the rest"
-            )
-
-    def _list_missing(self, rows: Sequence[DatasetRow]) -> Iterator[tuple[DatasetRow, int]]:
-        for row in rows:
-            for sample in range(self._how.samples):
-                if (row.key, row.step, sample) not in self._journal.answers:
-                    yield row, sample
-
-    async def _ask_once(self, row: DatasetRow, sample: int) -> None:
-        """One answer; what failed and may pass is asked a second time, and then left to the next run."""
-        for second_try in (False, True):
-            try:
-                completion = await self._throttled.complete(self._make_request(row, sample))
-            except ModelError as error:
-                if error.final:
-                    raise
-                if error.kind in TRANSIENT_KINDS and not second_try:
-                    continue
-                if error.retryable:
-                    self._failures[error.kind] += 1
-                    self._example = self._example or str(error)
-                    return
-                self._journal.add(Answer(key=row.key, step=row.step, sample=sample, error=str(error)))
-                return
-            self._journal.add(_make_answer(row, sample, completion))
-            return
-
-    def _make_request(self, row: DatasetRow, sample: int) -> Request:
-        seed = hash_fraction("predict", str(self._settings.seed), row.key, str(row.step), str(sample))
-        messages = tuple(ChatMessage(_name_role(role), content) for role, content in row.prompt)
-        sampling = Sampling(
-            temperature=self._how.temperature, max_tokens=self._how.max_tokens, seed=int(seed * (1 << 31))
-        )
-        return Request(messages=messages, sampling=sampling, logprobs=self._how.logprobs)
+def _make_request(row: DatasetRow, sample: int, seed: int, how: ModelSettings) -> Request:
+    own = int(hash_fraction("predict", str(seed), row.key, str(row.step), str(sample)) * (1 << 31))
+    messages = tuple(ChatMessage(_name_role(role), content) for role, content in row.prompt)
+    sampling = Sampling(temperature=how.temperature, max_tokens=how.max_tokens, seed=own)
+    return Request(messages=messages, sampling=sampling, logprobs=how.logprobs)
 
 
 def _name_role(role: str) -> Any:
     """The role as a server knows it."""
     return role if role in ("system", "assistant") else "user"
-
-
-def _make_answer(row: DatasetRow, sample: int, completion: Completion) -> Answer:
-    return Answer(
-        key=row.key,
-        step=row.step,
-        sample=sample,
-        text=completion.text,
-        logprob=sum(completion.logprobs) if completion.logprobs else None,
-        tokens=completion.usage.completion_tokens if completion.usage else None,
-        seconds=round(completion.seconds, 6),
-    )
 
 
 class _Rank(NamedTuple):
@@ -266,7 +183,7 @@ def rank_guesses(answers: Sequence[Answer], samples: int, *, logprobs: bool) -> 
         name = (action, *((call.tool, canonicalise_json(call.arguments)) for call in calls))
         found.setdefault(name, _Rank(0.0, [], calls, str(action))).answers.append(answer)
     ranked = [rank._replace(confidence=_find_confidence(rank.answers, samples, logprobs)) for rank in found.values()]
-    return sorted(ranked, key=lambda rank: (-rank.confidence, -len(rank.answers), rank.answers[0].sample))
+    return sorted(ranked, key=lambda rank: (-rank.confidence, -len(rank.answers), rank.answers[0].id[-1]))
 
 
 def _find_confidence(answers: Sequence[Answer], samples: int, logprobs: bool) -> float:
@@ -289,16 +206,15 @@ def _rank_answers(
     lost: Counter[str] = Counter()
     example: str | None = None
     for row in rows:
-        names: list[AnswerId] = [(row.key, row.step, sample) for sample in range(how.samples)]
-        answers = [journal.answers[name] for name in names]
+        answers = [journal.answers[row.key, row.step, sample] for sample in range(how.samples)]
         good = [answer for answer in answers if not answer.error]
         took = max((answer.seconds for answer in good), default=0.0)
         ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)[: settings.k]
         if good:
             seconds.append(took)
         if ranked:
-            lost.update(_list_losses(answers))
-        if not ranked:
+            lost.update(filter(None, map(_explain_loss, answers)))
+        else:
             faults["bad_guess" if good else "raised"] += 1
             what = f"{good[0].text[:80]!r} names no action" if good else answers[0].error
             example = example or f"{row.key} step {row.step}: {what}"
@@ -316,13 +232,11 @@ def _rank_answers(
     return report, header, predictions
 
 
-def _list_losses(answers: Sequence[Answer]) -> Iterator[str]:
-    """Why answers are no guess."""
-    for answer in answers:
-        if answer.error:
-            yield "failed"
-        elif read_guess({}, answer.text)[0] not in ACTIONS:
-            yield "no_action"
+def _explain_loss(answer: Answer) -> str:
+    """Why an answer is not a guess; empty where it is one."""
+    if answer.error:
+        return "failed"
+    return "" if read_guess({}, answer.text)[0] in ACTIONS else "no_action"
 
 
 def _make_predictions(row: DatasetRow, ranked: Sequence[_Rank], seconds: float | None) -> Iterator[Prediction]:

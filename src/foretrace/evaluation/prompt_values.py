@@ -1,4 +1,4 @@
-"""What a prompt names that the next call may be about: the working directory, files, words, and lines of files."""
+"""What a prompt names that the next call may be about: the working directory and files."""
 
 from __future__ import annotations
 
@@ -34,20 +34,10 @@ _FOREIGN = re.compile(r"(?:^|/)(?:site-packages|node_modules|build|dist|\.\w+)/"
 _IN_A_DIFF = re.compile(r"^[ab]/")
 _MODULE = re.compile(r"^\W*(?:from|import) +([a-z_]\w*(?:\.[a-z_]\w*)+)", re.MULTILINE)
 _TRACE_LINE = re.compile(r'File "([^"\n]+)", line (\d+)')
-_PATH_LINE = re.compile(r"([\w@+-][\w./@+-]*\.[a-z]\w{0,4})(?::|#L|, line )(\d+)")
-_HIT_LINE = re.compile(r"^(\d+)[:-]", re.MULTILINE)
-_SAID_LINE = re.compile(r"\blines? (\d+)")
-_DEFINITION = re.compile(r"^ *(\d+)[\t :]( *)(?:async )?(?:def|class|func|function|fn) +(\w+)", re.MULTILINE)
-_ELIDED = re.compile(r"^ *(\d+)[\t :]*\.\.\. elid\w+ lines \d+-(\d+)", re.MULTILINE)
 _READ_CHARS = 6000
 """Characters of a text that are searched: half of them at its beginning, half at its end."""
 _LISTED_FILES = 60
 """Files of one text that are looked at."""
-_WORD = re.compile(
-    r"[`'\"]([A-Za-z_][\w.]{3,40})(?:\(\))?[`'\"]|(?<![</\w])([A-Za-z]+_\w{3,}|_\w{3,}|[A-Z][a-z0-9]+[A-Z]\w+)\b"
-)
-_TITLE_CHARS = 800
-"""Of the task, where what it is about is said first."""
 _PART = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
 _CALL_MARK = re.compile(r"<tool_call|<function|```")
 
@@ -80,30 +70,6 @@ class NamedFile(NamedTuple):
     is_test: bool
     is_foreign: bool
     """Whether it is among installed or built files, or hidden ones."""
-
-
-class NamedWord(NamedTuple):
-    """A name that one may search for, and where it stands."""
-
-    word: str
-    in_task: int
-    """How often."""
-    in_title: bool
-    """Whether it is among the first words of the task."""
-    in_text: bool
-    in_result: bool
-    calls: int
-    """Past calls that named it."""
-
-
-class NamedLines(NamedTuple):
-    """A line of a file that a prompt points at."""
-
-    path: str
-    """Empty where it is not said."""
-    first: int
-    last: int
-    """Last line of what begins there; 0 where it is not known."""
 
 
 def find_root(view: PromptView) -> str:
@@ -239,68 +205,6 @@ def _measure_overlap(path: str, words: Collection[str]) -> float:
 @lru_cache(maxsize=16_384)
 def _split_name(path: str) -> Sequence[str]:
     return [part.lower().rstrip("s") for part in _PART.findall(posixpath.basename(path).partition(".")[0])]
-
-
-def list_words(view: PromptView, limit: int) -> list[NamedWord]:
-    """Names that one may search for, the likeliest first: those of the task, the last words and the last result."""
-    task, title = _count_words(_clip(view.task)), view.task[:_TITLE_CHARS]
-    text = _count_words(find_text(view)[:_READ_CHARS])
-    result = _count_words(_clip(view.last_result)) if view.turns else {}
-    calls = [call.arguments for turn in view.turns for call in turn.calls]
-    ranked: list[tuple[float, NamedWord]] = []
-    for word in {**task, **text, **result}:
-        in_title = word in task and word in title
-        score = min(task.get(word, 0), 4) + 4.0 * (word in text) + 2.0 * in_title + (word in result)
-        ranked.append((score, NamedWord(word, task.get(word, 0), in_title, word in text, word in result, 0)))
-    ranked.sort(key=lambda each: -each[0])
-    return [word._replace(calls=sum(word.word in call for call in calls)) for _, word in ranked[:limit]]
-
-
-@lru_cache(maxsize=4096)
-def _count_words(text: str) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for quoted, bare in _WORD.findall(text):
-        for word in dict.fromkeys((quoted, quoted.rpartition(".")[2], bare)):
-            if len(word) > 2 and not FILE.fullmatch(word):
-                counts[word] = counts.get(word, 0) + 1
-    return counts
-
-
-def list_lines(view: PromptView, root: str, files: Sequence[NamedFile], limit: int) -> list[NamedLines]:
-    """Lines that the last result or the task points at: a traceback, hits of a search, definitions in what was shown
-    that the task or the agent's last words speak of, lines that the task names; and the first line of a file that the
-    last result lists."""
-    result, found = _clip(view.last_result), list[NamedLines]()
-    shown = ""
-    if view.turns:
-        for call in view.turns[-1].calls:
-            shown = next(iter(find_files(call.arguments, root)), shown)
-        found += [
-            NamedLines(make_relative(path, root), int(line), 0) for path, line in _TRACE_LINE.findall(result)[::-1]
-        ]
-        found += [NamedLines(make_relative(path, root), int(line), 0) for path, line in _PATH_LINE.findall(result)]
-        found += [NamedLines(shown, int(line), 0) for line in _HIT_LINE.findall(result)]
-        found += _find_definitions(
-            result, shown, _count_words(_clip(view.task)), _count_words(find_text(view)[:_READ_CHARS])
-        )
-    for text in (find_text(view), _clip(view.task)):
-        found += [NamedLines(make_relative(path, root), int(line), 0) for path, line in _PATH_LINE.findall(text)]
-        found += [NamedLines("", int(line), 0) for line in _SAID_LINE.findall(text)]
-    begins = [NamedLines(file.path, 1, 0) for file in files if file.in_result >= 0 and not file.viewed]
-    return [*dict.fromkeys(found)][: limit - 1] + begins[:1]
-
-
-def _find_definitions(text: str, path: str, *words: Collection[str]) -> list[NamedLines]:
-    """Definitions of functions and classes that go by one of the words, with the lines to which they reach."""
-    heads = [(int(match[1]), len(match[2]), match[3]) for match in _DEFINITION.finditer(text)]
-    elided = [(int(match[1]), int(match[2])) for match in _ELIDED.finditer(text)]
-    found: list[NamedLines] = []
-    for at, (line, indent, name) in enumerate(heads):
-        if any(name in each for each in words):
-            end = next((other - 1 for other, depth, _ in heads[at + 1 :] if depth <= indent), 0)
-            inside = [last for first, last in elided if first >= line and (not end or last <= end)]
-            found.append(NamedLines(path, line, inside[0] if inside else end))
-    return found
 
 
 def list_names(view: PromptView) -> set[str]:

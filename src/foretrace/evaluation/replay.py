@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import msgspec
@@ -20,9 +20,9 @@ from foretrace.core.internal_errors import contain_errors
 from foretrace.core.predictions import PredictionsFile, digest_traces
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Column, measure_intervals
+from foretrace.evaluation.calibration import measure_ece
 from foretrace.evaluation.ceiling import GUESS_S, TO_RECORD, decide_verdict
-from foretrace.evaluation.ceiling_report import Saving
-from foretrace.evaluation.conclusion import Conclusion, conclude_replay
+from foretrace.evaluation.ceiling_report import Conclusion, Saving, conclude_replay
 from foretrace.evaluation.replay_plan import LEVEL, PlannedStep, ReplayPlan
 from foretrace.evaluation.replay_report import (
     Accuracy,
@@ -39,8 +39,6 @@ from foretrace.evaluation.replay_runs import LaunchedCall, Outcome, ReplayRuns
 
 _FRONTIER_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Shares of the guesses that the thresholds of the frontier keep out."""
-_BINS = 10
-"""Bins of the calibration error."""
 _MEDIANS = {
     "name": "calls of the same name",
     "tool": "calls of the same tool",
@@ -213,13 +211,13 @@ class Replay:
         calling = self._list_calling()
         first = [guess for step in calling for guess in step.guesses if guess.prediction.rank == 1]
         believed = [(guess.prediction.confidence, guess.right) for guess in first]
-        with_confidence = [(value, right) for value, right in believed if value is not None]
+        with_confidence = [(value, float(right)) for value, right in believed if value is not None]
         seconds = (step.proposer_s for step in runs.list_steps())
         return Accuracy(
             hit_rate=_find_mean([step.foreseen for step in calling]),
             eligible_hit_rate=_find_mean([step.foreseen for step in calling if runs.is_eligible(step)]),
             mean_confidence=_find_mean([value for value, _ in with_confidence]),
-            calibration_error=_measure_calibration(with_confidence),
+            calibration_error=measure_ece(*np.array(with_confidence).T) if with_confidence else None,
             proposer_s=_find_percentiles(each for each in seconds if each is not None),
         )
 
@@ -349,12 +347,3 @@ def _find_percentiles(values: Iterable[float]) -> Percentiles:
         return Percentiles(p50=None, p95=None)
     p50, p95 = np.percentile(found, (50, 95))
     return Percentiles(p50=float(p50), p95=float(p95))
-
-
-def _measure_calibration(believed: Sequence[tuple[float, bool]]) -> float | None:
-    """Expected calibration error: mean distance of confidence and share of right ones, bin by bin."""
-    bins: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for value, right in believed:
-        bins[min(int(value * _BINS), _BINS - 1)].append((value, right))
-    gaps = (abs(math.fsum(value for value, _ in each) - sum(right for _, right in each)) for each in bins.values())
-    return math.fsum(gaps) / len(believed) if believed else None

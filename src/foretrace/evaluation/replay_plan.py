@@ -18,8 +18,7 @@ from foretrace.actions.same_action import Action, MatchLevel, make_call_key
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall, Trace
-from foretrace.evaluation.assumed_times import AssumedTimes, fill_times
-from foretrace.evaluation.step_times import StepTimes, find_step_effect, time_steps
+from foretrace.evaluation.step_times import AssumedTimes, StepTimes, fill_times, find_step_effect, time_steps
 
 LEVEL: MatchLevel = "normalised"
 """On which a guessed call and the step's are compared."""

@@ -10,10 +10,9 @@ import msgspec
 from foretrace.actions.same_action import MatchLevel
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.report import Report
-from foretrace.evaluation.assumed_times import AssumedTimes
-from foretrace.evaluation.ceiling_report import Saving, Verdict
+from foretrace.evaluation.ceiling_report import Conclusion, Saving, Verdict
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
-from foretrace.evaluation.conclusion import Conclusion
+from foretrace.evaluation.step_times import AssumedTimes
 
 Gate = Literal["score", "confidence"]
 """What a threshold is held against: the verifier's score, or where no guess has one the proposer's confidence."""
@@ -54,13 +53,12 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: a setting is out of its range.
         """
-        check_number("guess_latency", self.guess_latency or 0.0, "seconds, ")
-        check_number("verifier_s", self.verifier_s or 0.0, "seconds, ")
+        for name in ("guess_latency", "verifier_s"):
+            check_number(name, getattr(self, name), "seconds, ")
         for name in ("price_token", "price_tool_s"):
             check_number(name, getattr(self, name), "a price, ")
-        for name in ("ahead", "top"):
+        for name in ("ahead", "top", "parallel"):
             check_number(name, getattr(self, name), lowest=1)
-        check_number("parallel", 1 if self.parallel is None else self.parallel, lowest=1)
         check_number("seed", self.seed)
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise UsageError(Setting("threshold", self.threshold), ": give a number")

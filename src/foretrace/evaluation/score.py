@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,24 +10,36 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from foretrace.core.errors import PredictionError, Setting
-from foretrace.core.predictions import Prediction, PredictionsFile, digest_dataset, read_predictions
-from foretrace.core.references import FILE, Reference, ScoreRow, read_references
+from foretrace.core.errors import PredictionError
+from foretrace.core.predictions import (
+    Prediction,
+    PredictionsFile,
+    PredictionsHeader,
+    digest_dataset,
+    read_predictions,
+)
+from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
 from foretrace.evaluation.accepting import measure_verifier
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.calibration import measure_calibration
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
+from foretrace.evaluation.dataset_rows import (
+    GoldStep,
+    check_known,
+    check_version,
+    read_eval_steps,
+    read_target,
+    read_validation_steps,
+)
 from foretrace.evaluation.figures import (
     Measured,
-    list_units,
     make_score_rows,
     measure_ahead,
     measure_arguments,
     measure_figures,
     measure_parts,
 )
-from foretrace.evaluation.gold_steps import GoldStep, read_eval_steps, read_target, read_validation_steps
-from foretrace.evaluation.judged_steps import Guesses, JudgedSteps, has_action, is_eligible, judge_guesses
+from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
 from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
@@ -40,14 +53,6 @@ class _Gold(NamedTuple):
     target: str
     steps: list[GoldStep]
 
-    def find_slice(self, name: str, safe: Collection[str]) -> Any:
-        """The steps of a slice, a mask of (steps,)."""
-        if name == "eligible":
-            chosen = ("natural" in step.slices and is_eligible(step, safe) for step in self.steps)
-        else:
-            chosen = (name in step.slices for step in self.steps)
-        return np.fromiter(chosen, bool, len(self.steps))
-
 
 class _Predictions(NamedTuple):
     """A file of predictions that fits the dataset."""
@@ -58,6 +63,10 @@ class _Predictions(NamedTuple):
     unknown: int
     most: int
     """Guesses a step at most."""
+
+    def count_without_first(self) -> int:
+        """The steps that have guesses, and none of rank 1."""
+        return sum(all(guess.rank != 1 for guess in found) for found in self.guesses.values())
 
 
 def score(
@@ -99,11 +108,19 @@ def score(
     dataset = Path(dataset)
     target = read_target(dataset)
     gold = _Gold(dataset, target, read_eval_steps(dataset, target))
-    allowed = _Allowed(partial=allow_partial, other_version=allow_other_version)
-    own = _read(Path(predictions), gold, allowed)
-    other = None if against is None else _read(Path(against), gold, allowed)
-    tuned = None if validation is None else _read_validation(Path(validation), gold, allowed)
-    return _make_report(own, other, tuned, gold, safe, seed)
+    allowed = {"partial": allow_partial, "other_version": allow_other_version}
+    own = _read(Path(predictions), gold, "eval", **allowed)
+    own.file.check_not_empty()
+    other = None if against is None else _read(Path(against), gold, "eval", **allowed)
+    tuned = None
+    if validation is not None:
+        validation_gold = gold._replace(steps=read_validation_steps(dataset, target))
+        tuned = _read(Path(validation), validation_gold, "validation", **allowed)
+        if not any(row.score is not None for row in tuned.file.rows):
+            raise PredictionError(
+                f"{validation}: has no scores to choose a threshold on; let a verifier score it first"
+            )
+    return _make_report(own, other, None if tuned is None else tuned.judged, gold, safe, seed)
 
 
 def _make_report(
@@ -115,48 +132,76 @@ def _make_report(
     seed: int,
 ) -> ScoreReport:
     """All figures of the predictions, and the differences from the others."""
-    slices = [_Slice(name, gold.find_slice(name, safe), seed) for name in SLICES]
-    natural = own.judged.choose(slices[0].chosen)
-    resamples = Resamples(list_units(natural.steps, "group"), seed)
-    known = set(own.guesses)
-    readable = {at for at, guesses in own.guesses.items() if any(map(has_action, guesses))}
+    natural = np.array(["natural" in step.slices for step in gold.steps])
+    eligible = natural & np.array([is_eligible(step, safe) for step in gold.steps])
+    balanced = np.array(["balanced" in step.slices for step in gold.steps])
+    slices = [_Slice(*each, seed) for each in zip(SLICES, (natural, balanced, eligible), strict=True)]
+    judged = own.judged.choose(natural)
+    resamples = Resamples([step.group for step in judged.steps], seed)
+    readable = sum(any(map(has_action, guesses)) for guesses in own.guesses.values())
     references, left_out = _find_references(gold, safe)
-    header = own.file.header
+    header = own.file.header or PredictionsHeader(target=gold.target)
     return ScoreReport(
         predictor=own.file.predictor,
-        predicted=gold.target if header is None else header.target,
+        predicted=header.target,
         target=gold.target,
         scores=[row for each in slices for row in each.score(own)],
         rows=len(gold.steps),
-        missing=len(gold.steps) - len(known),
-        unreadable=len(known - readable),
-        without_first=_count_without_first(own.guesses),
+        missing=len(gold.steps) - len(own.guesses),
+        unreadable=len(own.guesses) - readable,
+        without_first=own.count_without_first(),
         unknown=own.unknown,
         problems=own.file.problems,
         guesses=own.most,
         tasks=len({step.task for step in gold.steps}),
         groups=len({step.group for step in gold.steps}),
         allow=sorted(safe),
-        eligible=int(slices[2].chosen.sum()),
-        by_action=measure_parts(natural, resamples, lambda step: step.action),
-        by_tool=measure_parts(natural, resamples, lambda step: step.tool),
-        by_source=measure_parts(natural, resamples, lambda step: step.source),
-        arguments=measure_arguments(natural.steps, own.guesses, seed),
-        ahead=measure_ahead(natural, resamples),
-        calibration=_calibrate(natural, gold.target),
+        eligible=int(eligible.sum()),
+        by_action=measure_parts(judged, resamples, lambda step: step.action),
+        by_tool=measure_parts(judged, resamples, lambda step: step.tool),
+        by_source=measure_parts(judged, resamples, lambda step: step.source),
+        arguments=measure_arguments(judged.steps, own.guesses, seed),
+        ahead=measure_ahead(judged, resamples),
+        calibration=_calibrate(judged, gold.target),
         verifier=measure_verifier(
-            natural,
+            judged,
             own.guesses,
             gold.target,
-            verifier=None if header is None else header.verifier,
+            verifier=header.verifier,
             validation=validation,
             seed=seed,
         ),
         against=None if other is None else _compare(own, other, slices),
         references=references,
         references_left_out=left_out,
-        latency_s={} if header is None else header.latency_s,
+        latency_s=header.latency_s,
         seed=seed,
+    )
+
+
+def score_references(dataset: Path) -> References:
+    """Score all predictions in the dataset's folder `references`. Each goes by the name of its predictor; by that of
+    its file where it names none, or another one names the same.
+
+    Raises:
+        PredictionError: there are none, or one that cannot be scored.
+    """
+    paths = sorted((dataset / FOLDER).glob("*.jsonl"))
+    if not paths:
+        raise PredictionError(f"{dataset / FOLDER}: holds no predictions (NAME.jsonl)")
+    reports = {path: score(path, dataset) for path in paths}
+    named = Counter(report.predictor for report in reports.values() if report.predictor)
+    return References(
+        dataset=digest_dataset(dataset),
+        allow=next(iter(reports.values())).allow,
+        predictors=[
+            Reference(
+                predictor=report.predictor if named[report.predictor] == 1 else path.stem,
+                predictions=f"{FOLDER}/{path.name}",
+                scores=report.scores,
+            )
+            for path, report in reports.items()
+        ],
     )
 
 
@@ -176,83 +221,27 @@ def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference
     ], None
 
 
-def _count_without_first(guesses: Guesses) -> int:
-    """The steps that have guesses, and none of rank 1."""
-    return sum(all(guess.rank != 1 for guess in found) for found in guesses.values())
-
-
-class _Allowed(NamedTuple):
-    """What is scored although it does not fit."""
-
-    partial: bool
-    other_version: bool
-
-
-def _read(path: Path, gold: _Gold, allowed: _Allowed) -> _Predictions:
-    """Read predictions and hold them against the steps.
+def _read(path: Path, gold: _Gold, kind: str, *, partial: bool, other_version: bool) -> _Predictions:
+    """Read predictions for the rows of a kind (`eval` or `validation`), and hold them against the steps.
 
     Raises:
         PredictionError: they do not fit the dataset.
     """
     file = read_predictions(path)
-    _check_header(file, gold, "eval", allowed)
-    file.check_not_empty()
-    guesses, unknown = _match(file, gold, "eval", allowed)
-    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
-    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
-
-
-def _read_validation(path: Path, gold: _Gold, allowed: _Allowed) -> JudgedSteps:
-    """Read predictions for the validation rows.
-
-    Raises:
-        PredictionError: they do not fit the dataset, or none of them has a score.
-    """
-    gold = gold._replace(steps=read_validation_steps(gold.dataset, gold.target))
-    file = read_predictions(path)
-    _check_header(file, gold, "proposer", allowed)
-    if not any(row.score is not None for row in file.rows):
-        raise PredictionError(f"{path}: has no scores to choose a threshold on; let a verifier score it first")
-    guesses, _ = _match(file, gold, "validation", allowed)
-    return judge_guesses(gold.steps, guesses, gold.target)
-
-
-def _match(
-    file: PredictionsFile, gold: _Gold, kind: str, allowed: _Allowed
-) -> tuple[dict[tuple[str, int], list[Prediction]], int]:
-    """The guesses at the steps of the dataset, and the number of other steps that are predicted.
-
-    Raises:
-        PredictionError: most of them are others.
-    """
+    wanted = "eval" if kind == "eval" else "proposer"
+    if file.header is not None:
+        if file.header.config != wanted:
+            what = f"predicts rows of the config {file.header.config}; rows of {wanted} are wanted here"
+            raise PredictionError(f"{file.path}: {what}")
+        check_version(file.path, file.header.dataset, gold.dataset, allowed=other_version)
     by_step = file.by_step()
-    places = {(step.key, step.step) for step in gold.steps}
+    places = {step[:2] for step in gold.steps}
     guesses = {at: found for at, found in by_step.items() if at in places}
     unknown = len(by_step) - len(guesses)
-    if unknown > len(guesses) and not allowed.partial:
-        raise PredictionError(
-            f"{file.path}: {unknown:,} of {len(by_step):,} predictions are for rows that are not among the {kind} "
-            f"rows of {gold.dataset}: name the dataset whose prompts were answered, or ",
-            Setting("allow_partial", True),
-            " scores the others",
-        )
-    return guesses, unknown
-
-
-def _check_header(file: PredictionsFile, gold: _Gold, config: str, allowed: _Allowed) -> None:
-    header = file.header
-    if header is None:
-        return
-    if header.config != config:
-        raise PredictionError(
-            f"{file.path}: predicts rows of the config {header.config}; rows of {config} are wanted here"
-        )
-    if header.dataset and header.dataset != digest_dataset(gold.dataset) and not allowed.other_version:
-        raise PredictionError(
-            f"{file.path}: was made for another dataset, or another version of {gold.dataset}: predict again, or ",
-            Setting("allow_other_version", True),
-            " scores what fits",
-        )
+    where = f"the {kind} rows of {gold.dataset}"
+    check_known(file.path, "predictions are for rows", unknown, len(by_step), where, allowed=partial)
+    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
+    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
 
 
 class _Slice(NamedTuple):
@@ -268,7 +257,7 @@ class _Slice(NamedTuple):
         judged = predictions.judged.choose(self.chosen)
         if not judged.steps:
             return {}
-        resamples = Resamples(list_units(judged.steps, unit), self.seed)
+        resamples = Resamples([str(getattr(step, unit)) for step in judged.steps], self.seed)
         return measure_figures(judged, resamples, guesses, classes=self.name != "eligible")
 
     def score(self, predictions: _Predictions) -> list[ScoreRow]:
@@ -299,7 +288,7 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
         predictor=other.file.predictor,
         tasks=len({step.task for step in own.judged.steps}),
         missing=len(other.judged.steps) - len(other.guesses),
-        without_first=_count_without_first(other.guesses),
+        without_first=other.count_without_first(),
         scores=[row for each in slices for row in each.score(other)],
         differences=differences,
     )

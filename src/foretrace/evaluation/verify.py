@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.completion import ChatMessage
+from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError, Setting
-from foretrace.core.pair_scores import PairPlace, PairScore, PairScoresHeader, read_pair_scores, write_pair_scores
+from foretrace.core.pair_scores import (
+    PairPlace,
+    PairScore,
+    PairScoresFile,
+    PairScoresHeader,
+    read_pair_scores,
+    write_pair_scores,
+)
 from foretrace.core.predictions import (
     Prediction,
     PredictionsFile,
@@ -27,11 +37,14 @@ from foretrace.core.predictions import (
 )
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
-from foretrace.evaluation.ask_verifier import Answers, Question, ask_all
-from foretrace.evaluation.gold_steps import read_columns, read_target
-from foretrace.evaluation.yes_or_no import QUESTION
+from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, QuestionId, ask_all
+from foretrace.evaluation.dataset_rows import check_known, check_version, read_columns, read_target
+from foretrace.evaluation.predict import summarise_latency
 from foretrace.models.base import ChatModel
 
+QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
+"""Asked behind the prompt of the row and, as the assistant's reply to it, the action."""
+_WORD = re.compile(r"[^A-Za-z]*(yes|no)\b", re.IGNORECASE)
 _SIDES = ("chosen", "rejected")
 _SCORE_LINE = "score of a prediction"
 _encoder = msgspec.json.Encoder(order="sorted")
@@ -74,7 +87,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 8
     """Requests at one time."""
     max_tokens: int = 8
-    """Of an answer."""
+    """Of an answer; a model that thinks first needs more."""
 
 
 async def verify_predictions(
@@ -99,37 +112,30 @@ async def verify_predictions(
     target = read_target(dataset)
     file = read_predictions(predictions)
     header, steps = _check_fit(file, dataset, target, allow_other_version)
-    if (done := _find_scored(out, model.spec, header, file, steps)) is not None:
-        return done
-    guesses = {at: [row for row in rows if row.action is not None] for at, rows in file.by_step().items()}
-    found: set[tuple[str, int]] = set()
+    rows = [row for row in file.rows if row.action is not None and (row.key, row.step) in steps]
+    without_action = sum(row.action is None for row in file.rows)
+    more = {"no_action": without_action, "unknown": len(file.rows) - len(rows) - without_action}
+    more |= {"problems": _drop_no_action(file.problems)}
+    if (done := _find_scored(out, model.spec, header, file)) is not None:
+        asked = [row.score for row in done.rows if row.action is not None and (row.key, row.step) in steps]
+        if asked and None not in asked and done.header is not None:
+            return _describe_done(out, model, asked, len(file.rows), done.header.verifier_latency_s, **more)
+    guesses: dict[tuple[str, int], list[Prediction]] = {}
+    for row in rows:
+        guesses.setdefault((row.key, row.step), []).append(row)
 
     def list_questions() -> Iterator[Question]:
         for row in read_columns(dataset, header.config, "*", ("key", "step", "prompt")):
-            at = (row["key"], row["step"])
-            if at in guesses and at not in found:
-                found.add(at)
-                for guess in guesses[at]:
-                    yield Question(_name(guess), _make_messages(row["prompt"]), make_guess_text(guess, target))
+            for guess in guesses.pop((row["key"], row["step"]), ()):
+                yield _make_question(_name(guess), row["prompt"], make_guess_text(guess, target), asking)
 
-    total = sum(map(len, guesses.values()))
     run = {"dataset": header.dataset, "predictions": digest(predictions.read_bytes().decode("utf-8", "replace"))}
-    answers = await _ask(model, list_questions(), out, run, asking, total, progress)
-    unknown = sum(len(rows) for at, rows in guesses.items() if at not in found)
-    rows = [msgspec.structs.replace(row, score=answers.find_score(_name(row))) for row in file.rows]
-    latency = answers.measure_latency()
-    header = msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency)
-    write_predictions(out, header, rows)
-    answers.remove()
-    return _make_report(
-        out,
-        model,
-        answers,
-        rows=len(rows),
-        no_action=sum(row.action is None for row in file.rows),
-        unknown=unknown,
-        problems=_drop_no_action(file.problems),
-    )
+    journal = await _ask(model, list_questions(), out, run, asking, len(rows), progress)
+    scored = [msgspec.structs.replace(row, score=_find_score(journal, _name(row))) for row in file.rows]
+    latency = _measure_latency(journal)
+    write_predictions(out, msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency), scored)
+    journal.remove()
+    return _make_report(out, model, journal, rows=len(scored), **more)
 
 
 async def verify_pairs(
@@ -142,6 +148,14 @@ async def verify_pairs(
         ModelError: as in `verify_predictions`.
     """
     read_target(dataset)
+    own = digest_dataset(dataset)
+    header = PairScoresHeader(
+        verifier=model.spec, dataset=own, settings={"question": QUESTION, "max_tokens": asking.max_tokens}
+    )
+    if (done := _find_scored_pairs(out, header)) is not None and done.header is not None:
+        asked = [score for pair in done.scores.values() for score in (pair.chosen, pair.rejected)]
+        if asked and None not in asked:
+            return _describe_done(out, model, asked, len(done.scores), done.header.latency_s)
     places: list[PairPlace] = []
     columns = ("key", "step", "family", "pair")
 
@@ -149,31 +163,19 @@ async def verify_pairs(
         for row in read_columns(dataset, "verifier", "test", (*columns, "prompt", *_SIDES)):
             place = PairPlace(*(row[name] for name in columns))
             places.append(place)
-            prompt = _make_messages(row["prompt"])
             for side in _SIDES:
-                yield Question(_name_side(place, side), prompt, row[side][0]["content"])
+                yield _make_question((*place, side), row["prompt"], row[side][0]["content"], asking)
 
-    own = digest_dataset(dataset)
-    settings = {"question": QUESTION, "max_tokens": asking.max_tokens}
-    if (done := _find_scored_pairs(out, model.spec, own, settings)) is not None:
-        return done
     total = 2 * sum(1 for _ in read_columns(dataset, "verifier", "test", ("key",)))
     if not total:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
-    answers = await _ask(model, list_questions(), out, {"dataset": own}, asking, total, progress)
+    journal = await _ask(model, list_questions(), out, {"dataset": own}, asking, total, progress)
     scores = [
-        PairScore(place=place, **{side: answers.find_score(_name_side(place, side)) for side in _SIDES})
-        for place in places
+        PairScore(place=place, **{side: _find_score(journal, (*place, side)) for side in _SIDES}) for place in places
     ]
-    header = PairScoresHeader(
-        verifier=model.spec,
-        dataset=own,
-        latency_s=answers.measure_latency(),
-        settings=settings,
-    )
-    write_pair_scores(out, header, scores)
-    answers.remove()
-    return _make_report(out, model, answers, rows=len(scores))
+    write_pair_scores(out, msgspec.structs.replace(header, latency_s=_measure_latency(journal)), scores)
+    journal.remove()
+    return _make_report(out, model, journal, rows=len(scores))
 
 
 def add_scores(
@@ -247,109 +249,62 @@ def _canonicalise(arguments: str) -> str:
         return _encode(arguments)
 
 
-def _check_fit(
-    file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool
-) -> tuple[PredictionsHeader, set[tuple[str, int]]]:
-    """The header that the scored file gets, and the steps of the rows that were predicted.
+def read_verdict(completion: Completion) -> tuple[float | None, bool]:
+    """The probability of a yes, by the first word of a text behind thinking, and whether logprobs say it: else it is 1
+    or 0. None for an answer that is neither yes nor no.
 
-    Raises:
-        PredictionError: there is nothing to score, or the predictions are for another version of the dataset.
+    With p the probability of the word that was sampled, it is p for a yes and 1 - p for a no: what is left over counts
+    for the other word, since servers tell only the probability of what was sampled.
     """
-    own = digest_dataset(dataset)
-    header = file.header or PredictionsHeader(target=target, steps=len(file.by_step()))
-    file.check_not_empty()
-    if header.dataset and header.dataset != own and not allow_other_version:
-        raise PredictionError(
-            f"{file.path}: was made for another dataset, or another version of {dataset}: predict again, or ",
-            Setting("allow_other_version", True),
-            " verifies what fits",
-        )
-    steps = {(row["key"], row["step"]) for row in read_columns(dataset, header.config, "*", ("key", "step"))}
-    unknown = sum((row.key, row.step) not in steps for row in file.rows)
-    if 2 * unknown > len(file.rows):
-        raise PredictionError(
-            f"{file.path}: {unknown:,} of {len(file.rows):,} predictions are for rows that are not among the "
-            f"{header.config} rows of {dataset}: name the dataset whose prompts were answered"
-        )
-    return (header if header.dataset else msgspec.structs.replace(header, dataset=own)), steps
+    begin = completion.text.rpartition("</think>")[0]
+    found = _WORD.match(completion.text, len(begin) + len("</think>") if begin else 0)
+    if found is None:
+        return None, False
+    is_yes = found[1].lower() == "yes"
+    logprob = _sum_logprobs(completion, found.start(1), found.end(1))
+    if logprob is None:
+        return float(is_yes), False
+    probability = min(1.0, math.exp(logprob))
+    return probability if is_yes else 1 - probability, True
 
 
-def _find_scored(
-    out: Path, verifier: str, header: PredictionsHeader, file: PredictionsFile, steps: set[tuple[str, int]]
-) -> VerifyReport | None:
-    """The report on a file that an earlier run of the same has finished; None where there is none, or where a guess is
-    without a score."""
-    try:
-        found = read_predictions(out)
-    except PredictionError:
+def _sum_logprobs(completion: Completion, start: int, end: int) -> float | None:
+    """Log-probability of the tokens that hold the text from `start` to `end`; None where it is not known which."""
+    pieces, logprobs = completion.pieces, completion.logprobs
+    if len(pieces) < len(logprobs) == 1:
+        return logprobs[0]
+    if not pieces or len(logprobs) < len(pieces):
         return None
-    old = found.header
-    if old is None or old.verifier != verifier:
-        return None
-    expected = msgspec.structs.replace(header, verifier=verifier, verifier_latency_s=old.verifier_latency_s)
-    if old != expected or _drop_scores(found.rows) != _drop_scores(file.rows):
-        return None
-    asked = [row.score for row in found.rows if row.action is not None and (row.key, row.step) in steps]
-    if None in asked or not asked:
-        return None
-    without_action = sum(row.action is None for row in found.rows)
-    return VerifyReport(
-        out=str(out),
-        verifier=verifier,
-        rows=len(found.rows),
-        scored=len(asked),
-        already_done=len(asked),
-        no_action=without_action,
-        unknown=len(found.rows) - len(asked) - without_action,
-        without_logprobs=len(asked) if {*asked} <= {0.0, 1.0} else 0,
-        problems=_drop_no_action(file.problems),
-        latency_s=old.verifier_latency_s,
-    )
+    ends = list(accumulate(map(len, pieces)))
+    begins = [0, *ends[:-1]]
+    inside = [at for at, (a, b) in enumerate(zip(begins, ends, strict=True)) if a < end and b > start]
+    return math.fsum(logprobs[at] for at in inside) if inside else None
 
 
-def _drop_scores(rows: Sequence[Prediction]) -> list[Prediction]:
-    return [msgspec.structs.replace(row, score=None) for row in rows]
+def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
+    """Whether `action`, the text of a target, is what comes next."""
+    messages = [msgspec.convert(message, ChatMessage) for message in prompt]
+    messages += [ChatMessage(role="assistant", content=action), ChatMessage(role="user", content=QUESTION)]
+    sampling = Sampling(temperature=0.0, max_tokens=asking.max_tokens, seed=0)
+    return Question(name, lambda: Request(messages=tuple(messages), sampling=sampling, logprobs=True))
 
 
-def _find_scored_pairs(out: Path, verifier: str, dataset: str, settings: dict[str, Any]) -> VerifyReport | None:
-    """The report on scores of pairs that an earlier run of the same has finished; None where there are none, or where
-    one is missing."""
-    try:
-        found = read_pair_scores(out)
-    except PredictionError:
-        return None
-    header = PairScoresHeader(verifier=verifier, dataset=dataset, settings=settings)
-    if found.header is None or msgspec.structs.replace(found.header, latency_s={}) != header:
-        return None
-    scores = [score for pair in found.scores.values() for score in (pair.chosen, pair.rejected)]
-    if None in scores or not scores:
-        return None
-    return VerifyReport(
-        out=str(out),
-        verifier=verifier,
-        rows=len(found.scores),
-        scored=len(scores),
-        already_done=len(scores),
-        without_logprobs=len(scores) if {*scores} <= {0.0, 1.0} else 0,
-        latency_s=found.header.latency_s,
-    )
+def _name(guess: Prediction) -> QuestionId:
+    return guess.key, guess.step, guess.rank
 
 
-def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
-    """The faults, without what is counted by itself."""
-    return {name: count for name, count in problems.items() if name != "no_action"}
+def _make_answer(name: QuestionId, completion: Completion) -> Answer:
+    score, has_logprobs = read_verdict(completion)
+    return Answer(id=name, score=score, has_logprobs=has_logprobs, seconds=round(completion.seconds, 6))
 
 
-def _make_messages(prompt: Sequence[dict[str, str]]) -> tuple[ChatMessage, ...]:
-    return tuple(msgspec.convert(message, ChatMessage) for message in prompt)
+def _find_score(journal: AnswerJournal, name: QuestionId) -> float | None:
+    answer = journal.answers.get(name)
+    return None if answer is None or answer.score is None else round(answer.score, 6)
 
 
-def _name(guess: Prediction) -> str:
-    return _encode([guess.key, guess.step, guess.rank])
-
-
-def _name_side(place: PairPlace, side: str) -> str:
-    return _encode([*place, side])
+def _measure_latency(journal: AnswerJournal) -> dict[str, float]:
+    return summarise_latency([answer.seconds for answer in journal.answers.values() if not answer.error])
 
 
 async def _ask(
@@ -360,53 +315,111 @@ async def _ask(
     asking: Asking,
     total: int,
     progress: ProgressFunc | None,
-) -> Answers:
-    """The answers, of which the journal is still there."""
-    about = {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens, **run}
-    answers = Answers(out, about)
+) -> AnswerJournal:
+    """The journal with all answers."""
     report = progress or ignore_progress
     report("verifying", 0, total)
+    about = {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens, **run}
+    journal = AnswerJournal(out, about)
     try:
-        await model.probe()
         await ask_all(
             model,
             questions,
-            answers,
+            total,
+            journal,
             concurrency=asking.concurrency,
-            max_tokens=asking.max_tokens,
-            report_done=lambda done: report("verifying", done, total),
+            read=_make_answer,
+            report_answers=lambda done, total: report("verifying", done, total),
         )
     except BaseException:
-        answers.close()
+        journal.close()
         raise
-    if answers.to_ask_again:
-        answers.close()
+    answers = journal.answers.values()
+    failed = Counter(answer.kind for answer in answers if answer.error)
+    if answers and all(answer.score is None for answer in answers):
+        journal.remove()
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
         raise PredictionError(
-            f"{model.spec}: {answers.to_ask_again.total():,} of {total:,} requests failed, e.g. {answers.example}; "
-            f"what was answered is kept in {answers.path}; run it again to ask for the rest"
-        )
-    scored, unreadable, _ = answers.count()
-    if not scored and (unreadable or answers.failed):
-        answers.remove()
-        failed = ", ".join(f"{kind} {count}" for kind, count in sorted(answers.failed.items()))
-        raise PredictionError(
-            f"{model.spec}: nothing could be scored: {unreadable:,} answers are neither yes nor no"
-            f"{f'; requests failed: {failed}' if failed else ''}; a model that thinks first needs a larger ",
+            f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"
+            f"{f'; requests failed: {kinds}' if kinds else ''}; a model that thinks first needs a larger ",
             Setting("max_tokens"),
         )
-    return answers
+    return journal
 
 
-def _make_report(out: Path, model: ChatModel, answers: Answers, **more: Any) -> VerifyReport:
-    scored, unreadable, without_logprobs = answers.count()
+def _make_report(out: Path, model: ChatModel, journal: AnswerJournal, **more: Any) -> VerifyReport:
+    answers = journal.answers.values()
+    scored = [answer for answer in answers if answer.score is not None]
+    failed = Counter(answer.kind for answer in answers if answer.error)
     return VerifyReport(
         out=str(out),
         verifier=model.spec,
-        scored=scored,
-        already_done=answers.already_done,
-        unreadable=unreadable,
-        without_logprobs=without_logprobs,
-        failed=dict(sorted(answers.failed.items())),
-        latency_s=answers.measure_latency(),
+        scored=len(scored),
+        already_done=journal.already_done,
+        unreadable=len(answers) - len(scored) - failed.total(),
+        without_logprobs=sum(not answer.has_logprobs for answer in scored),
+        failed=dict(sorted(failed.items())),
+        latency_s=_measure_latency(journal),
         **more,
     )
+
+
+def _check_fit(
+    file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool
+) -> tuple[PredictionsHeader, set[tuple[str, int]]]:
+    """The header that the scored file gets, and the steps of the rows that were predicted.
+
+    Raises:
+        PredictionError: there is nothing to score, or the predictions are for another version of the dataset.
+    """
+    header = file.header or PredictionsHeader(target=target, steps=len(file.by_step()))
+    file.check_not_empty()
+    check_version(file.path, header.dataset, dataset, allowed=allow_other_version)
+    steps = {(row["key"], row["step"]) for row in read_columns(dataset, header.config, "*", ("key", "step"))}
+    unknown = sum((row.key, row.step) not in steps for row in file.rows)
+    where = f"the {header.config} rows of {dataset}"
+    check_known(file.path, "predictions are for rows", unknown, len(file.rows), where)
+    return msgspec.structs.replace(header, dataset=header.dataset or digest_dataset(dataset)), steps
+
+
+def _find_scored(out: Path, verifier: str, header: PredictionsHeader, file: PredictionsFile) -> PredictionsFile | None:
+    """What an earlier run of the same has written; None where there is nothing of the kind."""
+    try:
+        found = read_predictions(out)
+    except PredictionError:
+        return None
+    old = found.header or PredictionsHeader()
+    expected = msgspec.structs.replace(header, verifier=verifier, verifier_latency_s=old.verifier_latency_s)
+    bare = ([msgspec.structs.replace(row, score=None) for row in rows] for rows in (found.rows, file.rows))
+    return found if old == expected and next(bare) == next(bare) else None
+
+
+def _find_scored_pairs(out: Path, header: PairScoresHeader) -> PairScoresFile | None:
+    """What an earlier run of the same has written; None where there is nothing of the kind."""
+    try:
+        found = read_pair_scores(out)
+    except PredictionError:
+        return None
+    is_same = found.header is not None and msgspec.structs.replace(found.header, latency_s={}) == header
+    return found if is_same else None
+
+
+def _describe_done(
+    out: Path, model: ChatModel, scores: Sequence[float | None], rows: int, latency: dict[str, float], **more: Any
+) -> VerifyReport:
+    """The report on a file that is finished."""
+    return VerifyReport(
+        out=str(out),
+        verifier=model.spec,
+        rows=rows,
+        scored=len(scores),
+        already_done=len(scores),
+        without_logprobs=len(scores) if {*scores} <= {0.0, 1.0} else 0,
+        latency_s=latency,
+        **more,
+    )
+
+
+def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
+    """The faults, without what is counted by itself."""
+    return {name: count for name, count in problems.items() if name != "no_action"}

@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Message, Part, Sampled, ToolCall, Trace
-from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
 from foretrace.exports.chat import find_call_ids
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import (
@@ -39,7 +39,7 @@ _CARRIED = frozenset({
 })  # fmt: skip
 
 
-class Atif:
+class Atif(TraceFormat):
     """Read by Harbor, and by the source `atif`."""
 
     name = "atif"
@@ -63,13 +63,13 @@ class Atif:
 
     def _make_document(self, family: Family, kept: FieldCounts) -> dict[str, Any]:
         trace = family.trace
-        steps = _Steps(trace, {t for t, allowed in _list_media(self._version) for t in allowed})
+        steps = _Steps(_IMAGES if self._version == "1.7" else _IMAGES | _SOUNDS)
         ids, answers = find_call_ids(trace.messages)
         for index, message in enumerate(trace.messages):
             steps.add(message, ids.get(index, ()), answers.get(index, ()))
         steps.refer_to([child.trace for child in family.children])
         kept.update(steps.kept)
-        kept.update({name: count for name, count in count_fields(trace).items() if name not in _CARRIED})
+        kept.update(find_losses(trace, _CARRIED))
         origin = trace.provenance
         name = origin.agent or origin.source or "unknown"
         agent: dict[str, Any] = {"name": name, "version": origin.tool_versions.get(name) or "unknown"}
@@ -89,14 +89,10 @@ class Atif:
         return document
 
 
-def _list_media(version: str) -> list[tuple[str, frozenset[str]]]:
-    return [("image", _IMAGES), *([("audio", _SOUNDS)] if version != "1.7" else [])]
-
-
 class _Steps:
     """The steps of one trajectory."""
 
-    def __init__(self, trace: Trace, media: set[str]) -> None:
+    def __init__(self, media: frozenset[str]) -> None:
         self._media = media
         self._steps: list[dict[str, Any]] = []
         self._made_by: dict[str, int] = {}
@@ -174,16 +170,7 @@ class _Steps:
             unit = "results" if message.role == "tool" else "messages"
             self.kept[f"{unit}.parts"] += 1
             return text, False
-        items: list[dict[str, Any]] = []
-        begin = 0
-        for part in message.parts:
-            if text[begin : part.at]:
-                items.append({"type": "text", "text": text[begin : part.at]})
-            items.append({"type": part.type, "source": {"media_type": part.media_type, "path": part.ref}})
-            begin = part.at
-        if text[begin:]:
-            items.append({"type": "text", "text": text[begin:]})
-        return items, True
+        return [*map(_make_piece, split_at_parts(text, message.parts))], True
 
     def _is_exact(self, part: Part, length: int) -> bool:
         is_named = bool(part.ref) and part.sha256 is None and part.at <= length
@@ -217,6 +204,12 @@ class _Steps:
             for place, kept in enumerate(self._kept):
                 kept["place"] = place
         return self._steps
+
+
+def _make_piece(piece: str | Part) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "text", "text": piece}
+    return {"type": piece.type, "source": {"media_type": piece.media_type, "path": piece.ref}}
 
 
 def _make_call(call: ToolCall, own_id: str) -> dict[str, Any]:

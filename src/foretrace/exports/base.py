@@ -8,12 +8,12 @@ first argument.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Message, Part, Trace
 from foretrace.rows.base import Drop
 
 FieldCounts = Counter[str]
@@ -25,6 +25,7 @@ UNITS = ("traces", "messages", "results", "calls")
 _AUTHORS = {"system": "user", "user": "user", "assistant": "model", "tool": "environment"}
 _BOOKKEEPING = {"role", "author", "content", "tool_calls", "turn", "raw_index", "sampled"}
 """Fields of a message that are counted apart, always there, or of no use outside of the record."""
+_NUMBERS = frozenset({"token_ids", "logprobs", "prompt_token_ids"})
 _FIELDS = tuple(name for name in Message.__struct_fields__ if name not in _BOOKKEEPING)
 
 
@@ -58,10 +59,10 @@ class TraceFormat(Protocol):
     """A format that traces are written in."""
 
     name: str
-    suffix: str | None
+    suffix: str | None = None
     """How the name of each file ends, where a file holds one trace: then the output is a folder. `None`: lines of one
     file."""
-    holds_families: bool
+    holds_families: bool = False
     """Whether a trace is written together with those that it started: else `write` gets none of these."""
 
     def write(self, family: Family) -> Exported | Drop:
@@ -108,6 +109,35 @@ def _list_fields(message: Message) -> Iterator[str]:
 def find_losses(trace: Trace, carried: frozenset[str]) -> FieldCounts:
     """The fields that are set and not among those `carried`, which are named as `count_fields` names them."""
     return FieldCounts({name: count for name, count in count_fields(trace).items() if name not in carried})
+
+
+def split_losses(trace: Trace, carried: frozenset[str]) -> tuple[FieldCounts, FieldCounts]:
+    """What is lost and what is kept where all but token ids and logprobs, which are too many numbers, lies in a free
+    place; `carried` as for `find_losses`."""
+    lost, kept = FieldCounts(), FieldCounts()
+    for name, count in find_losses(trace, carried).items():
+        (lost if name.partition(".")[2] in _NUMBERS else kept)[name] = count
+    return lost, kept
+
+
+def drop_numbers(message: Message) -> Message:
+    """The message without its token ids and logprobs."""
+    if message.sampled is None:
+        return message
+    bare = msgspec.structs.replace(message.sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
+    return msgspec.structs.replace(message, sampled=bare)
+
+
+def split_at_parts(text: str, parts: Iterable[Part]) -> Iterator[str | Part]:
+    """The pieces of a text, without empty ones, and the images or files in their places between them."""
+    begin = 0
+    for part in parts:
+        if piece := text[begin : part.at]:
+            yield piece
+            begin = part.at
+        yield part
+    if rest := text[begin:]:
+        yield rest
 
 
 def describe_losses(counts: Mapping[str, int]) -> dict[str, str]:

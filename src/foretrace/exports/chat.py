@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.core.trace import Message, Part, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.exports.base import Exported, Family, find_losses
+from foretrace.exports.base import Exported, Family, TraceFormat, find_losses, split_at_parts
+from foretrace.sources.own_fields import write_tools
 
 _CARRIED = frozenset({
     "traces.key", "traces.task", "traces.success", "traces.reward", "traces.model", "traces.tools",
@@ -18,12 +19,10 @@ _CARRIED = frozenset({
 })  # fmt: skip
 
 
-class Chat:
+class Chat(TraceFormat):
     """Read by the source `chat`, and by trainers that take OpenAI messages with columns of one's own."""
 
     name = "chat"
-    suffix: str | None = None
-    holds_families = False
 
     def write(self, family: Family) -> Exported:
         """One line."""
@@ -46,17 +45,7 @@ def make_chat_row(trace: Trace) -> dict[str, Any]:
         "group": trace.task.group,
         "success": trace.outcome.success,
         "messages": [_make_message(m, ids.get(i, ()), answers.get(i, ())) for i, m in enumerate(messages)],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": _decode(tool.parameters),
-                },
-            }
-            for tool in trace.tools
-        ],
+        "tools": write_tools(trace),
     }
     if trace.outcome.reward is not None:
         row["reward"] = trace.outcome.reward
@@ -104,35 +93,21 @@ def _join(one: Message, other: Message) -> Message:
 
 def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
     """By the index of a message: the ids of the calls that it makes, and of those that it answers."""
-    ids = _make_call_ids(messages)
-    return ids, _find_answered_ids(messages, ids)
-
-
-def _make_call_ids(messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
-    """Ids of the calls of each message that makes calls, by its index."""
-    return {
-        index: tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
-        for index, message in enumerate(messages)
-        if message.tool_calls
-    }
-
-
-def _find_answered_ids(messages: Sequence[Message], ids: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
-    """Ids that each tool message answers, by its index: its own, else by its place behind the calls."""
-    found: dict[int, tuple[str, ...]] = {}
-    waiting: list[str] = []
+    ids: dict[int, tuple[str, ...]] = {}
+    answered: dict[int, tuple[str, ...]] = {}
+    waiting: tuple[str, ...] = ()
     for index, message in enumerate(messages):
         if message.role == "assistant":
-            waiting = list(ids.get(index, ()))
+            waiting = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
         elif message.role == "tool":
-            own = message.tool_call_ids
-            last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
-            if not own and waiting:
-                # One result for several calls answers them all.
-                own = tuple(waiting) if last else (waiting[0],)
-            waiting = [w for w in waiting if w not in own]
-            found[index] = own
-    return found
+            # By its own ids, else by its place behind the calls; the last result answers all that are left.
+            is_last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
+            own = message.tool_call_ids or (waiting if is_last else waiting[:1])
+            waiting = tuple(each for each in waiting if each not in own)
+            answered[index] = own
+        if message.tool_calls:
+            ids[index] = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
+    return ids, answered
 
 
 def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:
@@ -184,25 +159,13 @@ def make_call(call: ToolCall, own: str) -> dict[str, Any]:
 
 def _make_content(message: Message, text: str) -> str | list[dict[str, Any]]:
     """Text, or where the message has an image or a file: its list of parts, each in its place."""
-    if not message.parts:
-        return text
-    items: list[dict[str, Any]] = []
-    begin = 0
-    for part in message.parts:
-        if text[begin : part.at]:
-            items.append({"type": "text", "text": text[begin : part.at]})
-            begin = part.at
-        items.append({"type": part.type, part.type: {"url": part.ref}} if part.ref else msgspec.to_builtins(part))
-    if text[begin:]:
-        items.append({"type": "text", "text": text[begin:]})
-    return items
+    return [*map(_make_item, split_at_parts(text, message.parts))] if message.parts else text
 
 
-def _decode(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
+def _make_item(piece: str | Part) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "text", "text": piece}
+    return {"type": piece.type, piece.type: {"url": piece.ref}} if piece.ref else msgspec.to_builtins(piece)
 
 
 PLUGIN = Chat

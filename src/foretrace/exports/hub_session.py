@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Trace
-from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
+from foretrace.exports.base import Exported, Family, TraceFormat, drop_numbers, split_losses
 from foretrace.exports.chat import find_call_ids
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import FIELD, keep_message_fields, keep_trace_fields, write_tools
@@ -20,18 +20,15 @@ _CARRIED = frozenset({
     "traces.key", "traces.model", "traces.agent", "traces.tools", "messages.reasoning", "messages.started",
     "results.tool_call_ids", "results.prefix", "results.started", "calls.id",
 })  # fmt: skip
-_LOST = frozenset({"token_ids", "logprobs", "prompt_token_ids"})
-"""Too many numbers for a place that nobody else reads."""
 _MAX_TITLE = 80
 """Characters of a session's name."""
 
 
-class HubSession:
+class HubSession(TraceFormat):
     """Read by the Hub's viewer of traces, and by the source `hub_session`."""
 
     name = "hub_session"
     suffix: str | None = ".jsonl"
-    holds_families = False
 
     def write(self, family: Family) -> Exported:
         """The lines of one session."""
@@ -48,9 +45,7 @@ class HubSession:
         for index, message in enumerate(trace.messages):
             made = _make_message(message, ids.get(index, ()), answers.get(index, ()), origin.model)
             lines.append({"type": "message", "message": made})
-        found = {name: count for name, count in count_fields(trace).items() if name not in _CARRIED}
-        lost = FieldCounts({name: count for name, count in found.items() if name.partition(".")[2] in _LOST})
-        kept = FieldCounts({name: count for name, count in found.items() if name not in lost})
+        lost, kept = split_losses(trace, _CARRIED)
         return Exported(data=b"".join(msgspec.json.encode(line) + b"\n" for line in lines), lost=lost, kept=kept)
 
 
@@ -73,15 +68,14 @@ def _make_message(message: Message, ids: Sequence[str], answers: Sequence[str], 
             ]
         if model is not None:
             made["model"] = model
-    if message.sampled is not None:
-        bare = msgspec.structs.replace(message.sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
-        message = msgspec.structs.replace(message, sampled=bare)
     if answers:
         made["toolCallId"] = answers[0]
     started = None if message.started is None else read_time(message.started)
     if started is not None:
         made["timestamp"] = round(started * 1000)
-    made[FIELD] = keep_message_fields(message, has_parts=not message.parts, has_argument_text=True, call_ids=ids)
+    made[FIELD] = keep_message_fields(
+        drop_numbers(message), has_parts=not message.parts, has_argument_text=True, call_ids=ids
+    )
     return made
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Trace
-from foretrace.exports.base import Exported, Family, FieldCounts, find_losses
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses
 from foretrace.rows.base import Drop
 
 _ARRAYS = ("prompt_token_ids", "token_ids", "logprobs", "mask")
@@ -18,12 +18,10 @@ _CARRIED = frozenset({
 })  # fmt: skip
 
 
-class Inline:
+class Inline(TraceFormat):
     """Read by trainers that take one message with the spans, or the ids and their mask, that are to be learnt."""
 
     name = "inline"
-    suffix: str | None = None
-    holds_families = False
 
     def write(self, family: Family) -> Exported | Drop:
         """One line, or why the trace cannot be one message."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from foretrace.core.trace import encode_trace
-from foretrace.exports.base import Exported, Family, FieldCounts
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat
 
 
-class Jsonl:
+class Jsonl(TraceFormat):
     """Read by the source `jsonl`: nothing is lost."""
 
     name = "jsonl"
-    suffix: str | None = None
-    holds_families = False
 
     def write(self, family: Family) -> Exported:
         """One line."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, Trace
-from foretrace.exports.base import Exported, Family, FieldCounts, find_losses
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
 from foretrace.exports.chat import find_call_ids, make_call, make_text, merge_spans
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import write_tools
@@ -22,12 +22,10 @@ _CARRIED = frozenset({
 })  # fmt: skip
 
 
-class OpenAI:
+class OpenAI(TraceFormat):
     """Read by OpenAI's fine-tuning, by trainers that follow it, and by the source `chat`."""
 
     name = "openai"
-    suffix: str | None = None
-    holds_families = False
 
     def write(self, family: Family) -> Exported | Drop:
         """One line; a trace in which the model says nothing cannot be learnt from."""
@@ -91,14 +89,11 @@ def _is_image(part: Part) -> bool:
 
 def _make_content(message: Message) -> Iterator[dict[str, Any]]:
     """A user's text with the images that the chat API can fetch, each in its place."""
-    begin = 0
-    for part in filter(_is_image, message.parts):
-        if text := message.content[begin : part.at]:
-            yield {"type": "text", "text": text}
-            begin = part.at
-        yield {"type": "image_url", "image_url": {"url": part.ref}}
-    if text := message.content[begin:]:
-        yield {"type": "text", "text": text}
+    for piece in split_at_parts(message.content, filter(_is_image, message.parts)):
+        if isinstance(piece, str):
+            yield {"type": "text", "text": piece}
+        else:
+            yield {"type": "image_url", "image_url": {"url": piece.ref}}
 
 
 def _find_weight(message: Message) -> int | None:

@@ -15,7 +15,15 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
-from foretrace.exports.base import Exported, Family, FieldCounts, count_fields
+from foretrace.exports.base import (
+    Exported,
+    Family,
+    FieldCounts,
+    TraceFormat,
+    drop_numbers,
+    split_at_parts,
+    split_losses,
+)
 from foretrace.exports.chat import find_call_ids
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
@@ -32,17 +40,14 @@ _CARRIED = frozenset({
     "messages.finish_reason", "messages.usage", "messages.model_s", "messages.started", "results.tool_call_ids",
     "results.tool_s", "results.started", "results.prefix", "calls.id",
 })  # fmt: skip
-_LOST = frozenset({"token_ids", "logprobs", "prompt_token_ids"})
-"""Too many numbers for an attribute."""
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
 
 
-class Otlp:
+class Otlp(TraceFormat):
     """Read by what shows OpenTelemetry's GenAI spans, and by the source `otlp`."""
 
     name = "otlp"
-    suffix: str | None = None
     holds_families = True
 
     def write(self, family: Family) -> Exported | Drop:
@@ -63,11 +68,8 @@ class Otlp:
         trace = family.trace
         writer = _Spans(trace, trace_id, parent)
         writer.write()
-        for name, count in count_fields(trace).items():
-            if name.partition(".")[2] in _LOST:
-                lost[name] += count
-            elif name not in _CARRIED:
-                kept[name] += count
+        for counts, more in zip((lost, kept), split_losses(trace, _CARRIED), strict=True):
+            counts.update(more)
         kept.update(writer.kept)
         groups.append({
             "resource": {"attributes": _make_attributes({"service.name": trace.provenance.agent or "foretrace"})},
@@ -206,12 +208,9 @@ class _Spans:
             if message.reasoning:
                 parts.append({"type": "reasoning", "content": message.reasoning})
             parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-        if message.sampled is not None:
-            bare = msgspec.structs.replace(message.sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
-            message = msgspec.structs.replace(message, sampled=bare)
         # A reader takes an id that begins like a list for one.
         written = ["" if own.startswith("[") else own for own in ids]
-        kept = keep_message_fields(message, has_parts=has_parts, call_ids=written)
+        kept = keep_message_fields(drop_numbers(message), has_parts=has_parts, call_ids=written)
         return {"role": message.role, "parts": parts, FIELD: kept}
 
 
@@ -220,16 +219,13 @@ def _make_parts(message: Message, text: str) -> tuple[list[dict[str, Any]], bool
     is_exact = not message.prefix and all(_is_exact(part, len(text)) for part in message.parts)
     if not is_exact or list(message.parts) != sorted(message.parts, key=lambda part: part.at):
         return [{"type": "text", "content": text}], not message.parts
-    made: list[dict[str, Any]] = []
-    begin = 0
-    for part in message.parts:
-        if text[begin : part.at]:
-            made.append({"type": "text", "content": text[begin : part.at]})
-        made.append({"type": "uri", "modality": part.type, "mime_type": part.media_type, "uri": part.ref})
-        begin = part.at
-    if text[begin:]:
-        made.append({"type": "text", "content": text[begin:]})
-    return made, True
+    return [*map(_make_part, split_at_parts(text, message.parts))], True
+
+
+def _make_part(piece: str | Part) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "text", "content": piece}
+    return {"type": "uri", "modality": piece.type, "mime_type": piece.media_type, "uri": piece.ref}
 
 
 def _is_exact(part: Part, length: int) -> bool:

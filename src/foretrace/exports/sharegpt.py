@@ -13,7 +13,7 @@ import msgspec
 from foretrace.core.trace import Message, ToolCall
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
-from foretrace.exports.base import Exported, Family, find_losses
+from foretrace.exports.base import Exported, Family, TraceFormat, find_losses
 from foretrace.exports.chat import merge_spans
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import normalize_object, write_tools
@@ -25,12 +25,10 @@ _CARRIED = frozenset({
 })  # fmt: skip
 
 
-class ShareGPT:
+class ShareGPT(TraceFormat):
     """Read by LLaMA-Factory, Axolotl, Unsloth and the like, and by the source `chat`."""
 
     name = "sharegpt"
-    suffix: str | None = None
-    holds_families = False
 
     def write(self, family: Family) -> Exported | Drop:
         """One line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from foretrace.exports.base import Exported, Family
+from foretrace.exports.base import Exported, Family, TraceFormat
 from foretrace.exports.openai import find_message_losses, make_messages
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import normalize_object, write_tools
@@ -15,12 +15,10 @@ _CARRIED = frozenset({
 })  # fmt: skip
 
 
-class VerifiersSft:
+class VerifiersSft(TraceFormat):
     """Read by prime-rl's `sft`, and by the source `chat`."""
 
     name = "verifiers_sft"
-    suffix: str | None = None
-    holds_families = False
 
     def write(self, family: Family) -> Exported | Drop:
         """One line; none for an attempt that ended in an error, as the library's own export has none, or for one with

@@ -53,7 +53,7 @@ def replay(
     ] = None,
     frontier: Annotated[
         Path | None,
-        typer.Option("--frontier", metavar="FILE", help="Picture of what each threshold saves: .svg or .png."),
+        typer.Option("--frontier", metavar="FILE", help="Picture of what each threshold saves: .svg."),
     ] = None,
     out: Annotated[
         Path | None, out_option("FILE.json", "File to write all figures to, as --json has them.", parser=parse_file)

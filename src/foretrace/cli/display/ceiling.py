@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from foretrace.cli.output import Cell, Output, write_count
 
 if TYPE_CHECKING:
-    from foretrace.evaluation.assumed_times import AssumedTimes
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
     from foretrace.evaluation.replay_report import ReplayReport
+    from foretrace.evaluation.step_times import AssumedTimes
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""

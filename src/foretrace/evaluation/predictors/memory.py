@@ -1,8 +1,8 @@
 """`memory`: exact calls, copied from the prompt or known from other attempts, and ranked by a model.
 
 What may come next is listed by rules (`call_candidates.py`): each earlier call again, the next page of what was viewed,
-and the calls that were made after the same actions, by other attempts or earlier in this one, with the files, names and
-lines of this prompt filled in. A gradient-boosted model, fitted on the rows that it learns from, says how likely each
+and the calls that were made after the same actions, by other attempts or earlier in this one, with the files of
+this prompt filled in. A gradient-boosted model, fitted on the rows that it learns from, says how likely each
 one is: a test command after an edit, the file that was just created, the path that was just named.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,16 +21,20 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
 from foretrace.evaluation.boosted_trees import BoostedTrees
-from foretrace.evaluation.call_candidates import Candidates, Filling, PastCall, Usage, is_write, list_candidates
-from foretrace.evaluation.call_templates import CallTemplate, find_shown_lines, make_templates
+from foretrace.evaluation.call_candidates import Candidate, Candidates, PastCall, is_write, list_candidates
+from foretrace.evaluation.call_templates import (
+    CallTemplate,
+    TemplateBook,
+    TemplateContext,
+    find_context,
+    make_templates,
+)
 from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.predictors.base import Guess, list_tools
 from foretrace.evaluation.predictors.regression import Regression
 from foretrace.evaluation.prompt_reading import PastTurn, PromptReader, PromptView
-from foretrace.evaluation.prompt_values import NamedFile, NamedLines, NamedWord, find_root, list_files, list_lines
-from foretrace.evaluation.template_book import LineBook, TemplateBook, TemplateContext, find_context
+from foretrace.evaluation.prompt_values import NamedFile, find_root
 
-_Source = TypeVar("_Source")
 _ACTIONS = [*map(str, ActionType)]
 _FOLDS = (8, 4)
 """Parts of the groups, with few rows and with many: the ranker learns on each with the templates of the others, and
@@ -50,9 +54,6 @@ class _Counted(NamedTuple):
     group: str
     context: TemplateContext
     templates: tuple[CallTemplate, ...]
-    lines: tuple[NamedLines, ...]
-    """That the prompt points at, where the call shows lines."""
-    arguments: str
 
 
 class _Knowledge(NamedTuple):
@@ -60,7 +61,6 @@ class _Knowledge(NamedTuple):
 
     tools: tuple[str, ...]
     book: TemplateBook
-    lines: LineBook
     typed: Collection[tuple[str, str]]
 
 
@@ -69,7 +69,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._reader = PromptReader()
-        self._knowledge = _Knowledge((), TemplateBook(()), LineBook(()), ())
+        self._knowledge = _Knowledge((), TemplateBook(()), ())
         self._types = Regression()
         self._ranker: Any = None
 
@@ -88,14 +88,14 @@ class Memory:
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
-            known = _make_knowledge(others or counted, tools, typed)
+            known = _Knowledge(tools, TemplateBook(others or counted), typed)
             for at in (at for at in chosen if folds[at] == fold):
                 view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
                 candidates, made = _describe(view, known, held_out[at] or self._types.measure_types(view))
                 if candidates:
                     features.append(made)
                 right += [key == target for key in candidates]
-        self._knowledge = _make_knowledge(counted, tools, typed)
+        self._knowledge = _Knowledge(tools, TemplateBook(counted), typed)
         self._ranker = _fit_ranker(
             np.concatenate(features) if features else np.zeros((0, 1)), right, few=len(chosen) < _FEW_ROWS
         )
@@ -113,13 +113,6 @@ class Memory:
             Guess(candidate.usage.action, tool or None, arguments, share)
             for share, ((tool, arguments), candidate) in ranked[:k]
         ]
-
-
-def _make_knowledge(
-    counted: Sequence[_Counted], tools: tuple[str, ...], typed: Collection[tuple[str, str]]
-) -> _Knowledge:
-    book = TemplateBook((each.group, each.context, each.templates) for each in counted)
-    return _Knowledge(tools, book, LineBook((each.lines, each.arguments) for each in counted), typed)
 
 
 def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
@@ -157,16 +150,14 @@ def _find_target(row: DatasetRow) -> tuple[str, str] | None:
 def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Counted:
     context, target = find_context(view, tools), _find_target(row)
     if target is None or len(target[1]) > _LONGEST_TEMPLATE:
-        return _Counted(row.group, context, (), (), "")
-    root = find_root(view)
-    lines = list_lines(view, root, list_files(view, root, 10), 20) if find_shown_lines(target[1]) else []
-    return _Counted(row.group, context, tuple(make_templates(row.action, *target, root)), tuple(lines), target[1])
+        return _Counted(row.group, context, ())
+    return _Counted(row.group, context, make_templates(row.action, *target, find_root(view)))
 
 
 def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
     """Candidates, and a row of numbers for each; `types` are the probabilities of the action types."""
     context = find_context(view, known.tools)
-    candidates = list_candidates(view, context, known.book, known.lines, known.typed)
+    candidates = list_candidates(view, context, known.book, known.typed)
     return candidates, _make_features(view, candidates, types, context.agent.split())
 
 
@@ -179,47 +170,31 @@ def _make_features(
     last_arguments = last_calls[0].arguments if last_calls else ""
     last_tool = last_calls[0].name if last_calls else ""
     called = {call.name for turn in turns for call in turn.calls}
+    situation = _describe_situation(turns)
     of_type = {action: [float(at), math.log(types.get(action, 0.0) + 1e-4)] for at, action in enumerate(_ACTIONS)}
 
-    def describe_usage(usage: Usage) -> list[float]:
-        shares = [math.log(share + 1e-6) for share in usage.shares]
-        known = [float(usage.groups), math.log(usage.fills), float(usage.strange), usage.habit]
-        return [*of_type[usage.action], *shares, *known, *_describe_past(usage.own)]
+    def describe(tool: str, arguments: str, candidate: Candidate) -> list[float]:
+        usage = candidate.usage
+        return [
+            *situation,
+            float(candidate.place),
+            float(candidate.is_page),
+            math.log(len(arguments)),
+            *of_type[usage.action],
+            *(math.log(share + 1e-6) for share in usage.shares),
+            float(usage.groups),
+            math.log(usage.fills),
+            float(usage.strange),
+            *_describe_past(usage.own),
+            float(tool == last_tool),
+            float(not tool),
+            float(tool in called),
+            float(tool in tools),
+            *_describe_past(candidate.past),
+            *_describe_file(candidate.filling.file, last_arguments),
+        ]
 
-    def describe_tool(tool: str) -> list[float]:
-        return [float(tool == last_tool), float(not tool), float(tool in called), float(tool in tools)]
-
-    def describe_filling(filling: Filling) -> list[float]:
-        lines = [filling.lines_share, float(filling.lines_place), float(filling.own_length)]
-        return [*lines, *_describe_file(filling.file, last_arguments), *_describe_word(filling.word)]
-
-    made = [
-        [float(candidate.place), float(candidate.is_page), math.log(len(arguments))]
-        for (_, arguments), candidate in candidates.items()
-    ]
-    blocks = [
-        np.tile(_describe_situation(turns), (len(candidates), 1)),
-        np.array(made).reshape(len(candidates), -1),
-        _describe_each((candidate.usage for candidate in candidates.values()), describe_usage),
-        _describe_each((tool for tool, _ in candidates), describe_tool),
-        _describe_each((candidate.past for candidate in candidates.values()), _describe_past),
-        _describe_each((candidate.filling for candidate in candidates.values()), describe_filling),
-    ]
-    return np.hstack(blocks)
-
-
-def _describe_each(sources: Iterable[_Source], describe: Callable[[_Source], list[float]]) -> np.ndarray:
-    """A row of numbers for each source. What many candidates share is one object, and is described once."""
-    places: dict[int, int] = {}
-    rows: list[list[float]] = []
-    order: list[int] = []
-    for source in sources:
-        place = places.get(id(source))
-        if place is None:
-            place = places[id(source)] = len(rows)
-            rows.append(describe(source))
-        order.append(place)
-    return np.array(rows)[order] if rows else np.zeros((0, 0))
+    return np.array([describe(*name, candidate) for name, candidate in candidates.items()])
 
 
 def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:
@@ -260,18 +235,6 @@ def _describe_file(file: NamedFile | None, last_arguments: str) -> list[float]:
         float(file.in_text),
         file.overlap,
         file.text_overlap,
-    ]
-
-
-def _describe_word(word: NamedWord | None) -> list[float]:
-    if word is None:
-        return [-1.0, 0.0, 0.0, 0.0, 0.0]
-    return [
-        float(min(word.in_task, 5)),
-        float(word.in_title),
-        float(word.in_text),
-        float(word.in_result),
-        float(min(word.calls, 3)),
     ]
 
 
