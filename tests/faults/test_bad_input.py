@@ -61,16 +61,83 @@ def one_drop(report: ImportReport, reason: str, row: int = 3, rows: int = 12) ->
     assert f"row {row}:" in report.examples[reason][0]
 
 
-def test_malformed_line(run: Import) -> None:
-    one_drop(run(spoil(3, b'{"messages": [}')), "bad_json")
+def parquet(rows: list[Any], schema: pa.Schema | None = None, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink, **options)
+    return sink.getvalue().to_pybytes()
 
 
-def test_truncated_line_in_the_middle(run: Import) -> None:
-    one_drop(run(spoil(3, LINES[3][:50])), "bad_json")
+ONE_LOST = {
+    "malformed line": (b'{"messages": [}', "bad_json"),
+    "truncated line": (LINES[3][:50], "bad_json"),
+    "missing column": (change(messages=...), "missing_column"),
+    "column of another type": (change(messages=17), "wrong_column_type"),
+    "null messages": (change(messages=None), "null_messages"),
+    "empty trace": (change(messages=[]), "empty_trace"),
+    "no assistant": (change(messages=[{"role": "user", "content": "x"}]), "empty_trace"),
+    "unknown role": (change(messages=[{"role": "wizard", "content": "x"}]), "unknown_role"),
+    "not utf-8": (LINES[3].replace(b"gadget", b"\xff\xfe\x80"), "not_utf8"),
+    "recursion": (b"[" * 100_000, "nested_too_deep"),
+    "recursion inside the messages": (change(messages='[{"role": ' + "[" * 100_000), "nested_too_deep"),
+    "recursion in another column": (
+        LINES[3][:-1] + b', "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        "nested_too_deep",
+    ),
+    "lone surrogates": (LINES[3].replace(b"gadget", b"\\ud800"), "bad_json"),
+    "integer that no reader takes": (change(big="@").replace(b'"@"', b"9" * 5000), "bad_json"),
+    "no object": (b"[1, 2]", "not_an_object"),
+    "blank line": (b"  ", "empty_line"),
+    "nul bytes": (b"\x00" * 1000, "bad_json"),
+}
+"""By name: what stands in the place of a row, and the reason of the drop."""
+
+
+@pytest.mark.parametrize("name", ONE_LOST)
+def test_a_bad_line_is_one_drop(run: Import, name: str) -> None:
+    line, reason = ONE_LOST[name]
+    one_drop(run(spoil(3, line)), reason)
 
 
 def test_truncated_last_line(run: Import) -> None:
     one_drop(run(TEXT[:-40]), "bad_json", row=11)
+
+
+def test_repeated_key_with_other_content(run: Import) -> None:
+    one_drop(run(TEXT + change(messages=xml_messages(["pwd"])) + b"\n"), "key_conflict", row=12, rows=13)
+
+
+WHOLE = {
+    "many frames.jsonl.zst": b"\x50\x2a\x4d\x18\x04\x00\x00\x00note"
+    + b"".join(zstandard.compress(line + b"\n") for line in LINES),
+    "many members.jsonl.gz": b"".join(gzip.compress(line + b"\n") for line in LINES),
+    "huge integers.jsonl": spoil(3, change(big=10**300)),
+    "NaN as Python writes it.jsonl": spoil(3, change(score="@").replace(b'"@"', b"NaN")),
+    "byte order mark.jsonl": b"\xef\xbb\xbf" + TEXT,
+    "CRLF.jsonl": TEXT.replace(b"\n", b"\r\n"),
+    "no newline at the end.jsonl": TEXT[:-1],
+    "document.json": json.dumps(ROWS).encode(),
+    "document under data.json": json.dumps({"data": ROWS}, indent=1).encode(),
+    "plain.parquet": parquet(ROWS),
+    "in zst.parquet.zst": zstandard.compress(parquet(ROWS)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_unusual_file_is_read_whole(run: Import, name: str) -> None:
+    assert run(WHOLE[name], name.replace(" ", "_")).traces == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "drops"),
+    [
+        ("rows.json", json.dumps(ROWS).encode()[:-30], {"bad_json": 1}),
+        ("rows.json", spoil(3, b"{"), {"bad_json": 1}),
+        ("rows.parquet", parquet([{"a": 1, "b": "x"}] * 3), {"missing_column": 3}),
+        ("rows.parquet", parquet(ROWS)[:-200], {"truncated_file": 1}),
+    ],
+)
+def test_what_is_lost_of_a_file_is_counted(run: Import, name: str, data: bytes, drops: dict[str, int]) -> None:
+    assert run(data, name).drops == drops
 
 
 @pytest.mark.parametrize("cut", [1, 20, 300])
@@ -91,16 +158,6 @@ def test_truncated_zst(run: Import, share: float) -> None:
     assert report.rows == report.traces + 1
 
 
-def test_multi_frame_zst(run: Import) -> None:
-    frames = [zstandard.compress(line + b"\n") for line in LINES]
-    skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00note"
-    assert run(skippable + b"".join(frames), "rows.jsonl.zst").traces == 12
-
-
-def test_multi_member_gz(run: Import) -> None:
-    assert run(b"".join(gzip.compress(line + b"\n") for line in LINES), "rows.jsonl.gz").traces == 12
-
-
 def test_damaged_middle_of_gz(run: Import) -> None:
     data = bytearray(gzip.compress(TEXT))
     data[len(data) // 2] ^= 0xFF
@@ -108,133 +165,8 @@ def test_damaged_middle_of_gz(run: Import) -> None:
     assert report.drops["truncated_file"] == 1
 
 
-def test_missing_column(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages=...))), "missing_column")
-
-
-def test_column_of_another_type(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages=17))), "wrong_column_type")
-
-
-def test_null_messages(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages=None))), "null_messages")
-
-
-def test_empty_trace(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages=[]))), "empty_trace")
-
-
-def test_trace_without_an_assistant(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages=[{"role": "user", "content": "x"}]))), "empty_trace")
-
-
-def test_unknown_role(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages=[{"role": "wizard", "content": "x"}]))), "unknown_role")
-
-
-def test_repeated_key_with_other_content(run: Import) -> None:
-    one_drop(run(TEXT + change(messages=xml_messages(["pwd"])) + b"\n"), "key_conflict", row=12, rows=13)
-
-
-def test_bytes_that_are_not_utf8(run: Import) -> None:
-    one_drop(run(spoil(3, LINES[3].replace(b"gadget", b"\xff\xfe\x80"))), "not_utf8")
-
-
-def test_recursion(run: Import) -> None:
-    one_drop(run(spoil(3, b"[" * 100_000)), "nested_too_deep")
-
-
-def test_recursion_inside_the_messages(run: Import) -> None:
-    one_drop(run(spoil(3, change(messages='[{"role": ' + "[" * 100_000))), "nested_too_deep")
-
-
-def test_recursion_in_another_column(run: Import) -> None:
-    one_drop(run(spoil(3, LINES[3][:-1] + b', "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")), "nested_too_deep")
-
-
-def test_lone_surrogates(run: Import) -> None:
-    one_drop(run(spoil(3, LINES[3].replace(b"gadget", b"\\ud800"))), "bad_json")
-
-
-def test_huge_integers(run: Import) -> None:
-    report = run(spoil(3, change(big=10**300)))
-    assert report.traces == 12
-
-
-def test_integer_that_no_reader_takes(run: Import) -> None:
-    one_drop(run(spoil(3, change(big="@").replace(b'"@"', b"9" * 5000))), "bad_json")
-
-
-def test_nan(run: Import) -> None:
-    report = run(spoil(3, change(score="@").replace(b'"@"', b"NaN")))
-    assert (report.rows, report.traces) == (12, 12), "as Python's json module writes it"
-
-
-def test_row_that_is_no_object(run: Import) -> None:
-    one_drop(run(spoil(3, b"[1, 2]")), "not_an_object")
-
-
-def test_byte_order_mark(run: Import) -> None:
-    assert run(b"\xef\xbb\xbf" + TEXT).traces == 12
-
-
-def test_crlf_line_ends(run: Import) -> None:
-    assert run(TEXT.replace(b"\n", b"\r\n")).traces == 12
-
-
-def test_no_newline_at_the_end(run: Import) -> None:
-    assert run(TEXT[:-1]).traces == 12
-
-
 def test_empty_file(run: Import) -> None:
     assert run(b"").rows == 0
-
-
-def test_blank_line_in_the_middle(run: Import) -> None:
-    one_drop(run(spoil(3, b"  ")), "empty_line")
-
-
-def test_nul_bytes(run: Import) -> None:
-    one_drop(run(spoil(3, b"\x00" * 1000)), "bad_json")
-
-
-def test_json_document(run: Import) -> None:
-    assert run(json.dumps(ROWS).encode(), "rows.json").traces == 12
-
-
-def test_json_document_under_data(run: Import) -> None:
-    assert run(json.dumps({"data": ROWS}, indent=1).encode(), "rows.json").traces == 12
-
-
-def test_json_lines_named_json(run: Import) -> None:
-    one_drop(run(spoil(3, b"{"), "rows.json"), "bad_json")
-
-
-def test_truncated_json_document(run: Import) -> None:
-    assert run(json.dumps(ROWS).encode()[:-30], "rows.json").drops == {"bad_json": 1}
-
-
-def parquet(rows: list[Any], schema: pa.Schema | None = None, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink, **options)
-    return sink.getvalue().to_pybytes()
-
-
-def test_parquet(run: Import) -> None:
-    assert run(parquet(ROWS), "rows.parquet").traces == 12
-
-
-def test_parquet_in_zst(run: Import) -> None:
-    assert run(zstandard.compress(parquet(ROWS)), "rows.parquet.zst").traces == 12
-
-
-def test_parquet_of_another_schema(run: Import) -> None:
-    report = run(parquet([{"a": 1, "b": "x"}] * 3), "rows.parquet")
-    assert report.drops == {"missing_column": 3}
-
-
-def test_truncated_parquet(run: Import) -> None:
-    assert run(parquet(ROWS)[:-200], "rows.parquet").drops == {"truncated_file": 1}
 
 
 def test_parquet_with_a_damaged_row_group(run: Import) -> None:

@@ -18,22 +18,6 @@ def two_sum(numbers, target):
             if numbers[i] + numbers[j] == target:
                 return (i, j)
 """,
-        "the last of equal numbers": """
-def two_sum(numbers, target):
-    last = {}
-    for j, number in enumerate(numbers):
-        if target - number in last:
-            return (last[target - number], j)
-        last[number] = j
-""",
-        "no negative numbers": """
-def two_sum(numbers, target):
-    seen = {}
-    for j, number in enumerate(numbers):
-        if number <= target and target - number in seen:
-            return (seen[target - number], j)
-        seen.setdefault(number, j)
-""",
     },
     "is_palindrome": {
         "letters only": """
@@ -45,11 +29,6 @@ def is_palindrome(text):
 def is_palindrome(text):
     kept = text.lower().replace(" ", "").replace("?", "")
     return kept == kept[::-1]
-""",
-        "empty is none": """
-def is_palindrome(text):
-    kept = "".join(c for c in text.lower() if c.isalnum())
-    return bool(kept) and kept == kept[::-1]
 """,
     },
     "max_subarray": {
@@ -67,14 +46,6 @@ def max_subarray(numbers):
     for n in numbers:
         sums.append(sums[-1] + n)
     return max(sums) - min(sums)
-""",
-        "fails on empty": """
-def max_subarray(numbers):
-    best = here = numbers[0]
-    for n in numbers[1:]:
-        here = max(n, here + n)
-        best = max(best, here)
-    return best
 """,
     },
     "valid_parentheses": {
@@ -94,16 +65,6 @@ def valid_parentheses(text):
                 return False
     return not any(counts.values())
 """,
-        "pops an empty stack": """
-def valid_parentheses(text):
-    pairs, stack = {")": "(", "]": "[", "}": "{"}, []
-    for c in text:
-        if c in "([{":
-            stack.append(c)
-        elif c in pairs and stack.pop() != pairs[c]:
-            return False
-    return not stack
-""",
     },
     "merge_sorted_lists": {
         "drops duplicates": """
@@ -120,21 +81,6 @@ def merge_sorted_lists(left, right):
         merged.append(number)
     return merged + left[i:i + 1]
 """,
-        "one of two equals": """
-def merge_sorted_lists(left, right):
-    merged, i, j = [], 0, 0
-    while i < len(left) and j < len(right):
-        if left[i] < right[j]:
-            merged.append(left[i])
-            i += 1
-        elif left[i] > right[j]:
-            merged.append(right[j])
-            j += 1
-        else:
-            merged.append(left[i])
-            i, j = i + 1, j + 1
-    return merged + left[i:] + right[j:]
-""",
     },
     "climbing_stairs": {
         "nothing for no step": """
@@ -147,15 +93,6 @@ def climbing_stairs(n):
         "as many ways as steps": """
 def climbing_stairs(n):
     return n
-""",
-        "too slow": """
-def climbing_stairs(n):
-    return 1 if n < 2 else climbing_stairs(n - 1) + climbing_stairs(n - 2)
-""",
-        "by a formula that rounds": """
-def climbing_stairs(n):
-    root = 5 ** 0.5
-    return round(((1 + root) / 2) ** (n + 1) / root)
 """,
     },
     "binary_search": {
@@ -183,17 +120,6 @@ def binary_search(items, target):
             high = middle
     return low if low < len(items) - 1 and items[low] == target else -1
 """,
-        "runs over the end": """
-def binary_search(items, target):
-    low, high = 0, len(items)
-    while low < high:
-        middle = (low + high) // 2
-        if items[middle] < target:
-            low = middle + 1
-        else:
-            high = middle
-    return low if items[low] == target else -1
-""",
     },
     "reverse_string": {
         "words": """
@@ -203,10 +129,6 @@ def reverse_string(text):
         "strips": """
 def reverse_string(text):
     return text.strip()[::-1]
-""",
-        "letters only": """
-def reverse_string(text):
-    return "".join(c for c in reversed(text) if c.isalnum())
 """,
     },
     "run_lengths": {
@@ -225,16 +147,6 @@ def run_lengths(text):
             n = 1
     return runs + [(text[-1], n)]
 """,
-        "one digit": """
-def run_lengths(text):
-    runs = []
-    for c in text:
-        if runs and runs[-1][0] == c and runs[-1][1] < 9:
-            runs[-1] = (c, runs[-1][1] + 1)
-        else:
-            runs.append((c, 1))
-    return runs
-""",
     },
     "most_frequent": {
         "the largest of equals": """
@@ -249,16 +161,6 @@ def most_frequent(items):
         if counts[item] >= most:
             best, most = item, counts[item]
     return best
-""",
-        "of a set, sorted": """
-def most_frequent(items):
-    return max(sorted(set(items)), key=items.count) if items else None
-""",
-        "fails on empty": """
-from collections import Counter
-
-def most_frequent(items):
-    return Counter(items).most_common(1)[0][0]
 """,
     },
     "merge_ranges": {
@@ -282,26 +184,6 @@ def merge_ranges(ranges):
             merged.append((first, last))
     return merged
 """,
-        "touching is apart": """
-def merge_ranges(ranges):
-    merged = []
-    for first, last in sorted(ranges):
-        if merged and first < merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
-        else:
-            merged.append((first, last))
-    return merged
-""",
-        "next to is joined": """
-def merge_ranges(ranges):
-    merged = []
-    for first, last in sorted(ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
-        else:
-            merged.append((first, last))
-    return merged
-""",
     },
     "compare_versions": {
         "as text": """
@@ -312,18 +194,6 @@ def compare_versions(left, right):
         "longer is newer": """
 def compare_versions(left, right):
     a, b = [list(map(int, v.split("."))) for v in (left, right)]
-    return (a > b) - (a < b)
-""",
-        "as far as both go": """
-def compare_versions(left, right):
-    for a, b in zip(left.split("."), right.split(".")):
-        if int(a) != int(b):
-            return 1 if int(a) > int(b) else -1
-    return 0
-""",
-        "as a decimal number": """
-def compare_versions(left, right):
-    a, b = [float(".".join(v.split(".")[:2])) for v in (left, right)]
     return (a > b) - (a < b)
 """,
     },
@@ -340,16 +210,6 @@ def longest_distinct(text):
             seen = set()
         seen.add(c)
         best = max(best, len(seen))
-    return best
-""",
-        "goes back": """
-def longest_distinct(text):
-    last, begin, best = {}, 0, 0
-    for i, c in enumerate(text):
-        if c in last:
-            begin = last[c] + 1
-        last[c] = i
-        best = max(best, i - begin + 1)
     return best
 """,
     },
@@ -372,16 +232,6 @@ def to_base(number, base):
         digits = "0123456789abcdef"[digit] + digits
     return digits
 """,
-        "divides as floats": """
-def to_base(number, base):
-    if number == 0:
-        return "0"
-    digits, rest = "", abs(number)
-    while rest:
-        digits = "0123456789abcdef"[rest % base] + digits
-        rest = int(rest / base)
-    return "-" + digits if number < 0 else digits
-""",
     },
     "rotate_in_place": {
         "one by one": """
@@ -392,10 +242,6 @@ def rotate_in_place(items, k):
         "fails on empty": """
 def rotate_in_place(items, k):
     k %= len(items)
-    items[:] = items[-k:] + items[:-k]
-""",
-        "not further than once round": """
-def rotate_in_place(items, k):
     items[:] = items[-k:] + items[:-k]
 """,
     },
@@ -437,47 +283,6 @@ class RecentCache:
     def keys(self):
         return list(reversed(self.values))
 """,
-        "values that are false are not held": """
-class RecentCache:
-    def __init__(self, size):
-        self.size, self.values = size, {}
-
-    def put(self, key, value):
-        self.values.pop(key, None)
-        self.values[key] = value
-        if len(self.values) > self.size:
-            del self.values[next(iter(self.values))]
-
-    def get(self, key):
-        value = self.values.get(key)
-        if value:
-            self.values[key] = self.values.pop(key)
-            return value
-
-    def keys(self):
-        return list(reversed(self.values))
-""",
-        "all caches share their values": """
-class RecentCache:
-    values = {}
-
-    def __init__(self, size):
-        self.size = size
-
-    def put(self, key, value):
-        self.values.pop(key, None)
-        self.values[key] = value
-        if len(self.values) > self.size:
-            del self.values[next(iter(self.values))]
-
-    def get(self, key):
-        if key in self.values:
-            self.values[key] = self.values.pop(key)
-            return self.values[key]
-
-    def keys(self):
-        return list(reversed(self.values))
-""",
     },
     "ledger_totals": {
         "fails on empty lines": """
@@ -501,31 +306,6 @@ for line in sys.stdin:
 for name, total in totals.items():
     print(f"{name}: {total}")
 """,
-        "stops at an empty line": """
-totals = {}
-while True:
-    try:
-        line = input()
-    except EOFError:
-        break
-    if not line:
-        break
-    name, amount = line.split()
-    totals[name] = totals.get(name, 0) + int(amount)
-for name in sorted(totals):
-    print(f"{name}: {totals[name]}")
-""",
-        "one blank": """
-import sys
-
-totals = {}
-for line in sys.stdin.read().split("\\n"):
-    if line:
-        name, amount = line.split(" ")
-        totals[name] = totals.get(name, 0) + int(amount)
-for name in sorted(totals):
-    print(f"{name}: {totals[name]}")
-""",
     },
     "column_sums": {
         "no rows, no columns": """
@@ -539,22 +319,6 @@ sums = [0] * m
 for _ in range(n):
     for i, digit in enumerate(input().replace(" ", "")):
         sums[i] += int(digit)
-print(*sums)
-""",
-        "one blank": """
-n, m = map(int, input().split())
-sums = [0] * m
-for _ in range(n):
-    for i, number in enumerate(input().split(" ")):
-        sums[i] += int(number)
-print(*sums)
-""",
-        "a sum below zero is zero": """
-n, m = map(int, input().split())
-sums = [0] * m
-for _ in range(n):
-    for i, number in enumerate(map(int, input().split())):
-        sums[i] = max(0, sums[i] + number)
 print(*sums)
 """,
     },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -14,14 +13,9 @@ import pytest
 
 from foretrace.sandbox.inside.server.parent_connection import (
     MESSAGE_HEADER,
-    TIMESTAMP,
     ParentConnection,
     make_wiped_memory,
-    read_input,
 )
-
-LONG = bytes(range(256)) * 12_000
-"""More than a connection keeps at one time."""
 
 
 @pytest.fixture
@@ -39,22 +33,6 @@ def message(kind: bytes, body: bytes) -> bytes:
     return MESSAGE_HEADER.pack(kind, len(body)) + body
 
 
-def sent(parent: socket.socket) -> list[tuple[bytes, bytes]]:
-    """The messages that came to the parent."""
-    parent.setblocking(False)
-    data, found = b"", []
-    try:
-        while chunk := parent.recv(1 << 20):
-            data += chunk
-    except BlockingIOError:
-        pass
-    while data:
-        kind, length = MESSAGE_HEADER.unpack_from(data)
-        found.append((kind, data[MESSAGE_HEADER.size : MESSAGE_HEADER.size + length]))
-        data = data[MESSAGE_HEADER.size + length :]
-    return found
-
-
 @pytest.mark.parametrize("step", [1, 3, 7, 1000])
 def test_messages_come_whole_wherever_they_are_cut(ends: tuple[socket.socket, ParentConnection], step: int) -> None:
     parent, control = ends
@@ -67,107 +45,6 @@ def test_messages_come_whole_wherever_they_are_cut(ends: tuple[socket.socket, Pa
         while (one := control.take()) is not None:
             found.append(one)
     assert found == wanted and control.take() is None
-
-
-def test_many_messages_go_through_a_small_memory(ends: tuple[socket.socket, ParentConnection]) -> None:
-    """More than it holds: what is left at its end is moved to its beginning."""
-    parent, control = ends
-    parent.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 21)
-    bodies = [bytes([n]) * 400_001 for n in range(12)]
-    data = b"".join(message(b"R", body) for body in bodies)
-    got: list[tuple[bytes, bytes]] = []
-    for at in range(0, len(data), 70_000):
-        parent.sendall(data[at : at + 70_000])
-        control.fill()
-        while (one := control.take()) is not None:
-            got.append(one)
-    while len(got) < len(bodies):
-        got.append(control.receive())
-    assert got == [(b"R", body) for body in bodies]
-
-
-def test_a_stream_is_passed_on_as_it_comes(ends: tuple[socket.socket, ParentConnection]) -> None:
-    parent, control = ends
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    data = message(b"S", LONG) + message(b"K", b"")
-    got, stuck = b"", False
-    parent.setblocking(False)
-    while data or control.stream_left or len(got) < len(LONG):
-        with contextlib.suppress(BlockingIOError):
-            data = data[parent.send(data) :] if data else data
-        if not control.stream_blocked:
-            control.fill()
-        if not control.stream_left and not got:
-            assert control.take() == (b"S", b"") and control.stream_left == len(LONG)
-        if control.stream_left:
-            assert control.take() is None  # one thing after the other
-        done = control.forward_stream(writer.fileno())
-        stuck = stuck or control.stream_blocked
-        assert done == (not control.stream_left)
-        if control.stream_blocked or done:
-            got += reader.recv(1 << 20)
-    assert got == LONG and stuck
-    assert control.receive() == (b"K", b"")
-    reader.close()
-    writer.close()
-
-
-@pytest.mark.parametrize("to", ["nobody", "a closed end"])
-def test_a_stream_that_nobody_reads_is_thrown_away(ends: tuple[socket.socket, ParentConnection], to: str) -> None:
-    parent, control = ends
-    reader, writer = socket.socketpair()
-    reader.close()
-    parent.sendall(message(b"S", b"x" * 100_000) + message(b"K", b""))
-    assert control.receive() == (b"S", b"")
-    while not control.forward_stream(None if to == "nobody" else writer.fileno()):
-        control.fill()
-    assert control.receive() == (b"K", b"")
-    writer.close()
-
-
-def test_input_can_be_read_from_its_beginning(ends: tuple[socket.socket, ParentConnection]) -> None:
-    parent, control = ends
-    parent.sendall(message(b"I", b"x" * 90_000))
-    assert control.receive() == (b"I", b"")
-    handle = read_input(control)
-    assert os.read(handle, 100_000) == b"x" * 90_000
-    os.close(handle)
-
-
-def test_what_is_read_goes_to_the_parent_in_order(ends: tuple[socket.socket, ParentConnection]) -> None:
-    parent, control = ends
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    assert control.queue_from(reader, b"O") is None
-    os.write(writer, b"one")
-    assert bytes(control.queue_from(reader, b"O") or b"") == b"one"
-    os.write(writer, b"two")
-    assert bytes(control.queue_from(reader, b"D", 1.5) or b"") == b"two"
-    assert sent(parent) == []
-    os.close(writer)
-    assert control.queue_from(reader, b"O") == b""
-    control.send_json(b"X", {"status": 0})
-    wanted = [(b"O", b"one"), (b"D", TIMESTAMP.pack(1.5) + b"two"), (b"X", b'{"status": 0}')]
-    assert sent(parent) == wanted
-    os.close(reader)
-
-
-def test_more_than_the_memory_holds_is_sent_in_between(ends: tuple[socket.socket, ParentConnection]) -> None:
-    parent, control = ends
-    parent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
-    control.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 23)
-    reader, writer = os.pipe()
-    got: list[tuple[bytes, bytes]] = []
-    for n in range(40):
-        os.write(writer, bytes([n]) * 60_000)
-        control.queue_from(reader, b"E")
-        got += sent(parent)
-    control.flush()
-    got += sent(parent)
-    assert got == [(b"E", bytes([n]) * 60_000) for n in range(40)]
-    os.close(reader)
-    os.close(writer)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux wipes memory on a fork")

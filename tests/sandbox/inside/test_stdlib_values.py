@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections import namedtuple
 from datetime import timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -39,11 +38,6 @@ def test_a_spelled_value_comes_back(value: Any) -> None:
 
 def test_a_time_of_a_named_zone_is_opaque() -> None:
     assert encode(datetime.datetime(2024, 10, 27, tzinfo=ZoneInfo("Europe/Berlin")), LIMIT)[0] == "o"
-
-
-def test_a_named_tuple_is_a_tuple() -> None:
-    point = namedtuple("point", "x y")
-    assert decode(encode(point(1, [2]), LIMIT)) == (1, [2])
 
 
 @pytest.mark.parametrize(

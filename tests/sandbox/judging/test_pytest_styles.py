@@ -19,9 +19,9 @@ def stack():
     made.push(1)
     yield made
     seen.append(len(made))
-@pytest.fixture(params=[2, 3], ids=str)
-def count(request):
-    return request.param
+@pytest.fixture
+def count():
+    return 3
 @pytest.fixture(scope='module')
 def shared():
     return Stack()
@@ -69,7 +69,7 @@ def test_patched(monkeypatch):
 def test_unpatched():
     assert describe()[0] == 'flat' and describe()[1] > 5 and describe()[2] == 9
 def test_seen():
-    assert seen.count('begin') > 9 and 0 in seen and 3 in seen and 4 in seen
+    assert seen.count('begin') > 7 and 0 in seen and 4 in seen
 """
 RIGHT = """import os, time
 class Stack:
@@ -195,10 +195,23 @@ def test_a_test_that_asks_for_what_is_not_known_cannot_be_judged(judged: Judge, 
 
 
 @pytest.mark.parametrize(
+    ("test", "unknown"),
+    [
+        ("with pytest.warns(UserWarning):\n    f(1)", "pytest.warns"),
+        ("@pytest.fixture(params=[1, 2])\ndef made():\n    return f(1)", r"pytest.fixture\(params\)"),
+        ("from pytest import raises, deprecated_call\nassert f(1) == 2", "pytest.deprecated_call"),
+        ("@pytest.mark.usefixtures('made')\ndef test_f():\n    assert f(1) == 2", "pytest.mark.usefixtures"),
+    ],
+)
+def test_what_is_not_known_of_pytest_cannot_be_judged(judged: Judge, test: str, unknown: str) -> None:
+    with pytest.raises(ProblemError, match=f"test 0 uses {unknown}, which cannot be judged here"):
+        judged("def f(x):\n    return x + 1", f"import pytest\n{test}\nassert f(1) == 2")
+
+
+@pytest.mark.parametrize(
     "given",
     [
         "import pytest\n@pytest.fixture\ndef mocker():\n    return 1\n{}",
-        "import pytest\n@pytest.fixture(name='mocker')\ndef other():\n    return 1\n{}",
         "from unittest import mock\n@mock.patch('time.time')\n{}",
         "import pytest\n@pytest.mark.parametrize(argnames=['mocker'], argvalues=[[1]])\n{}",
         "{}\ntest_f(None)",

@@ -16,11 +16,10 @@ from foretrace.problems.public_tests.literals import (
     unparse_node,
 )
 from foretrace.problems.public_tests.remarks import (
-    Remark,
     Remarks,
     find_comment,
+    keep_assert,
     make_example_assert,
-    soften_assert,
 )
 
 _INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
@@ -108,24 +107,24 @@ def _parse_statement(code: str) -> ast.stmt | None:
 def make_tests(session: Sequence[Line], name: str, remarks: Remarks) -> list[tuple[int, str]]:
     """Places and tests: one test for each input, or one test of the whole session where its inputs build on one
     another."""
-    said: list[Remark] = [remarks.read(line.at, line.end, line.comment) for line in session]
+    said: list[bool] = [remarks.leave_open(line.at, line.end, line.comment) for line in session]
     if all(isinstance(line.node, ast.Expr) for line in session):
-        return [(line.at, _make_single_test(line, name, remark)) for line, remark in zip(session, said, strict=True)]
+        return [(line.at, _make_single_test(line, name, is_open)) for line, is_open in zip(session, said, strict=True)]
     return [(session[0].at, _make_joint_test(session, name, said))]
 
 
-def _make_single_test(line: Line, name: str, remark: Remark) -> str:
+def _make_single_test(line: Line, name: str, is_open: bool) -> str:
     """The test of an input that needs no other; empty when it cannot be read for sure."""
     node = line.node.value if isinstance(line.node, ast.Expr) else None
     if node is None or not is_test(node, name):
         return ""
     if isinstance(node, ast.Compare):
-        return soften_assert(node, remark) if line.output in ("", "True") else ""
+        return keep_assert(node, is_open) if line.output in ("", "True") else ""
     value = ast.Constant(None) if line.silent else read_value(line.output)
-    return make_example_assert(node, value, remark) if isinstance(node, ast.Call) and value is not None else ""
+    return make_example_assert(node, value, is_open) if isinstance(node, ast.Call) and value is not None else ""
 
 
-def _make_joint_test(session: Sequence[Line], name: str, remarks: Sequence[Remark]) -> str:
+def _make_joint_test(session: Sequence[Line], name: str, are_open: Sequence[bool]) -> str:
     """Inputs that build on one another, as one test: assignments and calls as they are, an assert for each output.
 
     Empty when any of them cannot be read for sure, or nothing is asserted.
@@ -133,8 +132,8 @@ def _make_joint_test(session: Sequence[Line], name: str, remarks: Sequence[Remar
     known = {name, *HELPERS}
     code: list[str] = []
     used: set[str] = set()
-    for line, remark in zip(session, remarks, strict=True):
-        step, names = _make_step(line, known, remark), {n.id for n in ast.walk(line.node) if isinstance(n, ast.Name)}
+    for line, is_open in zip(session, are_open, strict=True):
+        step, names = _make_step(line, known, is_open), {n.id for n in ast.walk(line.node) if isinstance(n, ast.Name)}
         if not step:
             return ""
         used |= names
@@ -143,7 +142,7 @@ def _make_joint_test(session: Sequence[Line], name: str, remarks: Sequence[Remar
     return "\n".join(code) if name in used and any(step.startswith("assert ") for step in code) else ""
 
 
-def _make_step(line: Line, known: set[str], remark: Remark) -> str:
+def _make_step(line: Line, known: set[str], is_open: bool) -> str:
     """One input of a story as code; empty when it does anything but use what is known."""
     node = line.node
     if isinstance(node, ast.Assign):
@@ -153,11 +152,11 @@ def _make_step(line: Line, known: set[str], remark: Remark) -> str:
     if not isinstance(node, ast.Expr) or not _is_plain(node.value, known):
         return ""
     if isinstance(node.value, ast.Compare):
-        return soften_assert(node.value, remark) if line.output in ("", "True") else ""
-    if not line.output:
+        return keep_assert(node.value, is_open) if line.output in ("", "True") else ""
+    if not line.output or is_open:
         return unparse_node(node)
     value = read_value(line.output)
-    return make_example_assert(node.value, value, remark) if value is not None else ""
+    return make_example_assert(node.value, value, is_open) if value is not None else ""
 
 
 def _is_plain(value: ast.expr, known: set[str]) -> bool:

@@ -1,8 +1,8 @@
 """The tests that a statement shows: doctest examples, `f(1) == 2` and its kin, and asserts.
 
 Read with `ast` and never run. An example that cannot be read for sure is left out: a public test that is wrong would
-turn a right answer away. One of which the statement says that it is approximate, or in any order, is made a test that
-leaves as much open (`remarks.py`).
+turn a right answer away. So is one of which the statement says that it is approximate, in any order, or one of several
+(`remarks.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from foretrace.problems.public_tests.literals import (
     read_value_at,
     unparse_node,
 )
-from foretrace.problems.public_tests.remarks import Remarks, find_comment, make_example_assert, soften_assert
+from foretrace.problems.public_tests.remarks import Remarks, find_comment, keep_assert, make_example_assert
 
 MAX_TEXT = 200_000
 """Characters of a statement that are looked at."""
@@ -69,8 +69,8 @@ def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") 
     found += _find_asserts(rest, entry_point, remarks)
     shown = _remove_counts(_remove_formulas(list(_find_examples(rest, entry_point)), rest, entry_point))
     for example in shown:
-        remark = remarks.read(example.at, example.end)
-        found.append((example.at, make_example_assert(example.call, example.value, remark)))
+        is_open = remarks.leave_open(example.at, example.end)
+        found.append((example.at, make_example_assert(example.call, example.value, is_open)))
     found += named_parameters.find_tests(rest, entry_point, code or text, remarks)
     return _make_tests([code for _, code in sorted(found, key=lambda pair: pair[0]) if code])
 
@@ -126,6 +126,6 @@ def _find_asserts(text: str, name: str, remarks: Remarks) -> Iterator[tuple[int,
             if isinstance(node, ast.Assert) and len(tree.body) == 1 and is_test(node.test, name):
                 message = node.msg.value if isinstance(node.msg, ast.Constant) else ""
                 end = match.end() + len("\n".join(lines[:count]))
-                remark = remarks.read(match.end(), end, f"{find_comment(code)}\n{message}")
-                yield match.end(), soften_assert(node.test, remark)
+                is_open = remarks.leave_open(match.end(), end, f"{find_comment(code)}\n{message}")
+                yield match.end(), keep_assert(node.test, is_open)
             break

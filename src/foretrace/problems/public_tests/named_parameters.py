@@ -36,8 +36,8 @@ def find_tests(text: str, name: str, code: str, remarks: Remarks) -> Iterator[tu
             value = read_value_at(line)
             if value is not None and _TAIL.fullmatch(line, value.end):
                 call = ast.Call(ast.Name(name), [given[p] for p in parameters], [])
-                remark = remarks.read(match.start(), result.end() + value.end)
-                yield match.start(), make_example_assert(call, value.node, remark)
+                is_open = remarks.leave_open(match.start(), result.end() + value.end)
+                yield match.start(), make_example_assert(call, value.node, is_open)
 
 
 def _find_parameters(code: str, name: str) -> list[str]:

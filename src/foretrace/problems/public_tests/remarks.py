@@ -6,40 +6,25 @@ import ast
 import bisect
 import itertools
 import re
-from decimal import Decimal
-from typing import Literal
 
 from foretrace.problems.public_tests.literals import is_literal, make_assert, make_equality_assert
-
-Remark = Literal["exact", "approximate", "unordered", "one of several"]
-"""How the value of an example is meant. The last kind can be no test."""
 
 _MAX_LINES = 12
 """Lines before and after an example that are looked at."""
 _MAX_CHARS = 400
 """Characters of each of them."""
-_NUMBER = r"[-+]?\.?\d"
 _NEITHER = r"(?:does|do|did|should|need|is|are|will)\s*(?:n[o']t|not)\s+(?:really\s+)?"
-_UNORDERED = re.compile(
+_OUTPUT = r"(?:outputs?|answers?|results?|solutions?|return values?|values?|orders?|orderings?|lists?|choices?|ones?)"
+_OPEN = re.compile(
     r"\b(?:any|whatever|arbitrary|unspecified|random|no (?:particular|specific|special|given))\s+order\b"
     r"|\border(?:ing)?\s+(?:of\s+[^.\n]{1,60}?\s+)?(?:" + _NEITHER + r"(?:matter|important|relevant|fixed|guaranteed|"
     r"specified|defined)|(?:may|might|can|could)\s+(?:vary|differ|be\s+(?:different|any\w*|arbitrary))|varies|differs|"
     r"(?:is|are)\s+(?:irrelevant|arbitrary|unimportant|undefined|unspecified|free|up to you))"
     r"|\b(?:regardless|irrespective|independent(?:ly)?|ignoring|ignore|disregarding)\s+(?:of\s+)?(?:the\s+)?order\b"
     r"|\b(?:un-?ordered|order-?independent|order irrelevant|up to (?:re)?order(?:ing)?)\b"
-    r"|\bnot necessarily (?:in )?(?:this|that|the same|the given) order\b",
-    re.IGNORECASE,
-)
-_APPROXIMATE = re.compile(r"≈|≃|±|\+/-|\bapprox(?:imat\w*)?\b|\broughly\b|\brounding errors?\b", re.IGNORECASE)
-_APPROXIMATE_HERE = re.compile(
-    rf"(?:\b(?:about|around|nearly|almost|close to|circa|ca\.)|[~∼])(?=\s*{_NUMBER}|\W*$)"
-    r"|\b(?:within|tolerance|precision|decimals?|decimal places|rounded|truncated|floating|give or take)\b|\.\.\.|…",
-    re.IGNORECASE,
-)
-"""Words that say so only right at the example."""
-_OUTPUT = r"(?:outputs?|answers?|results?|solutions?|return values?|values?|orders?|orderings?|lists?|choices?|ones?)"
-_SEVERAL = re.compile(
-    rf"\b(?:one|some|another|other|a|an|any|many|several|multiple|different|more than one|single)\s+(?:of\s+(?:the\s+)?"
+    r"|\bnot necessarily (?:in )?(?:this|that|the same|the given) order\b"
+    r"|≈|≃|±|\+/-|\bapprox(?:imat\w*)?\b|\broughly\b|\brounding errors?\b"
+    r"|\b(?:one|some|another|other|a|an|any|many|several|multiple|different|more than one|single)\s+(?:of\s+(?:the\s+)?"
     rf"(?:many\s+|several\s+)?)?(?:possible|valid|correct|acceptable|accepted|legal|allowed|right)\s+{_OUTPUT}\b"
     rf"|\b(?:possible|sample of possible|example of an?)\s+{_OUTPUT}\s*(?:is|are|:|\)|$)"
     r"|\b(?:is|are|would be|be)\s+(?:also|equally|just as)\s+(?:an?\s+)?(?:fine|ok|okay|valid|correct|accept\w+|"
@@ -50,33 +35,32 @@ _SEVERAL = re.compile(
     rf"|\b{_OUTPUT}\s+(?:may|might|will|can|could)\s+(?:vary|differ|be different)\b|\b{_OUTPUT}\s+(?:varies|vary)\b",
     re.IGNORECASE,
 )
-_SEVERAL_HERE = re.compile(
+"""Words near an example by which other values may be right as well."""
+_OPEN_HERE = re.compile(
     r"^\W*or\b|\be\.\s?g\.|\bfor (?:example|instance)\b|\b(?:may|might|could|can)\s+(?:vary|differ|be|also|return|give)"
     r"\b|\bvaries\b|\brandom(?:ly)?\b|\bdepend(?:s|ing)\b|\bsomething like\b|\bsimilar\b|\bsuch as\b|\bpossibl[ey]\b|"
-    r"\betc\b|\+SKIP\b|\+ELLIPSIS\b|\bor\s+(?:similar|so|any|anything)\b",
+    r"\betc\b|\+SKIP\b|\+ELLIPSIS\b|\bor\s+(?:similar|so|any|anything)\b"
+    r"|(?:\b(?:about|around|nearly|almost|close to|circa|ca\.)|[~∼])(?=\s*[-+]?\.?\d|\W*$)"
+    r"|\b(?:within|tolerance|precision|decimals?|decimal places|rounded|truncated|floating|give or take)\b|\.\.\.|…",
     re.IGNORECASE,
 )
-_ONE_IS_ENOUGH = re.compile(
+"""Words that say so only right at the example."""
+_ALL_OPEN = re.compile(
     r"\b(?:return|returns|print|output|give|find|report|choose|pick)\s+any\s+(?:one\s+)?(?:of\s+(?:them|these|those)|"
     r"valid|such|possible|correct|acceptable|suitable|one\b)"
     r"|\bany\s+(?:one\s+)?(?:of\s+(?:them|these|those)|(?:valid|correct|such|possible)\s+\w+)\s+(?:(?:is|are|will be|"
-    r"may be|can be|would be)\s+)(?:fine|ok|okay|accept\w*|correct|enough|returned|printed|valid)\b",
-    re.IGNORECASE,
-)
-_ORDER_OF_RESULT = re.compile(
-    r"\b(?:return|returns|output|print|give|answer|result|report|list)\w*\b(?:(?!given|come|input|passed)[^.\n]){0,200}?"
+    r"may be|can be|would be)\s+)(?:fine|ok|okay|accept\w*|correct|enough|returned|printed|valid)\b"
+    r"|\b(?:return|returns|output|print|give|answer|result|report|list)\w*\b(?:(?!given|come|input|passed)[^.\n]){0,200}?"
     r"\bin (?:any|whatever|arbitrary|no particular) order\b"
     r"|\border\s+of\s+(?:the\s+)?(?:return\w*|result\w*|output|answers?|elements|items|values|pairs|tuples|keys|words)\b"
-    r"[^.\n]{0,40}?" + _NEITHER + r"(?:matter|important|relevant|specified)",
-    re.IGNORECASE,
-)
-_ERROR_OF_RESULT = re.compile(
-    r"\b(?:results?|outputs?|answers?|return(?:ed)? values?)\s+(?:is|are)\s+(?:only\s+)?(?:an?\s+)?approximat|"
-    r"\b(?:answers?|results?|outputs?|solutions?|values?|error)\b[^.\n]{0,40}?\b(?:within|up to|of at most|less than|"
+    r"[^.\n]{0,40}?" + _NEITHER + r"(?:matter|important|relevant|specified)"
+    r"|\b(?:results?|outputs?|answers?|return(?:ed)? values?)\s+(?:is|are)\s+(?:only\s+)?(?:an?\s+)?approximat"
+    r"|\b(?:answers?|results?|outputs?|solutions?|values?|error)\b[^.\n]{0,40}?\b(?:within|up to|of at most|less than|"
     r"not exceed\w*)\s+(?:an?\s+)?(?:(?:absolute|relative|error|tolerance)[\w\s]*?)?`?(?:10\s*(?:\^|\*\*|<sup>|⁻)|1e-|"
     r"0?\.0)",
     re.IGNORECASE,
 )
+"""Sentences that say it of all results, wherever they stand."""
 _OR = re.compile(r"\W*or\b", re.IGNORECASE)
 _HEADING_END = re.compile(r"[:)]\s*$")
 _NEXT = re.compile(r"^\W*(?:>>>|(?:Example|Input|Sample|Case|Test)s?\b(?!.*\b(?:order|approx)))", re.IGNORECASE)
@@ -94,12 +78,10 @@ class Remarks:
         self._lines = text.split("\n")
         self._starts = list(itertools.accumulate((len(line) + 1 for line in self._lines), initial=0))
         self._call = f"{name}("
-        self._one_is_enough = _ONE_IS_ENOUGH.search(text) is not None
-        self._unordered = _ORDER_OF_RESULT.search(text) is not None
-        self._approximate = _ERROR_OF_RESULT.search(text) is not None
+        self._all_open = _ALL_OPEN.search(text) is not None
 
-    def read(self, begin: int, end: int, beside: str = "") -> Remark:
-        """What is said of the example between two places of the text.
+    def leave_open(self, begin: int, end: int, beside: str = "") -> bool:
+        """Whether other values than the one shown may be right for the example between two places of the text.
 
         Its own words count, those of its paragraph up to the next example, a heading above the list that it stands in,
         and sentences of the whole text that speak of all results (`return them in any order`).
@@ -107,20 +89,14 @@ class Remarks:
         Args:
             beside: more that is surely said of this example, such as a comment.
         """
+        if self._all_open:
+            return True
         first, last = (bisect.bisect_right(self._starts, place) - 1 for place in (begin, end))
         here = [self._lines[last][end - self._starts[last] :][:_MAX_CHARS], *beside[:_MAX_CHARS].split("\n")]
         below = self._read_below(last)
         near = "\n".join([*here, *self._read_above(first), *below])
-        unordered = self._unordered or _UNORDERED.search(near)
-        here, near = [_UNORDERED.sub("", line) for line in here], _UNORDERED.sub("", near)
-        others = _SEVERAL.search(near) or any(map(_SEVERAL_HERE.search, here)) or any(map(_OR.match, below[:1]))
-        if others or self._one_is_enough:
-            return "one of several"
-        if unordered:
-            return "unordered"
-        if self._approximate or _APPROXIMATE.search(near) or any(map(_APPROXIMATE_HERE.search, here)):
-            return "approximate"
-        return "exact"
+        said = _OPEN.search(near) or any(map(_OPEN_HERE.search, here)) or any(map(_OR.match, below[:1]))
+        return bool(said)
 
     def _read_above(self, number: int) -> list[str]:
         """The lines with which a line's paragraph begins, before its first example; where there are none, the heading
@@ -153,18 +129,12 @@ def find_comment(code: str) -> str:
     return "\n".join(line.partition("#")[2] for line in _STRING.sub("", code).split("\n"))
 
 
-def make_example_assert(call: ast.expr, value: ast.expr, remark: Remark) -> str:
-    """`assert call == value`, or an assert that leaves as much open as the remark does; empty where there is none."""
-    if remark == "one of several" or _is_abridged(call, value):
-        return ""
-    if remark == "approximate":
-        return _make_close_assert(call, value)
-    if remark == "unordered":
-        return _make_unordered_assert(call, value)
-    return make_equality_assert(call, value)
+def make_example_assert(call: ast.expr, value: ast.expr, is_open: bool) -> str:
+    """`assert call == value`; empty where other values may be right as well."""
+    return "" if is_open or _is_abridged(call, value) else make_equality_assert(call, value)
 
 
-def soften_assert(test: ast.expr, remark: Remark) -> str:
+def keep_assert(test: ast.expr, is_open: bool) -> str:
     """The assert of a test that the statement spells out. One that is more than `call == value` says itself how much it
     leaves open."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -172,8 +142,8 @@ def soften_assert(test: ast.expr, remark: Remark) -> str:
         if isinstance(value, ast.Call) and is_literal(call):
             call, value = value, call
         plain = isinstance(call, ast.Call) and all(is_literal(arg) for arg in call.args)
-        if is_literal(value) and (plain or remark == "one of several" or _is_abridged(call, value)):
-            return make_example_assert(call, value, remark)
+        if is_literal(value) and (plain or _is_abridged(call, value)):
+            return make_example_assert(call, value, is_open)
     return make_assert(test)
 
 
@@ -188,39 +158,3 @@ def _is_abridged(call: ast.expr, value: ast.expr) -> bool:
         if dots and not any("..." in one or "…" in one or one.startswith(before.rstrip()) for one in given):
             return True
     return False
-
-
-def _make_close_assert(call: ast.expr, value: ast.expr) -> str:
-    """Close to a number with decimals, by a unit of its last digit. What a whole number leaves open is not known."""
-    number = ast.literal_eval(value)
-    if isinstance(number, (str, bytes, bool, type(None))):
-        return make_equality_assert(call, value)
-    exponent = Decimal(repr(number)).as_tuple().exponent if type(number) is float else 0
-    if not isinstance(exponent, int) or exponent >= 0:
-        return ""
-    difference = ast.Call(ast.Name("abs"), [ast.BinOp(call, ast.Sub(), value)], [])
-    return make_assert(ast.Compare(difference, [ast.LtE()], [ast.Constant(float(f"1e{exponent}"))]))
-
-
-def _make_unordered_assert(call: ast.expr, value: ast.expr) -> str:
-    """The same items in any order, and lists among them too."""
-    items = ast.literal_eval(value)
-    if not isinstance(items, (list, tuple)):
-        inner = list(items.values()) if isinstance(items, dict) else []
-        ordered = isinstance(items, str) or any(isinstance(item, (list, tuple, str, dict)) for item in inner)
-        return "" if ordered else make_equality_assert(call, value)
-    sort = ast.Name("sorted")
-    if _can_sort(items):
-        return make_equality_assert(ast.Call(sort, [call], []), _make_literal(sorted(items)))
-    if all(isinstance(item, (list, tuple)) for item in items) and _can_sort([part for item in items for part in item]):
-        sorted_items = ast.Call(sort, [ast.Call(ast.Name("map"), [sort, call], [])], [])
-        return make_equality_assert(sorted_items, _make_literal(sorted(map(sorted, items))))
-    return ""
-
-
-def _can_sort(items: list[object] | tuple[object, ...]) -> bool:
-    return all(type(item) in (int, float, bool) for item in items) or all(type(item) is str for item in items)
-
-
-def _make_literal(value: object) -> ast.expr:
-    return ast.parse(repr(value), mode="eval").body

@@ -74,7 +74,6 @@ def main(
     role: str,
     rlimits: list[tuple[int, int, int]],
     descriptors: tuple[int, ...],
-    leave: Callable[[int], NoReturn] | None = None,
 ) -> NoReturn:
     """Enter the confinement, then serve the request that comes over the channel. Never returns.
 
@@ -82,7 +81,6 @@ def main(
         role: the request's `mode`: a key of `ROLES`, `replay` for blocks of a session, `run` for a program.
         rlimits: what `make_rlimits` gave.
         descriptors: stdin, stdout, stderr, the channel, all above 3.
-        leave: what ends this process, given its exit code, if not its exit.
     """
     code = 1
     try:
@@ -105,7 +103,7 @@ def main(
     except BaseException as error:  # a confinement that cannot be entered: the parent sees a run that said nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
-        (leave or exit_process)(code)
+        exit_process(code)
 
 
 def exit_process(code: int) -> NoReturn:

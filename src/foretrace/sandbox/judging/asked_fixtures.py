@@ -1,4 +1,4 @@
-"""Fixtures that tests in pytest's style ask for and that are not known: no answer could pass such tests."""
+"""What tests in pytest's style ask for that is not known here: no answer could pass such tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ from collections.abc import Iterator, Sequence
 from foretrace.sandbox.inside.roles.pytest_fixtures import BUILTIN_FIXTURES
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_KNOWN = frozenset({
+    "MonkeyPatch", "approx", "exit", "fail", "fixture", "fixture(autouse)", "fixture(scope)", "importorskip", "main",
+    "mark", "param", "raises", "skip", "xfail",
+})  # fmt: skip
+
+
+def find_unknown_features(tree: ast.Module) -> list[str]:
+    """What tests use of pytest that is not known, such as `pytest.warns` and `fixture(params)`."""
+    used: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "pytest":
+            used += [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pytest":
+            used.append(node.attr)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).endswith("mark.usefixtures"):
+            used.append("mark.usefixtures")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.fixture", "fixture"):
+            used += [f"fixture({keyword.arg})" for keyword in node.keywords]
+    return [f"pytest.{name}" for name in dict.fromkeys(used) if name not in _KNOWN]
 
 
 def find_unknown_fixtures(tree: ast.Module, others: Sequence[ast.Module]) -> list[str]:
@@ -17,7 +36,7 @@ def find_unknown_fixtures(tree: ast.Module, others: Sequence[ast.Module]) -> lis
     Args:
         others: the tests' setup and earlier tests, which may define fixtures, too.
     """
-    known = {"self", "cls", "request", *BUILTIN_FIXTURES}.union(*map(_find_fixtures, (*others, tree)))
+    known = {"self", "cls", *BUILTIN_FIXTURES}.union(*map(_find_fixtures, (*others, tree)))
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     unknown: dict[str, None] = {}
     for function, decorators in _find_tests(tree):
@@ -43,13 +62,11 @@ def _find_tests(tree: ast.Module) -> Iterator[tuple[_Function, list[ast.expr]]]:
 
 
 def _find_fixtures(tree: ast.Module) -> set[str]:
-    """Names of all that is decorated or made by a call, which may be fixtures, and names that a fixture is given."""
+    """Names of all that is decorated or assigned, which may be fixtures."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, _Function) and node.decorator_list:
             found.add(node.name)
-        elif isinstance(node, ast.keyword) and node.arg == "name" and isinstance(node.value, ast.Constant):
-            found.add(str(node.value.value))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
     return found

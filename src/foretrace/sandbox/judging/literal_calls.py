@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from foretrace.sandbox.inside.roles.asserts import find_constant_truth
 from foretrace.sandbox.inside.wire.values import encode
 from foretrace.sandbox.judging.answer_uses import ALIAS, AnswerUses, find_check_function
-from foretrace.sandbox.judging.rewrite import Check, take_apart
+from foretrace.sandbox.judging.rewrite import Check, find_constant_truth, take_apart
 
 _MAX_ARGUMENT_BYTES = 64 * 1024
 """Encoded bytes that the arguments of one call may have."""

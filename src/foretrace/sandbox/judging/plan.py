@@ -16,11 +16,11 @@ from foretrace.core.problem import Integrity, Test
 from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.base import FORMS
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
-from foretrace.sandbox.inside.roles import asserts
 from foretrace.sandbox.judging.answer_uses import AnswerUses, find_answer_uses, find_check_function, find_classes
-from foretrace.sandbox.judging.asked_fixtures import find_unknown_fixtures
+from foretrace.sandbox.judging.asked_fixtures import find_unknown_features, find_unknown_fixtures
 from foretrace.sandbox.judging.choose_form import needs_one_process
 from foretrace.sandbox.judging.literal_calls import LiteralCheck, read_literal_tests
+from foretrace.sandbox.judging.rewrite import find_asserts, name_asserts
 
 _MAX_CODE_CHARS = 1 << 21
 """Characters that the tests of one problem may have."""
@@ -93,10 +93,12 @@ def _plan(
         raise ProblemError(f"the tests have more than {_MAX_CODE_CHARS:,} characters: give fewer or smaller ones")
     trees = [_parse(f"test {number}", test.code) for number, test in enumerate(tests)]
     setup_tree = _parse("the setup of the tests", setup)
-    found = [asserts.find_asserts(tree) for tree in trees]
+    found = [find_asserts(tree) for tree in trees]
     for number, tree in enumerate(trees):
         if not found[number] and not _can_fail(tree):
             raise ProblemError(f"test {number} has no assert: write what must hold as `assert f(1) == 2`")
+        if unknown := find_unknown_features(tree):
+            raise ProblemError(f"test {number} uses {', '.join(unknown)}, which cannot be judged here: write it out")
         if unknown := find_unknown_fixtures(tree, (setup_tree, *trees[:number])):
             names = ", ".join(map(repr, unknown))
             raise ProblemError(f"test {number} asks for {names}, no fixture that is known here: define it in the test")
@@ -105,7 +107,7 @@ def _plan(
         _check_names(number, tree, uses, entry_point)
     preamble, helpers = split_prompt(prompt, entry_point)
     common: dict[str, Any] = {
-        "names": tuple(name for n, tree in enumerate(trees) for name in asserts.name_asserts(n, tree, found[n])),
+        "names": tuple(name for n, tree in enumerate(trees) for name in name_asserts(n, tree, found[n])),
         "entry_point": entry_point,
         "setup": setup,
         "tests": tests,

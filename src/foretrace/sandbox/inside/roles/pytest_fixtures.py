@@ -1,4 +1,4 @@
-"""Fixtures, for interpreters without pytest: those that tests define, and `monkeypatch`, `tmp_path` and `capsys`."""
+"""Fixtures, for interpreters without pytest: plain ones that tests define, `monkeypatch`, `tmp_path` and `capsys`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import contextlib
 import importlib
 import inspect
 import io
-import itertools
 import os
 import sys
 import types
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from foretrace.sandbox.inside.roles.pytest_names import CASES, USED
+from foretrace.sandbox.inside.roles.pytest_names import CASES
 
 _FIXTURE = "__fixture__"
 _ABSENT = object()
@@ -122,27 +121,16 @@ BUILTIN_FIXTURES: dict[str, Callable[[], Any]] = {
 
 
 class _Options(NamedTuple):
-    name: str | None
-    params: list[Any]
     kept: bool
     """Whether one is made for all tests."""
     autouse: bool
 
 
-def fixture(
-    function: Any = None,
-    *,
-    scope: str = "function",
-    params: Any = None,
-    autouse: bool = False,
-    name: Any = None,
-    **_: Any,
-) -> Any:
+def fixture(function: Any = None, *, scope: str = "function", autouse: bool = False) -> Any:
     """Mark a function as one that makes what tests ask for by its name."""
 
     def decorate(function: Any) -> Any:
-        given = [getattr(param, "values", (param,))[0] for param in params or ()]
-        setattr(function, _FIXTURE, _Options(name, given, scope != "function", autouse))
+        setattr(function, _FIXTURE, _Options(scope != "function", autouse))
         return function
 
     return decorate if function is None else decorate(function)
@@ -158,7 +146,7 @@ class FixtureRunner:
 
     def __init__(self, names: dict[str, Any], call: Callable[[Any], None]) -> None:
         self._names, self._call = names, call
-        self._fixtures = dict(_find_fixtures(names))
+        self._fixtures = _find_fixtures(names)
         self._kept: dict[str, Any] = {}
         self._until_end = contextlib.ExitStack()
 
@@ -167,18 +155,12 @@ class FixtureRunner:
         self._until_end.close()
 
     def run(self, function: Any, owner: Any = None) -> None:
-        """Run a test, or a method of a class of tests, for each of its cases and of the parameters of its fixtures."""
-        fixtures = {**self._fixtures, **dict(_find_fixtures(vars(owner) if owner else {}))}
-        used = [*getattr(owner, USED, ()), *getattr(function, USED, ())]
-        used += [name for name, made in fixtures.items() if getattr(made, _FIXTURE).autouse]
+        """Run a test, or a method of a class of tests, for each of its cases."""
+        fixtures = {**self._fixtures, **_find_fixtures(vars(owner) if owner else {})}
         for case in [{**own, **more} for own in getattr(owner, CASES, [{}]) for more in getattr(function, CASES, [{}])]:
-            needed = _find_needed([*_list_asked(function), *used], fixtures)
-            several = [name for name in needed if name not in case and getattr(fixtures[name], _FIXTURE).params]
-            for chosen in itertools.product(*(getattr(fixtures[name], _FIXTURE).params for name in several)):
-                self._run_case(function, owner, case, fixtures, (used, dict(zip(several, chosen, strict=True))))
+            self._run_case(function, owner, case, fixtures)
 
-    def _run_case(self, function: Any, owner: Any, case: Any, fixtures: Any, extra: tuple[Any, Any]) -> None:
-        used, params = extra
+    def _run_case(self, function: Any, owner: Any, case: dict[str, Any], fixtures: dict[str, Any]) -> None:
         instance = owner() if owner is not None else None
         space = self._names if owner is None else {name: getattr(instance, name, None) for name in _METHOD_HOOKS}
         before, after = _FUNCTION_HOOKS if owner is None else _METHOD_HOOKS
@@ -187,20 +169,16 @@ class FixtureRunner:
             _call_with_nothing(space.get(before))
             stack.callback(_call_with_nothing, space.get(after))
 
-            def get(name: str, of: str = "") -> Any:
-                if name == "request":
-                    more = {"param": params[of]} if of in params else {}
-                    return types.SimpleNamespace(addfinalizer=stack.callback, getfixturevalue=get, **more)
-                known = self._kept if name in self._kept else made
+            def get(name: str) -> Any:
+                keeps = name in fixtures and getattr(fixtures[name], _FIXTURE).kept
+                known, until = (self._kept, self._until_end) if keeps else (made, stack)
                 if name not in known:
-                    options = getattr(fixtures.get(name), _FIXTURE, None)
-                    keeps = options is not None and options.kept and name not in params
-                    known, until = (self._kept, self._until_end) if keeps else (made, stack)
                     known[name] = _make(fixtures.get(name), name, instance, get, until)
                 return known[name]
 
-            for name in used:
-                get(name)
+            for name, maker in fixtures.items():
+                if getattr(maker, _FIXTURE).autouse:
+                    get(name)
             asked = {name: case[name] if name in case else get(name) for name in _list_asked(function)}
             bound = function if owner is None else function.__get__(instance, owner)
             self._call(lambda: bound(**asked))
@@ -218,26 +196,15 @@ def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.E
         return until.enter_context(BUILTIN_FIXTURES[name]())
     parameters = inspect.signature(function).parameters
     bound = types.MethodType(function, instance) if "self" in parameters else function
-    named = {key: get(key, name) for key in parameters if key != "self"}
+    named = {key: get(key) for key in parameters if key != "self"}
     if inspect.isgeneratorfunction(function):
         return until.enter_context(contextlib.contextmanager(bound)(**named))
     return bound(**named)
 
 
-def _find_fixtures(names: Any) -> Iterator[tuple[str, Any]]:
-    for key, value in names.items():
-        if type(getattr(value, _FIXTURE, None)) is _Options:  # what the code says of its functions is of another type
-            yield getattr(value, _FIXTURE).name or key, value
-
-
-def _find_needed(names: list[str], fixtures: dict[str, Any]) -> list[str]:
-    """The fixtures that are asked for, also by other fixtures."""
-    needed: list[str] = []
-    for name in names:
-        if name in fixtures and name not in needed:
-            needed.append(name)
-            names.extend(inspect.signature(fixtures[name]).parameters)
-    return needed
+def _find_fixtures(names: Any) -> dict[str, Any]:
+    # What the code says of its functions is of another type.
+    return {key: value for key, value in names.items() if type(getattr(value, _FIXTURE, None)) is _Options}
 
 
 def _list_asked(function: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""What tests use of pytest, for interpreters without it: `raises`, `approx`, `warns`, `fail`, `skip`, `parametrize`."""
+"""What tests use of pytest, for interpreters without it: `raises`, `approx`, `fail`, `skip`, `parametrize`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import importlib
 import math
 import re
 import types
-import warnings
 from typing import Any
 
 CASES = "__cases__"
 """Attribute of a parametrised function: its calls' keyword arguments."""
-USED = "__used__"
-"""Attribute of a function or class: the fixtures that it uses and does not ask for."""
 
 
 def make_module() -> types.ModuleType:
     """A module that serves as `pytest`."""
     module = types.ModuleType("pytest")
-    vars(module).update(raises=raises, approx=approx, warns=warns, fail=fail, skip=fail, xfail=fail, exit=fail)
+    vars(module).update(raises=raises, approx=approx, fail=fail, skip=fail, xfail=fail, exit=fail)
     vars(module).update(mark=Marks(), param=Param, main=lambda *_, **__: 0)  # the tests are run afterwards
     vars(module).update(importorskip=lambda name, *_, **__: importlib.import_module(name))
     return module
@@ -60,16 +57,6 @@ def leave_out(condition: Any = True, *_: Any, **__: Any) -> Any:
     return leave_out if condition is True else lambda function: function
 
 
-def use_fixtures(*names: str) -> Any:
-    """Have fixtures made for a test that does not ask for them."""
-
-    def decorate(test: Any) -> Any:
-        setattr(test, USED, [*names, *vars(test).get(USED, ())])
-        return test
-
-    return decorate
-
-
 def parametrize(argnames: Any, argvalues: Any, *_: Any, **__: Any) -> Any:
     """Call the function once for each of the values."""
     texts = argnames.split(",") if isinstance(argnames, str) else argnames
@@ -88,7 +75,6 @@ def parametrize(argnames: Any, argvalues: Any, *_: Any, **__: Any) -> Any:
 
 _MARKS: dict[str, Any] = {
     "parametrize": parametrize,
-    "usefixtures": use_fixtures,
     "skipif": leave_out,
     "xfail": leave_out,
     "skip": lambda *args, **_: leave_out(*filter(callable, args)),
@@ -141,25 +127,6 @@ class raises:  # noqa: N801 - pytest's name
         if self._match is not None:
             self._info.match(self._match)
         return True
-
-
-class warns:  # noqa: N801 - pytest's name
-    """A block that must give a warning of a kind."""
-
-    def __init__(self, expected: Any = Warning, match: str = "") -> None:
-        self._expected, self._match = expected, match
-        self._catch = warnings.catch_warnings(record=True)
-
-    def __enter__(self) -> Any:
-        self._seen = self._catch.__enter__()
-        warnings.simplefilter("always")
-        return self._seen
-
-    def __exit__(self, *error: Any) -> None:
-        self._catch.__exit__(*error)
-        found = [w for w in self._seen or () if issubclass(w.category, self._expected)]
-        if error[0] is None and not any(re.search(self._match, str(w.message)) for w in found):
-            raise AssertionError(f"DID NOT WARN {self._expected!r}")
 
 
 class approx:  # noqa: N801 - pytest's name

@@ -24,8 +24,7 @@ from foretrace.sandbox.inside.server.parent_connection import (
     read_input,
     remove_contents,
 )
-from foretrace.sandbox.inside.server.pinned_pages import PinnedPages, make_ring
-from foretrace.sandbox.inside.server.preload import REHEARSED, preload_packages, warm_up
+from foretrace.sandbox.inside.server.preload import preload_packages, warm_up
 from foretrace.sandbox.inside.server.watch_child import serve_run
 from foretrace.sandbox.inside.server.watch_session import serve_session
 from foretrace.sandbox.inside.wire import messages
@@ -95,7 +94,6 @@ def main() -> None:
     _, body = parent.receive()
     configuration = json.loads(body)
     parent.scratch = configuration["scratch"]
-    ring = make_ring()
     try:
         if configuration["makes_scratch"]:
             os.mkdir(configuration["scratch"], 0o700)
@@ -112,7 +110,7 @@ def main() -> None:
         if configuration["level"] and not parent.wiped:
             raise CallError("madvise", errno.EINVAL)  # a run would find in its memory what earlier ones were sent
         warm_up()
-        spaces, pages = find_namespaces(), PinnedPages(ring)
+        spaces = find_namespaces()
         scratch = jail.ScratchFolder()
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
@@ -120,8 +118,6 @@ def main() -> None:
         forget_own_modules(configuration["path"])
         gc.collect()
         gc.freeze()
-        pinned = pages.pin_changed(confinement, REHEARSED)
-        pages.close()
         if confinement.level:
             filter_self(confinement.level)
     except BaseException as error:
@@ -129,7 +125,7 @@ def main() -> None:
         parent.send_json(messages.FAILED, {"call": call, "message": f"{type(error).__name__}: {error}"})
         os._exit(1)
     python = sys.version.split()[0]
-    parent.send_json(messages.READY, {"python": python, "user": confinement.user, "spaces": spaces, "pinned": pinned})
+    parent.send_json(messages.READY, {"python": python, "user": confinement.user, "spaces": spaces})
     try:
         serve_requests(parent, confinement, scratch)
     finally:

@@ -25,8 +25,6 @@ _REHEARSALS = 12
 _CODE = "def f(x):\n    return [x, {'a': 1.5}]\nassert f(1)\n"
 _ANSWER = {"code": _CODE, "entry_point": "f", "limits": {"reply_kb": 512}}
 _CALLS: dict[str, Any] = {**_ANSWER, "calls": [["f", [1], {}]]}
-REHEARSED: list[dict[str, Any]] = [{"mode": "answer", **_CALLS}, {"mode": "run", "code": _CODE + "print(f(1))\n"}]
-"""Requests of children whose changed memory is to be pinned."""
 _NOTHING = {"source": "", "bytecode": "", "code": "", "lacks": []}
 _TESTED = """
 def double(n): return 2 * n

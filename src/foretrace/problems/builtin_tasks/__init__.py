@@ -1,1 +1,0 @@
-"""The texts and tests of the problems that come with foretrace."""
