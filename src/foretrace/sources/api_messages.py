@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretrace.sources.json_values import as_dicts, get_dict, get_dicts, get_list, get_number, get_text, write_text
-
-Row = dict[str, Any]
+from foretrace.sources.found_turns import Row, make_call, make_result, make_thought
+from foretrace.sources.json_values import as_dicts, get_dict, get_dicts, get_list, get_number, get_text
 
 _LETTA = {"system_message": "system", "user_message": "user", "assistant_message": "assistant"}
 _LETTA_CALLS = ("tool_call_message", "approval_request_message")
@@ -53,14 +52,17 @@ def _read_letta(item: Row) -> list[Row]:
     if (role := _LETTA.get(kind)) is not None:
         return [{"role": role, "content": item.get("content"), **more}]
     if kind == "reasoning_message":
-        return [{"type": "reasoning", "summary": [{"text": get_text(item, "reasoning")}]}]
+        return [make_thought(get_text(item, "reasoning"))]
     if kind in _LETTA_CALLS:
         calls = as_dicts(item.get("tool_calls")) or [get_dict(item, "tool_call")]
         made = [{"id": call.get("tool_call_id"), "function": call} for call in calls]
         return [{"role": "assistant", "content": "", "tool_calls": made, **more}]
     if kind == "tool_return_message":
         returned = as_dicts(item.get("tool_returns")) or [item]
-        return [_make_result(each, each.get("tool_return"), each.get("status") == "error") | more for each in returned]
+        return [
+            make_result(get_text(each, "tool_call_id"), each.get("tool_return"), each.get("status") == "error") | more
+            for each in returned
+        ]
     return []
 
 
@@ -78,10 +80,10 @@ def _read_assistants(item: Row) -> list[Row]:
         kind = get_text(call, "type") or "function"
         held = get_dict(call, kind)
         given = held.get("arguments", {k: v for k, v in held.items() if k not in ("outputs", "results", "output")})
-        made.append({"id": call.get("id"), "function": {"name": get_text(held, "name") or kind, "arguments": given}})
+        made.append(make_call(get_text(held, "name") or kind, given, call.get("id")))
         result = held.get("output", held.get("outputs", held.get("results")))
         if result is not None:
-            results.append(_make_result({"tool_call_id": call.get("id")}, _read_outputs(result), False) | more)
+            results.append(make_result(call.get("id"), _read_outputs(result)) | more)
     return [{"role": "assistant", "content": "", "tool_calls": made, **more}, *results]
 
 
@@ -95,8 +97,3 @@ def _read_outputs(value: Any) -> Any:
     """What the code interpreter printed."""
     logs = [get_text(each, "logs") for each in value] if isinstance(value, list) else []
     return "\n".join(logs) if logs and all(logs) else value
-
-
-def _make_result(item: Row, value: Any, failed: bool) -> Row:
-    result: Row = {"role": "tool", "content": write_text(value), "tool_call_id": get_text(item, "tool_call_id")}
-    return {**result, "is_error": True} if failed else result

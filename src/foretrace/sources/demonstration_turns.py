@@ -10,13 +10,11 @@ from __future__ import annotations
 import ast
 import base64
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from foretrace.core.python_source import try_parse
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call
 from foretrace.sources.json_values import decode_nested, get_text
-
-Row = dict[str, Any]
-Turns = list[tuple[int | None, Row]]
 
 _ASKED = ("intent", "task", "goal", "objective")
 _PAGES = ("raw_html", "cleaned_html", "screenshot", "screenshots", "images", "neg_candidates", "pos_candidates")
@@ -26,19 +24,7 @@ _VALUES = {"type": "text", "select": "option"}
 _MAX_ACTION = 10_000
 
 
-class Demonstration(NamedTuple):
-    """The turns of a row."""
-
-    turns: Turns
-    columns: frozenset[str]
-    """Columns that they take, and those that are left out."""
-    form: str
-    """What was seen, in a few words."""
-    instance: str | None = None
-    """The id of the task, of which the row may be one step."""
-
-
-def find_demonstration(row: Row) -> Demonstration | None:
+def find_demonstration(row: Row) -> FoundTurns | None:
     """The demonstration in a row; `None` where there is none."""
     finders = (
         _find_web_states,
@@ -50,7 +36,7 @@ def find_demonstration(row: Row) -> Demonstration | None:
     return next((found for find in finders if (found := find(row))), None)
 
 
-def _find_web_states(row: Row) -> Demonstration | None:
+def _find_web_states(row: Row) -> FoundTurns | None:
     """States of a page, and actions in between."""
     for column in ("trajectory", "steps", "actions"):
         items = decode_nested(row.get(column))
@@ -59,7 +45,7 @@ def _find_web_states(row: Row) -> Demonstration | None:
             if any(turn["role"] == "assistant" for _, turn in turns):
                 intent = next((row[k] for k in _ASKED if isinstance(row.get(k), str)), None)
                 asked: Turns = [(None, {"role": "user", "content": intent})] if intent else []
-                return Demonstration([*asked, *turns], frozenset({column}), f"column {column} holds states and actions")
+                return FoundTurns([*asked, *turns], frozenset({column}), f"column {column} holds states and actions")
     return None
 
 
@@ -82,7 +68,7 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
             return
 
 
-def _find_episode_of_operations(row: Row) -> Demonstration | None:
+def _find_episode_of_operations(row: Row) -> FoundTurns | None:
     """Mind2Web: `actions` with the page before each and its `operation`, told in `action_reprs`."""
     actions, told = decode_nested(row.get("actions")), decode_nested(row.get("action_reprs"))
     task = row.get("confirmed_task")
@@ -99,10 +85,10 @@ def _find_episode_of_operations(row: Row) -> Demonstration | None:
             turns.append((index, _make_state(page, index > 0)))
         turns.append((index, step))
     columns = frozenset({"confirmed_task", "actions", "action_reprs"})
-    return Demonstration(turns, columns, "actions hold operations on pages", get_text(row, "annotation_id") or None)
+    return FoundTurns(turns, columns, "actions hold operations on pages", get_text(row, "annotation_id") or None)
 
 
-def _find_operation(row: Row) -> Demonstration | None:
+def _find_operation(row: Row) -> FoundTurns | None:
     """Multimodal-Mind2Web: the `operation` of one step, and in `action_reprs` those of all, of which the earlier ones
     have been made."""
     task, told, index = row.get("confirmed_task"), decode_nested(row.get("action_reprs")), _read_count(row)
@@ -119,7 +105,7 @@ def _find_operation(row: Row) -> Demonstration | None:
         turns.append((None, {**_make_state("", False), "content": content}))
     told_too = {"confirmed_task", "operation", "action_reprs", "target_action_index", "target_action_reprs"}
     columns = frozenset({*told_too, *_PAGES})
-    return Demonstration([*turns, (0, step)], columns, "operation on a page", get_text(row, "annotation_id") or None)
+    return FoundTurns([*turns, (0, step)], columns, "operation on a page", get_text(row, "annotation_id") or None)
 
 
 def _read_count(row: Row) -> int | None:
@@ -152,7 +138,7 @@ def _read_operation(action: Any, told: Any) -> Row | None:
     return _make_step(name, given)
 
 
-def _find_navigator_step(row: Row) -> Demonstration | None:
+def _find_navigator_step(row: Row) -> FoundTurns | None:
     """WebLINX: the `action` of one turn as a call, after what was said and done before."""
     demo, action = row.get("demo"), row.get("action")
     if not isinstance(demo, str) or not isinstance(action, str) or "turn" not in row or "action_history" not in row:
@@ -176,7 +162,7 @@ def _find_navigator_step(row: Row) -> Demonstration | None:
     else:
         turns.append((0, _make_step(name, given)))
     taken = frozenset({"action", "utterances", "clean_html", *named.values()})
-    return Demonstration(turns, taken, "action of a turn of a demonstration", demo)
+    return FoundTurns(turns, taken, "action of a turn of a demonstration", demo)
 
 
 def _read_call(text: str) -> tuple[str, Row] | None:
@@ -193,7 +179,7 @@ def _read_call(text: str) -> tuple[str, Row] | None:
     return call.func.id, {**({"arguments": rest} if rest else {}), **given}
 
 
-def _find_phone_episode(row: Row) -> Demonstration | None:
+def _find_phone_episode(row: Row) -> FoundTurns | None:
     """AndroidControl: the `actions` of an episode, with an instruction and a screen for each."""
     goal, actions = row.get("goal"), decode_nested(row.get("actions"))
     if not isinstance(goal, str) or not isinstance(actions, list) or not actions:
@@ -216,7 +202,7 @@ def _find_phone_episode(row: Row) -> Demonstration | None:
     episode = row.get("episode_id")
     columns = frozenset({"goal", "actions", "step_instructions", "accessibility_trees", *_PAGES})
     own = str(episode) if isinstance(episode, (str, int)) and not isinstance(episode, bool) else None
-    return Demonstration(turns, columns, "actions of an episode on a phone", own)
+    return FoundTurns(turns, columns, "actions of an episode on a phone", own)
 
 
 def _make_state(text: str, begun: bool) -> Row:
@@ -225,8 +211,7 @@ def _make_state(text: str, begun: bool) -> Row:
 
 
 def _make_step(name: str, arguments: Row, text: str = "") -> Row:
-    call = {"function": {"name": name, "arguments": arguments}}
-    return {"role": "assistant", "content": text, "tool_calls": [call]}
+    return {"role": "assistant", "content": text, "tool_calls": [make_call(name, arguments)]}
 
 
 def _read_picture(value: Any) -> Row | None:

@@ -5,8 +5,7 @@ The line that the chat ended on is read; what hangs beside it are answers that w
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
+from foretrace.sources.found_turns import FoundTurns, Row, make_call, make_result
 from foretrace.sources.json_values import (
     as_list,
     as_text,
@@ -15,10 +14,7 @@ from foretrace.sources.json_values import (
     get_list,
     get_number,
     get_text,
-    write_text,
 )
-
-Row = dict[str, Any]
 
 _FRAGMENTS = {"REQUEST": "user", "RESPONSE": "assistant", "THINK": "thought"}
 _SEARCHES = ("SEARCH", "TOOL_SEARCH")
@@ -27,15 +23,7 @@ _THOUGHTS = ("thoughts", "reasoning_recap")
 _HIDDEN = ("user_editable_context", "model_editable_context")
 
 
-class ExportedChat(NamedTuple):
-    """The turns of a chat."""
-
-    turns: list[tuple[int | None, Row]]
-    columns: frozenset[str]
-    form: str
-
-
-def find_exported_chat(row: Row) -> ExportedChat | None:
+def find_exported_chat(row: Row) -> FoundTurns | None:
     """The chat in a row with a `mapping` of nodes; `None` where there is none."""
     mapping = row.get("mapping")
     if not isinstance(mapping, dict) or not all(isinstance(node, dict) for node in mapping.values()):
@@ -46,7 +34,7 @@ def find_exported_chat(row: Row) -> ExportedChat | None:
         turns += _read_fragments(message) if get_list(message, "fragments") else _read_message(message)
     if not any(turn["role"] == "assistant" for turn in turns):
         return None
-    return ExportedChat([*enumerate(turns)], frozenset({"mapping", "current_node"}), "mapping holds a tree of messages")
+    return FoundTurns([*enumerate(turns)], frozenset({"mapping", "current_node"}), "mapping holds a tree of messages")
 
 
 def _find_line(row: Row, mapping: dict[str, Row]) -> list[Row]:
@@ -87,7 +75,7 @@ def _read_message(message: Row) -> list[Row]:
     text = _read_text(content)
     recipient = get_text(message, "recipient")
     if role == "assistant" and recipient not in ("", "all"):
-        call = {"id": get_text(message, "id"), "function": {"name": recipient, "arguments": {"input": text}}}
+        call = make_call(recipient, {"input": text}, get_text(message, "id"))
         return [{**turn, "content": "", "tool_calls": [call]}]
     return [{**turn, "content": text}] if text.strip() or role == "tool" else []
 
@@ -119,9 +107,8 @@ def _read_fragments(message: Row) -> list[Row]:
             thought = "\n\n".join(filter(None, (thought, text)))
         elif kind in _SEARCHES:
             own = f"search_{number}"
-            call = {"id": own, "function": {"name": "search", "arguments": {"queries": get_list(each, "queries")}}}
-            found = {"role": "tool", "content": write_text(get_list(each, "results")), "tool_call_id": own}
-            turns += [{**turn, "tool_calls": [call]}, found]
+            call = make_call("search", {"queries": get_list(each, "queries")}, own)
+            turns += [{**turn, "tool_calls": [call]}, make_result(own, get_list(each, "results"))]
             thought = ""
         elif role is not None and text:
             turns.append(turn)

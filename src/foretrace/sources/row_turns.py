@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
 from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.exported_chats import find_exported_chat
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_result
 from foretrace.sources.json_values import decode_nested, get_dict, get_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
@@ -22,10 +22,6 @@ from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.text_pairs import find_text_turns
 from foretrace.sources.turn_items import REST, is_agent, is_turn
-
-Row = dict[str, Any]
-Turns = list[tuple[int | None, Row]]
-"""Turns with their place in the row's own list; `None` for those that stand elsewhere in the row."""
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are looked at first."""
@@ -65,28 +61,12 @@ _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response):
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
 
 
-class FoundTurns(NamedTuple):
-    """The conversation of a row."""
-
-    turns: Turns
-    columns: frozenset[str]
-    """Columns that it takes."""
-    form: str
-    """What was seen, in a few words."""
-    instance: str | None = None
-    """The id of the task, where the form has it in a column of its own."""
-    tools: Any = None
-    """Definitions of tools, where they lie in a request within the row."""
-    rest: Row | None = None
-    """What else those columns hold."""
-
-
 def find_turns(row: Row) -> FoundTurns | None:
     """The conversation of a row; `None` where there is none."""
     for find in _FINDERS:
         if found := find(row):
             found = _add_system(row, found)
-            return found if find is _find_demonstration else _add_rest(row, found)  # its pages are too large to keep
+            return found if find is find_demonstration else _add_rest(row, found)  # its pages are too large to keep
     return None
 
 
@@ -407,10 +387,9 @@ def _find_numbered(row: Row) -> FoundTurns | None:
         thought, name, given, observed = (
             held.get(f"{key}_{step}") for key in ("thought", "tool_name", "tool_args", "observation")
         )
-        call = {"id": str(step), "function": {"name": name, "arguments": given}}
+        call = make_call(name, given, str(step))
         turns.append((step, {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [call]}))
-        text = observed if isinstance(observed, str) else encode_json(observed)
-        turns.append((step, {"role": "tool", "content": text, "tool_call_id": str(step)}))
+        turns.append((step, make_result(str(step), observed)))
         step += 1
     if isinstance(row.get("answer"), str):
         turns.append((None, {"role": "assistant", "content": row["answer"]}))
@@ -439,30 +418,6 @@ def _split_transcript(text: str) -> Turns:
     ]
 
 
-def _find_steps(row: Row) -> FoundTurns | None:
-    """Steps of an agent with their thoughts, actions and observations in fields."""
-    found = find_steps(row)
-    return None if found is None else FoundTurns(*found)
-
-
-def _find_texts(row: Row) -> FoundTurns | None:
-    """Texts without roles, question and answer in turn."""
-    found = find_text_turns(row)
-    return None if found is None else FoundTurns(*found)
-
-
-def _find_exported(row: Row) -> FoundTurns | None:
-    """A chat as a tree of messages."""
-    found = find_exported_chat(row)
-    return None if found is None else FoundTurns(*found)
-
-
-def _find_demonstration(row: Row) -> FoundTurns | None:
-    """Actions in a browser or on a phone, and what was on the screen."""
-    found = find_demonstration(row)
-    return None if found is None else FoundTurns(*found)
-
-
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
     """With the system prompt that a row keeps in a column of its own."""
     column = next((c for c in _SYSTEMS if _read_system(row.get(c)).strip()), None)
@@ -488,10 +443,10 @@ _FINDERS = (
     _find_messages,
     _find_responses,
     _find_exchange,
-    _find_demonstration,
-    _find_exported,
-    _find_texts,
-    _find_steps,
+    find_demonstration,
+    find_exported_chat,
+    find_text_turns,
+    find_steps,
     _find_halves,
     _find_wanted_calls,
     _find_transcript,

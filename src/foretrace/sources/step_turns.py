@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.encodings.action_lines import ACTION_LINE
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call
 from foretrace.sources.json_values import (
     as_dict,
     as_dicts,
@@ -22,8 +23,6 @@ from foretrace.sources.json_values import (
     get_text,
     write_text,
 )
-
-Row = dict[str, Any]
 
 _COLUMNS = ("trajectory", "steps", "history", "actions", "intermediate_steps", "intermediateSteps")
 _ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "tool_calls", "command")
@@ -43,14 +42,6 @@ _MODELS = ("model", "model_name", "llm")
 """Columns that say that a model took the steps."""
 
 
-class StepTurns(NamedTuple):
-    """The turns of a row, and the columns that they take."""
-
-    turns: list[tuple[int | None, Row]]
-    columns: frozenset[str]
-    form: str
-
-
 class _Step(NamedTuple):
     thought: str
     calls: list[tuple[str, Any]]
@@ -60,7 +51,7 @@ class _Step(NamedTuple):
     is_error: bool = False
 
 
-def find_steps(row: Row) -> StepTurns | None:
+def find_steps(row: Row) -> FoundTurns | None:
     """The steps of a row; `None` where it has none."""
     for column in _COLUMNS:
         items = as_list(decode_json(row.get(column)))
@@ -95,18 +86,15 @@ def _are_seen(steps: list[_Step], items: list[Any]) -> bool:
     return shown or any(step.result is not None for step in steps)
 
 
-def _make_turns(row: Row, column: str, steps: list[_Step]) -> StepTurns:
+def _make_turns(row: Row, column: str, steps: list[_Step]) -> FoundTurns:
     told = {**get_dict(row, "task_info"), **{key: value for key, value in row.items() if value is not None}}
     asked = _find_asked(told)
-    turns: list[tuple[int | None, Row]] = []
+    turns: Turns = []
     if asked is not None:
         turns.append((None, {"role": "user", "content": told[asked]}))
     for index, step in enumerate(steps):
         ids = [f"step_{index}.{n}" for n in range(len(step.calls))]
-        calls = [
-            {"id": own, "function": {"name": name, "arguments": given}}
-            for own, (name, given) in zip(ids, step.calls, strict=True)
-        ]
+        calls = [make_call(name, given, own) for own, (name, given) in zip(ids, step.calls, strict=True)]
         if calls or step.thought:
             turns.append((index, {"role": "assistant", "content": step.thought, "tool_calls": calls}))
         if step.result is not None and not ids:  # it is of no call
@@ -119,7 +107,7 @@ def _make_turns(row: Row, column: str, steps: list[_Step]) -> StepTurns:
     if said is not None:
         turns.append((None, {"role": "assistant", "content": row[said], "train": None}))
         used.add(said)
-    return StepTurns(turns, frozenset(used), f"column {column} holds steps with actions")
+    return FoundTurns(turns, frozenset(used), f"column {column} holds steps with actions")
 
 
 def _read_step(item: Any) -> _Step | None:

@@ -4,11 +4,10 @@ Gradio keeps as the history of a chat, and the `history` beside the last instruc
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
+from foretrace.sources.found_turns import FoundTurns, Row
 from foretrace.sources.json_values import decode_json
-
-Row = dict[str, Any]
 
 _PAIRS = ("chatbot", "chat_history", "conversation", "conversations", "history", "messages")
 _ASKED = ("instruction", "prompt", "query")
@@ -18,21 +17,13 @@ _WORD = re.compile(r"[!-~]{0,60}")
 """What tags and numbers are, and no chat consists of."""
 
 
-class TextTurns(NamedTuple):
-    """The turns of a row, and the columns that they take."""
-
-    turns: list[tuple[int | None, Row]]
-    columns: frozenset[str]
-    form: str
-
-
-def find_text_turns(row: Row) -> TextTurns | None:
+def find_text_turns(row: Row) -> FoundTurns | None:
     """The texts of a row as turns; `None` where there are none. Pairs alone may be anything, such as moves of a game:
     they count under a name that says that they are a chat."""
     texts = decode_json(row.get("data"))
     if row.keys() == _OF_ULTRACHAT and _are_texts(texts) and len(texts) > 1 and not all(map(_WORD.fullmatch, texts)):
         turns = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]
-        return TextTurns([*enumerate(turns)], frozenset({"data"}), "data holds texts in turn")
+        return FoundTurns([*enumerate(turns)], frozenset({"data"}), "data holds texts in turn")
     for column in _PAIRS:
         pairs = decode_json(row.get(column))
         if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in pairs):
@@ -42,7 +33,7 @@ def find_text_turns(row: Row) -> TextTurns | None:
             said = [turn for pair in pairs for turn in _make_turns(pair[0], pair[1])]
             used = frozenset({column, *(name for name, _ in last)})
             turns = [*said, *(turn for _, turn in last if turn)]
-            return TextTurns([*enumerate(turns)], used, f"{column} holds pairs of question and answer")
+            return FoundTurns([*enumerate(turns)], used, f"{column} holds pairs of question and answer")
     return None
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.api_messages import read_api_message
+from foretrace.sources.found_turns import Row, make_call, make_result, make_thought
 from foretrace.sources.json_values import get_dicts, get_list, get_text, get_value
-
-Row = dict[str, Any]
 
 _SAID = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage"})
 _AUTOGEN = _SAID | {"ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent", "ToolCallSummaryMessage"}
@@ -53,10 +52,10 @@ def _read_harmony(item: Row) -> Row:
     message = {**item, "content": said}
     called = get_text(item, "recipient")
     if item["role"] == "assistant" and called not in ("", "assistant", "all", "user"):
-        call = {"function": {"name": called.removeprefix("functions."), "arguments": said}}
+        call = make_call(called.removeprefix("functions."), said)
         return {**message, "content": "", "tool_calls": [call]}
     if item["role"] == "assistant" and item["channel"] == "analysis":
-        return _make_thought(said)
+        return make_thought(said)
     return message
 
 
@@ -88,7 +87,7 @@ def _read_envelope(item: Row) -> list[Row] | None:
     if not isinstance(role, str) or not message.keys() & {"content", "parts", "tool_calls", "toolCalls"}:
         return None
     if role == "thinking":
-        return [_make_thought(message.get("content"))]
+        return [make_thought(message.get("content"))]
     return [_rename_camel(message), *_read_call_states(item)]
 
 
@@ -99,7 +98,7 @@ def _read_call_states(item: Row) -> list[Row]:
         output = state.get("output")
         if isinstance(output, (str, list)) and output:
             texts = [output] if isinstance(output, str) else [str(get_value(each, "content") or "") for each in output]
-            found.append({"role": "tool", "content": "\n".join(texts), "tool_call_id": state.get("toolCallId")})
+            found.append(make_result(state.get("toolCallId"), "\n".join(texts)))
     return found
 
 
@@ -110,9 +109,12 @@ def _read_autogen(item: Row) -> list[Row] | None:
     if kind == "ToolCallRequestEvent" and isinstance(content, list):
         return [{"role": "assistant", "content": "", "tool_calls": content}]
     if kind == "ToolCallExecutionEvent" and isinstance(content, list):
-        return [_make_result(each, get_value(each, "call_id"), get_value(each, "content")) for each in content]
+        return [
+            make_result(get_value(each, "call_id"), get_value(each, "content"), get_value(each, "is_error") is True)
+            for each in content
+        ]
     if kind == "ThoughtEvent":
-        return [_make_thought(content)]
+        return [make_thought(content)]
     if kind == "ToolCallSummaryMessage":  # the results once more, in the agent's name
         return []
     return [{"role": "user" if item["source"] in _PERSONS else "assistant", "content": content}]
@@ -131,8 +133,7 @@ def _read_pydantic_ai(item: Row) -> list[Row] | None:
         elif kind == "user-prompt":
             found.append({"role": "user", "content": content})
         elif kind in ("tool-return", "retry-prompt"):
-            call_id, failed = get_value(part, "tool_call_id"), {"is_error": True} if kind == "retry-prompt" else {}
-            found.append(_make_result({}, call_id, content) | failed)
+            found.append(make_result(get_value(part, "tool_call_id"), content, kind == "retry-prompt"))
         elif kind in ("tool-call", "builtin-tool-call"):
             called = {"type": "tool_use", "id": part.get("tool_call_id"), "name": part.get("tool_name")}
             said.append({**called, "input": part.get("args")})
@@ -157,7 +158,7 @@ def _read_semantic_kernel(item: Row) -> list[Row] | None:
                 name = f"{piece['PluginName']}-{name}"
             said.append({"type": "tool_use", "id": piece.get("Id"), "name": name, "input": piece.get("Arguments")})
         elif kind == "FunctionResultContent":
-            results.append(_make_result({}, piece.get("CallId"), piece.get("Result")))
+            results.append(make_result(piece.get("CallId"), piece.get("Result")))
         else:
             is_text = kind == "TextContent" and isinstance(piece.get("Text"), str)
             said.append({"type": "text", "text": piece["Text"]} if is_text else piece)
@@ -176,11 +177,10 @@ def _read_pair(item: Row) -> list[Row] | None:
         found.append({"role": "user", "content": prompt})
     for result in get_list(asked.get("ToolUseResults"), "tool_use_results"):
         texts = [str(get_value(each, "Text") or encode_json(each)) for each in get_list(result, "content")]
-        failed = {"is_error": True} if get_value(result, "status") == "Error" else {}
-        found.append(_make_result({}, get_value(result, "tool_use_id"), "\n".join(texts)) | failed)
+        is_error = get_value(result, "status") == "Error"
+        found.append(make_result(get_value(result, "tool_use_id"), "\n".join(texts), is_error))
     reply = said.get("ToolUse") or said.get("Response")
-    calls = [{"id": c.get("id"), "function": {"name": c.get("name"), "arguments": c.get("args")}}
-             for c in get_dicts(reply, "tool_uses")]  # fmt: skip
+    calls = [make_call(each.get("name"), each.get("args"), each.get("id")) for each in get_dicts(reply, "tool_uses")]
     found.append(
         {"role": "assistant", "content": get_value(reply, "content"), **({"tool_calls": calls} if calls else {})}
     )
@@ -200,7 +200,7 @@ def _read_smolagents(item: Row) -> list[Row] | None:
     error = get_value(item.get("error"), "message", item.get("error"))
     observed = item.get("observations") or error
     if observed and calls:
-        found.append(_make_result({"is_error": bool(error)}, get_value(calls[0], "id"), observed))
+        found.append(make_result(get_value(calls[0], "id"), observed, bool(error)))
     return found
 
 
@@ -209,18 +209,7 @@ def _read_step_call(call: Any) -> Any:
     given = get_value(function, "arguments")
     if isinstance(given, str) and get_value(function, "name") == "python_interpreter":
         given = {"code": given}
-    return {"id": get_value(call, "id"), "function": {"name": get_value(function, "name"), "arguments": given}}
-
-
-def _make_thought(text: Any) -> Row:
-    """An item of the Responses API, which joins the message that follows."""
-    return {"type": "reasoning", "summary": [{"text": str(text or "")}]}
-
-
-def _make_result(more: Any, call_id: Any, value: Any) -> Row:
-    result = {"role": "tool", "content": value if isinstance(value, str) else encode_json(value)}
-    result["tool_call_id"] = call_id
-    return result | ({"is_error": True} if get_value(more, "is_error") is True else {})
+    return make_call(get_value(function, "name"), given, get_value(call, "id"))
 
 
 def get_speaker(item: Row) -> str:

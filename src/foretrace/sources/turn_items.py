@@ -14,12 +14,12 @@ from typing import Any
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.api_messages import put_in_order
+from foretrace.sources.found_turns import Row, make_call, make_result
 from foretrace.sources.json_values import get_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
 from foretrace.sources.vendor_messages import unify_message
 
-Row = dict[str, Any]
 Place = int | None
 
 ROLES: dict[str, Role] = {
@@ -219,15 +219,11 @@ def _read_response_item(item: Row, kind: str) -> Iterator[Row]:
         given = {"input": given}
     if isinstance(given, str) and not isinstance(item.get("arguments"), str):
         given = {"input": given}
-    call = {"id": item.get("call_id") or item.get("id"), "function": {"name": name, "arguments": given}}
+    call = make_call(name, given, item.get("call_id") or item.get("id"))
     yield {"role": "assistant", "content": "", "tool_calls": [call], "is_item_call": True}
     result = item.get("output") if kind == "mcp_call" else item.get("results")
     if result is not None:
-        yield {
-            "role": "tool",
-            "content": result if isinstance(result, str) else encode_json(result),
-            "tool_call_id": call["id"],
-        }
+        yield make_result(call["id"], result)
 
 
 def _unwrap_langchain(item: Row) -> Row | None:
@@ -257,7 +253,7 @@ def _unwrap_langchain(item: Row) -> Row | None:
 
 def _read_langchain_call(call: Any) -> Any:
     if isinstance(call, dict) and "args" in call:
-        return {"id": call.get("id"), "function": {"name": call.get("name"), "arguments": call["args"]}}
+        return make_call(call.get("name"), call["args"], call.get("id"))
     return call
 
 
@@ -281,9 +277,7 @@ def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind in ("tool_use", "server_tool_use"):
-            calls.append(
-                {"id": block.get("id"), "function": {"name": block.get("name"), "arguments": block.get("input")}}
-            )
+            calls.append(make_call(block.get("name"), block.get("input"), block.get("id")))
         elif kind == "thinking":
             thoughts.append(str(block.get("thinking") or ""))
         elif kind == "tool_result":

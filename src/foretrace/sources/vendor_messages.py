@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Any, TypeGuard
 
 from foretrace.encodings.json_arguments import encode_json
+from foretrace.sources.found_turns import Row
 from foretrace.sources.json_values import get_value
-
-Row = dict[str, Any]
 
 
 def unify_message(item: Row) -> Iterator[Row]:

@@ -12,13 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from foretrace.encodings.code_calls.code_candidates import CodeCandidate, parse_python
-from foretrace.encodings.code_calls.escapes import (
-    count_bare_quotes,
-    list_outside_variants,
-    unescape_double_quotes,
-    unescape_leniently,
-)
+from foretrace.encodings.code_calls.code_candidates import CodeCandidate, parse_python, unescape_leniently
 
 CODE_KEY = "code"
 _WRAPPER_KEYS = ("arguments", "parameters", "args", "input", "kwargs", "function", "tool_call", "call")
@@ -33,16 +27,8 @@ _REST_OF_CALL = re.compile(
     r"""(?:[\s}\]]*,\s*\\*["'][\w-]+\\*["']\s*:\s*(?:\\*"[^"\\{}]*\\*"|'[^'\\{}]*'|[\w.+-]+))*+[\s,}\]"'`\\;]*+\Z"""
 )
 _END_OF_MEMBER = re.compile(r"""\s*(?:,\s*\\*["']|[}\]])""")
-_VALID_ESCAPES = re.compile(r"""(?:[^\\]++|\\["'/\\bfnrt]|\\u[0-9a-fA-F]{4})*+""")
-_BROKEN_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*+)\\([\n\t])")
-"""What is left of `\\n` or `\\t` once their `\n` or `\t` was replaced by a line break or a tab."""
+_VALID_ESCAPES = re.compile(r"""(?:[^\\]++|\\["/\\bfnrt]|\\u[0-9a-fA-F]{4})*+""")
 _QUOTE = re.compile(r"""(?<!\\)(\\*+)(["'])""")
-_ESCAPED_QUOTE = re.compile(r"""\\(["'])""")
-_APOSTROPHE = re.compile(r"(?<!\\)((?:\\\\)*+)\\'")
-"""An escape that JSON does not know, so that it may belong to the code, where it matters in a raw string."""
-_DOUBLED_QUOTE_ESCAPE = re.compile(r'(?<!\\)\\\\"')
-_BACKSLASHES = re.compile(r"(?<!\\)(\\++)(.)", re.DOTALL)
-_JSON_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _PLACEHOLDER = "0"
 """Put in the place of the code while the JSON around it is repaired."""
 
@@ -56,8 +42,6 @@ class _CodeMember(msgspec.Struct, frozen=True):
     path: tuple[str, ...]
     """Keys that lead to the object with the code."""
     repairs: tuple[str, ...]
-    source: str = ""
-    """The JSON text in which the code is a string."""
 
 
 class _CodeString(msgspec.Struct, frozen=True):
@@ -81,26 +65,12 @@ def read_json(text: str) -> list[CodeCandidate] | str:
         return "the call is not JSON"
     if doubled:
         return f"the call holds {CODE_KEY!r} more than once"
-    members = list(_find_code(value, source=text))
+    members = list(_find_code(value))
     if len(members) != 1:
         return f"the call holds {CODE_KEY!r} more than once" if members else f"the call has no {CODE_KEY!r} argument"
     member = members[0]
-    raw = _find_raw(member.code, member.source) if "\\" in member.source else ""
-    return [
-        CodeCandidate(
-            member.code, (*repairs, *member.repairs), tool=member.tool, other_arguments=member.other_arguments, raw=raw
-        )
-    ]
-
-
-def _find_raw(code: str, source: str) -> str:
-    """Find the code as written in a JSON text: the inside of its string, or of the strings of its lines.
-
-    Empty where it is in none.
-    """
-    written = {_decode_string(m[1]): m[1] for m in _JSON_STRING.finditer(source)}
-    lines = [written.get(line, written.get(f"{line}\n")) for line in code.split("\n")] if code not in written else []
-    return written.get(code) or "\\n".join(filter(None, lines)) * (None not in lines)
+    found = (*repairs, *member.repairs)
+    return [CodeCandidate(member.code, found, tool=member.tool, other_arguments=member.other_arguments)]
 
 
 def _load_json(text: str) -> tuple[Any, tuple[str, ...], bool]:
@@ -127,7 +97,7 @@ def _load_json(text: str) -> tuple[Any, tuple[str, ...], bool]:
 
 
 def _find_code(
-    node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[str, ...] = (), source: str = ""
+    node: Any, name: str = "", path: tuple[str, ...] = (), repairs: tuple[str, ...] = ()
 ) -> Iterator[_CodeMember]:
     """Find every code in a value: in an object, or in a string that holds an object as JSON."""
     if len(path) > _MAX_DEPTH:
@@ -136,11 +106,11 @@ def _find_code(
         value, more, doubled = _load_json(node)
         if not doubled and isinstance(value, (dict, list, str)):
             step = "arguments_string" if path else "nested"
-            yield from _find_code(value, name, path or ("",), (*repairs, step, *more), node)
+            yield from _find_code(value, name, path or ("",), (*repairs, step, *more))
     elif isinstance(node, list):
         items = cast("list[Any]", node)
         if len(items) == 1:
-            yield from _find_code(items[0], name, (*path, "[]"), repairs, source)
+            yield from _find_code(items[0], name, (*path, "[]"), repairs)
     elif isinstance(node, dict):
         members = cast("dict[str, Any]", node)
         name = next((members[key] for key in _NAME_KEYS if isinstance(members.get(key), str)), name)
@@ -150,12 +120,10 @@ def _find_code(
             code, repairs = "\n".join(line.rstrip("\n") for line in lines), (*repairs, "lines")
         if isinstance(code, str):
             others = {k: v for k, v in members.items() if k != CODE_KEY} if path else {}
-            yield _unwrap_nested_call(
-                _CodeMember(code, others, name, path, (*repairs, *_list_path_repairs(path)), source)
-            )
+            yield _unwrap_nested_call(_CodeMember(code, others, name, path, (*repairs, *_list_path_repairs(path))))
         for key in (CODE_KEY, *_WRAPPER_KEYS) if not isinstance(code, str) else _WRAPPER_KEYS:
             if key in members and (key == CODE_KEY or not isinstance(members[key], str) or key != "function"):
-                yield from _find_code(members[key], name, (*path, key), repairs, source)
+                yield from _find_code(members[key], name, (*path, key), repairs)
 
 
 def _list_path_repairs(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -171,7 +139,7 @@ def _unwrap_nested_call(member: _CodeMember) -> _CodeMember:
     value, _, doubled = _load_json(text) if text.startswith("{") else (None, (), False)
     if doubled or not isinstance(value, dict):
         return member
-    inner = list(_find_code(value, member.tool, ("",), source=text))
+    inner = list(_find_code(value, member.tool, ("",)))
     only_call_keys = {CODE_KEY, "name", *_WRAPPER_KEYS}.issuperset(cast("dict[str, Any]", value))
     if len(inner) != 1 or not only_call_keys or parse_python(inner[0].code) is None:
         return member
@@ -193,15 +161,11 @@ def read_broken_json(text: str) -> list[CodeCandidate]:
         if end >= 0:
             if not _REST_OF_CALL.match(text, end + 3):
                 return []
-            raw = text[start:end]
-            string = _CodeString(opening, slashes, quote, raw, end + 3)
-            return _make_candidates(text, string, [raw, unescape_leniently(raw)])
+            return _make_candidates(text, _CodeString(opening, slashes, quote, text[start:end], end + 3))
         start, quote = match.start(3) + 1, quote[0]
     candidates: list[CodeCandidate] = []
     for end in _find_ends(text, start, slashes, quote):
-        raw = text[start : end - slashes]
-        string = _CodeString(opening, slashes, quote, raw, end + 1)
-        candidates += _make_candidates(text, string, _decode_in_all_ways(raw, quote, slashes))
+        candidates += _make_candidates(text, _CodeString(opening, slashes, quote, text[start : end - slashes], end + 1))
     return candidates
 
 
@@ -222,41 +186,31 @@ def _find_ends(text: str, start: int, slashes: int, quote: str) -> list[int]:
     return sorted(ends)
 
 
-def _decode_in_all_ways(raw: str, cut_quote: str, slashes: int) -> list[str]:
-    """Decode the inside of a string once for each string around it.
-
-    Where quotes or other escapes in it are broken, also with its backslashes left as they are.
-    """
-    values = [raw]
-    if _BROKEN_ESCAPE.search(raw):
-        values.append(_BROKEN_ESCAPE.sub(lambda m: m[1] + ("\\\\n" if m[2] == "\n" else "\\\\t"), raw))
-    above = []
-    for _ in range((slashes + 1).bit_length()):
-        above += [*values, *map(unescape_double_quotes, values)]
-        values = [_decode_string(v) for v in values]
-    if slashes and _has_single_backslashes(raw, slashes):
-        values += above
-    if cut_quote == '"' and not slashes and _APOSTROPHE.search(raw):
-        values += [v for v in [unescape_leniently(_APOSTROPHE.sub(r"\1\\\\'", raw))] if parse_python(v) is not None]
-    if not _VALID_ESCAPES.fullmatch(raw) or _has_bare_quotes(raw, cut_quote, slashes):
-        values.append(unescape_double_quotes(values[0]))
-        for bare in (_ESCAPED_QUOTE.sub(r"\1", raw), _DOUBLED_QUOTE_ESCAPE.sub(r'\\"', raw)):
-            if '"' not in bare or count_bare_quotes(bare, '"'):
-                values += list_outside_variants(bare)
-        values += list_outside_variants(raw)
-    return values
+def _decode(string: _CodeString) -> list[str]:
+    """Decode the inside of a string once for each string around it; where quotes or escapes in it are broken, also with
+    its backslashes left as they are."""
+    is_broken = len(string.quote) == 3 or _has_bare_quotes(string)
+    is_broken = is_broken or (_has_bad_escapes(string) and f"\\{string.quote}" not in string.raw)
+    values = [string.raw]
+    for _ in range((string.slashes + 1).bit_length()):
+        values.append(unescape_leniently(values[-1], "" if _escapes_apostrophes(string) else "'"))
+    return values if is_broken else values[-1:]
 
 
-def _decode_string(raw: str) -> str:
-    """Decode the inside of one JSON string, leniently where it is broken."""
-    try:
-        return str(json.loads(f'"{raw}"', strict=False))
-    except ValueError:
-        return unescape_leniently(raw)
+def _has_bad_escapes(string: _CodeString) -> bool:
+    """Whether a backslash is part of no escape."""
+    raw = string.raw.replace("\\'", "'") if _escapes_apostrophes(string) else string.raw
+    return not _VALID_ESCAPES.fullmatch(raw)
 
 
-def _make_candidates(text: str, string: _CodeString, values: list[str]) -> list[CodeCandidate]:
-    """Make a candidate of each value, if the text is a call once its code is taken out and the rest is repaired."""
+def _escapes_apostrophes(string: _CodeString) -> bool:
+    """Whether apostrophes are escaped as JSON does not know it, and all of them: else such an escape is the code's."""
+    slashes = {len(m[1]) % 2 for m in _QUOTE.finditer(string.raw) if m[2] == "'"}
+    return string.quote == "'" or slashes == {1}
+
+
+def _make_candidates(text: str, string: _CodeString) -> list[CodeCandidate]:
+    """Make a candidate of each way to decode the code, if the text without it is a call once that is repaired."""
     import json_repair
 
     before, after, slash = text[: string.start], text[string.end :], "\\" * string.slashes
@@ -266,29 +220,24 @@ def _make_candidates(text: str, string: _CodeString, values: list[str]) -> list[
         members = list(_find_code(json_repair.loads(whole)))
     except (ValueError, RecursionError):
         return []
-    bare = len(string.quote) == 1 and _has_bare_quotes(string.raw, string.quote, string.slashes)
+    bare = len(string.quote) == 1 and _has_bare_quotes(string)
     if len(members) != 1 or members[0].code != _PLACEHOLDER or "tool_call>" in after or (bare and "}" not in after):
         return []  # with bare quotes and no brace after it, the call may as well be cut off
     repairs = [*members[0].repairs, *_list_structure_repairs(before, after, string.quote)]
     repairs += ["newlines"] * ("\n" in string.raw) + ["bare_quotes"] * bare
-    repairs += ["bad_escapes"] * (not _VALID_ESCAPES.fullmatch(string.raw))
+    repairs += ["bad_escapes"] * _has_bad_escapes(string)
     unique = tuple(dict.fromkeys(repairs)) or ("json_repair",)
     return [
         CodeCandidate(v, unique, True, members[0].tool, members[0].other_arguments, raw=string.raw)
-        for v in dict.fromkeys(values)
+        for v in dict.fromkeys(_decode(string))
     ]
 
 
-def _has_bare_quotes(raw: str, quote: str, slashes: int) -> bool:
-    """Whether quotes of the kind that ends a string stand in it without an escape."""
-    period = 2 * (slashes + 1)
-    return any(len(m.group(1)) % period == slashes for m in _QUOTE.finditer(raw) if m.group(2) == quote)
-
-
-def _has_single_backslashes(raw: str, slashes: int) -> bool:
-    """Whether a string inside of a string holds backslashes that were not doubled for the outer string."""
-    runs = ((len(m[1]), m[2]) for m in _BACKSLASHES.finditer(raw))
-    return any(size % (2 * (slashes + 1)) != 2 * slashes + 1 if c == '"' else size % (slashes + 1) for size, c in runs)
+def _has_bare_quotes(string: _CodeString) -> bool:
+    """Whether quotes of the kind that ends the string stand in it without an escape."""
+    period = 2 * (string.slashes + 1)
+    quotes = (len(m[1]) for m in _QUOTE.finditer(string.raw) if m[2] == string.quote)
+    return any(slashes % period == string.slashes for slashes in quotes)
 
 
 def _list_structure_repairs(before: str, after: str, quote: str) -> list[str]:
