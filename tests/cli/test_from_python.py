@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer
 
 import foretrace
 from cli.conftest import Run
+from foretrace.api.datasets import run_build
 from foretrace.api.generation import make_generate_settings
-from foretrace.cli.commands.build import build as build_command
 from foretrace.cli.main import app
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import UsageError
@@ -81,9 +81,9 @@ ONLY_ARGUMENTS = {
 
 def list_options(command: str) -> set[str]:
     """Names of a command's options and arguments as Python would write them."""
-    every: Any = typer.main.get_command(app)
     names: set[str] = set()
-    for parameter in every.commands[command].params:
+    found = app.commands[command]
+    for parameter in found.get_params(click.Context(found)):
         flags = [flag for flag in parameter.opts if flag.startswith("--")]
         name = flags[0].removeprefix("--").replace("-", "_") if flags else parameter.name
         names.add("redact" if name == "no_redact" and command != "build" else name)
@@ -179,10 +179,9 @@ def test_the_source_of_an_import_can_be_left_out(traces: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("function", "kinds", "reader"),
     [
-        (foretrace.build, [BuildSettings], foretrace.build),
+        (foretrace.build, [BuildSettings], run_build),
         (foretrace.load, [BuildSettings], foretrace.load),
         (foretrace.replay, [ReplaySettings], foretrace.replay),
-        (build_command, [BuildSettings], build_command),
         (foretrace.generate, [GenerateSettings, Sampling, Budget, EpisodeSettings], make_generate_settings),
     ],
 )

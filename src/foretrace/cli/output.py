@@ -9,14 +9,17 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    import msgspec
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+T = TypeVar("T")
 Cell = str | int | float | bool | None
 StyledText = str | tuple[str, str]
 """Text, or text with a style of rich."""
@@ -64,6 +67,54 @@ class Output:
             from foretrace.engines.processes import limit_memory
 
             limit_memory()
+
+    def warn_unsealed(self, folder: Path) -> None:
+        """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
+        from foretrace.core.errors import StoreError
+        from foretrace.core.journal import count_unsealed
+
+        try:
+            count = count_unsealed(folder)
+        except (StoreError, OSError) as error:
+            self.warn(f"warning: {error}", "yellow")
+            return
+        if count:
+            traces, are = ("trace", "is") if count == 1 else ("traces", "are")
+            self.warn(
+                f"warning: {folder}: {count:,} finished {traces} of an interrupted generate (or of one that still "
+                f"runs) {are} not sealed yet and not read; run the same generate command again",
+                "yellow",
+            )
+
+    def work(self, doing: str, function: Callable[..., T], *inputs: Any, **settings: Any) -> T:
+        """What a function gives that is told by `progress` whom to report to."""
+        with self.progress(doing) as progress:
+            return function(*inputs, **settings, progress=progress)
+
+    def show(
+        self,
+        report: msgspec.Struct,
+        facts: dict[str, Any] | None = None,
+        *inputs: Any,
+        file: Path | None = None,
+        **how: Any,
+    ) -> None:
+        """Print a report, under `--json` with facts of the call before it; and write that to a file, too.
+
+        Args:
+            inputs: With `how`, what the function that prints it wants to know besides.
+        """
+        import msgspec
+
+        found = {**(facts or {}), **msgspec.to_builtins(report)}
+        if file is not None:
+            from foretrace.core.files import replace_file
+
+            replace_file(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        if not self.write_json(found):
+            from foretrace.cli.display import show
+
+            show(self, report, *inputs, **how)
 
     def write_json(self, data: Any) -> bool:
         """Under `--json`: write the one object, and return True."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from foretrace.cli.options import Workers, out_option, write_flag
+from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output
 from foretrace.core.errors import SandboxError, Setting, StoreError
 
@@ -29,31 +29,32 @@ _PREDICTORS = ("majority", "markov:2", "regression")
 def demo(
     output: Output,
     *,
-    out: Annotated[Path, out_option("DIR", "Where everything goes.")] = Path("demo-out"),
-    workers: Workers = 1,
+    out: Path = Path("demo-out"),
+    workers: int = 1,
 ) -> None:
     """Generate, import, label, build and score, with the demo model and the shipped samples.
 
     Takes about half a minute and no network. Its dataset is a demonstration, never training data.
+
+    Args:
+        out: Folder for everything.
+        workers: Processes that work at once.
     """
     output.note("generating, importing, labelling, building and scoring: about half a minute, without a network")
     import msgspec
 
+    from foretrace.api.datasets import build
+    from foretrace.api.traces import label_folder
     from foretrace.cli.display.demo import next_steps, show_demo, show_places, show_worth
-    from foretrace.cli.with_progress import build_with_progress, label_with_progress
     from foretrace.dataset.demonstration import describe_demonstration
-    from foretrace.dataset.settings import BuildSettings
-    from foretrace.engines.processes import Processes
     from foretrace.report.view import REPORT
 
     _clear(out)
     traces, labels, dataset, predictions = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
-    engine = Processes(workers)
-    labelled = label_with_progress(output, traces, labels, engine=engine)
-    settings = BuildSettings(allow_demo=True)
-    report = build_with_progress(output, [traces], dataset, settings, engine=engine, overwrite=True)
+    labelled = output.work(f"3. label: {traces}", label_folder, traces, out=labels, workers=workers)
+    report = output.work(f"4. build: {dataset}", build, traces, out=dataset, allow_demo=True, workers=workers)
     ceiling = None if isinstance(generated, str) else _measure_ceiling(traces)
     scores = _score_predictors(output, dataset, predictions)
     output.interrupt_message = "interrupted"
