@@ -58,7 +58,7 @@ def command(*arguments: object, **options: object) -> subprocess.CompletedProces
 def test_help_and_version_load_nothing_heavy() -> None:
     code = (
         "import sys; from foretrace.cli.main import main; code = main(sys.argv[1:]);"
-        "heavy = {'rich', 'pyarrow', 'datasets', 'msgspec', 'numpy', 'sklearn', 'huggingface_hub'} & set(sys.modules);"
+        "heavy = {'rich', 'pyarrow', 'datasets', 'numpy', 'sklearn', 'huggingface_hub'} & set(sys.modules);"
         "sys.exit(code or (f'loaded {heavy}' if heavy else 0))"
     )
     for arguments in (["--help"], ["import", "--help"], ["--version"], []):

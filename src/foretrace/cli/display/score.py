@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from foretrace.cli.display.ceiling import write_share
 from foretrace.cli.output import Cell, Output, write_count
+from foretrace.evaluation.score_report import Share
 
 if TYPE_CHECKING:
     from foretrace.core.references import References, ScoreRow
     from foretrace.evaluation.pair_accuracy import PairReport
     from foretrace.evaluation.score_report import (
-        ArgumentRow,
         Calibration,
         Comparison,
         Difference,
-        Part,
         ScoreReport,
-        Share,
         VerifierScore,
     )
     from foretrace.evaluation.verify import VerifyReport
@@ -79,15 +79,15 @@ def _show_table(output: Output, name: str, report: ScoreReport) -> None:
     if report.against is not None:
         lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
     lines += [(f"{each.predictor} (reference)", each.scores) for each in report.references]
-    _show_lines(output, lines)
+    show_lines(output, lines)
 
 
 def show_references(output: Output, references: References) -> None:
     """The table of what decides, of each predictor."""
-    _show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
+    show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
 
 
-def _show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]]) -> None:
+def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]]) -> None:
     tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
     columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
     output.print_table(
@@ -258,54 +258,38 @@ def _list_faults(problems: dict[str, int]) -> str:
 
 
 def _show_details(output: Output, report: ScoreReport) -> None:
-    output.print()
-    names = ("slice", "metric", "value", "low", "high", "n")
-    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
-    for title, parts in (("action", report.by_action), ("tool", report.by_tool), ("source", report.by_source)):
-        _show_parts(output, title, parts)
-    _show_arguments(output, report.arguments)
-    if report.ahead:
-        output.print()
-        rows = [(row.steps, _write(row.type_accuracy), _write(row.right), row.right.n) for row in report.ahead]
-        output.print_table(("steps in a row", "all types right", "all right", "n"), rows)
-    for calibration in report.calibration or ():
-        _show_reliability(output, calibration)
-
-
-def _show_parts(output: Output, title: str, parts: Sequence[Part]) -> None:
-    if not parts:
-        return
-    output.print()
-    rows = [(p.name, p.n, _write(p.type_accuracy), _write(p.tool), _write(p.exact_call)) for p in parts]
-    _print_some(output, (title, "steps", "action type", "tool", "exact call"), rows)
-
-
-def _show_arguments(output: Output, arguments: Sequence[ArgumentRow]) -> None:
-    if not arguments:
-        return
-    output.print()
-    rows = [(row.name or "all arguments", row.right.n, _write(row.right)) for row in arguments]
-    _print_some(output, ("argument", "calls with it", "right"), rows)
-
-
-def _show_reliability(output: Output, calibration: Calibration) -> None:
-    output.print()
-    rows = [
-        (f"{each.low:.1f} to {each.high:.1f}", each.n, each.confidence, each.right)
-        for each in calibration.bins
-        if each.n
+    tables: list[tuple[str, Sequence[msgspec.Struct]]] = [
+        ("figure", report.scores),
+        ("action", report.by_action),
+        ("tool", report.by_tool),
+        ("source", report.by_source),
+        ("argument", [msgspec.structs.replace(row, name=row.name or "all arguments") for row in report.arguments]),
+        ("all right", report.ahead),
     ]
-    output.print_table((f"confidence ({calibration.of})", "guesses", "mean", "right"), rows)
-    output.print(
-        f"ECE {calibration.ece:.4f} in {len(calibration.bins)} bins of equal width; Brier {calibration.brier:.4f}; "
-        f"AURC {calibration.aurc:.4f}; {calibration.without_confidence:,} steps without a confidence are left out"
-    )
-    risks = [(f"{row.risk:g}", write_share(row.coverage), row.threshold) for row in calibration.coverage]
-    output.print_table(("wrong at most", "guesses taken", "from confidence"), risks)
+    for each in report.calibration or ():
+        tables += [(f"confidence ({each.of})", [one for one in each.bins if one.n]), ("coverage", each.coverage)]
+    for title, rows in tables:
+        _show_records(output, title, rows, most=None if title == "figure" else _ROWS)
+    for each in report.calibration or ():
+        output.print(
+            f"{each.of}: ECE {each.ece:.4f} in {len(each.bins)} bins of equal width; Brier {each.brier:.4f}; "
+            f"AURC {each.aurc:.4f}; {each.without_confidence:,} steps without a confidence are left out"
+        )
 
 
-def _print_some(output: Output, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    every = list(rows)
-    output.print_table(headers, every[:_ROWS])
-    if more := every[_ROWS:]:
-        output.print(f"and {len(more):,} more: --json has all")
+def _show_records(output: Output, title: str, rows: Sequence[msgspec.Struct], most: int | None) -> None:
+    """A table with a column for each field; how many rows a share is over stands in the last one."""
+    if not rows:
+        return
+    names = rows[0].__struct_fields__
+    table: list[list[Cell]] = []
+    for row in rows[:most]:
+        values = [getattr(row, name) for name in names]
+        ns = [value.n for value in values if isinstance(value, Share)] if "n" not in names else []
+        table.append([*(_write(value) if isinstance(value, Share) else value for value in values), *ns[-1:]])
+    extra = ["n"] * (len(table[0]) - len(names))
+    output.print()
+    output.print((title, "bold"))
+    output.print_table([*(name.replace("_", " ") for name in names), *extra], table)
+    if most is not None and len(rows) > most:
+        output.print(f"and {len(rows) - most:,} more: --json has all")
