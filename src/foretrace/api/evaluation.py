@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foretrace.evaluation.assumed_times import AssumedTimes
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.effects_manifest import EffectsManifest
-    from foretrace.evaluation.predict import PredictReport, PredictSettings
+    from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.evaluation.replay_report import ReplayReport
     from foretrace.models.base import ChatModel, Server
@@ -206,73 +206,36 @@ def predict(
         ModelError: the server cannot be reached, or refuses for good; what was answered is kept.
         StoreError: `out` cannot be written.
     """
-    from foretrace.api.settings import make_settings
+    given = locals()
+    from foretrace.api.event_loop import run_with_model
+    from foretrace.api.settings import pick_settings
     from foretrace.evaluation.predict import PredictSettings
+    from foretrace.evaluation.predict import predict as run
+    from foretrace.evaluation.predict_with_model import ModelSettings, predict_with_model
+    from foretrace.registry import make_predictor
 
-    settings = make_settings(PredictSettings, rows=rows, k=k, limit=limit, seed=seed, folds=folds, times=times)
-    doing = f"predicting with {model}" if isinstance(model, str) else "predicting"
-    count = (lambda done, total: None) if progress is None else (lambda done, total: progress(doing, done, total))
+    settings, asking = pick_settings(PredictSettings, given), pick_settings(ModelSettings, given)
     if model is None and server is not None:
         raise UsageError(Setting(server.list_settings_except()[0]), " is for a model: name it with ", Setting("model"))
     if (predictor is None) == (model is None):
         raise UsageError("name one that guesses: ", Setting("predictor"), " or ", Setting("model"))
-    how = {"samples": samples, "logprobs": logprobs, "temperature": temperature, "max_tokens": max_tokens}
-    how |= {"concurrency": concurrency}
-    if predictor is not None:
-        _refuse_model_settings(how)
-        local, written = make_local_path(dataset), make_local_path(out)
-        return _run_predictor(local, predictor, written, settings, progress or ignore_progress)
-    if folds is not None:
-        raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
-    return _run_model(make_local_path(dataset), model, server, make_local_path(out), settings, how, count)
-
-
-def _refuse_model_settings(how: dict[str, Any]) -> None:
-    """Refuse what only a model would heed."""
-    from foretrace.evaluation.predict_with_model import ModelSettings
-
-    for name, value in how.items():
-        if value != getattr(ModelSettings(), name):
-            raise UsageError(Setting(name, value), " is for a model: name it with ", Setting("model"))
-
-
-def _run_predictor(
-    dataset: Path,
-    predictor: str | Callable[[], Predictor],
-    out: Path,
-    settings: PredictSettings,
-    progress: ProgressFunc,
-) -> PredictReport:
-    from foretrace.evaluation.predict import predict
-    from foretrace.registry import make_predictor
-
+    dataset, out, report_to = make_local_path(dataset), make_local_path(out), progress or ignore_progress
+    if model is not None:
+        if folds is not None:
+            raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
+        doing = f"predicting with {model}" if isinstance(model, str) else "predicting"
+        return run_with_model(
+            model,
+            server,
+            lambda asked: predict_with_model(
+                dataset, asked, out, settings, asking, lambda done, total: report_to(doing, done, total)
+            ),
+        )
+    for name in ModelSettings.__struct_fields__:
+        if given[name] != getattr(ModelSettings(), name):
+            raise UsageError(Setting(name, given[name]), " is for a model: name it with ", Setting("model"))
     if isinstance(predictor, str):
-        return predict(dataset, predictor, lambda: make_predictor(predictor), out, settings, progress)
+        return run(dataset, predictor, lambda: make_predictor(predictor), out, settings, report_to)
+    assert predictor is not None
     name = getattr(predictor, "__name__", type(predictor).__name__)
-    return predict(dataset, name, predictor, out, settings, progress)
-
-
-def _run_model(
-    dataset: Path,
-    model: Any,
-    server: Server | None,
-    out: Path,
-    settings: PredictSettings,
-    how: dict[str, Any],
-    count: Callable[[int, int], None],
-) -> PredictReport:
-    from foretrace.api.event_loop import run_in_event_loop
-    from foretrace.api.settings import make_settings
-    from foretrace.evaluation.predict_with_model import ModelSettings, predict_with_model
-    from foretrace.registry import make_model
-
-    model_settings = make_settings(ModelSettings, **how)
-    asked: ChatModel = make_model(model, server) if isinstance(model, str) else model
-
-    async def work() -> PredictReport:
-        try:
-            return await predict_with_model(dataset, asked, out, settings, model_settings, count)
-        finally:
-            await asked.close()
-
-    return run_in_event_loop(work)
+    return run(dataset, name, predictor, out, settings, report_to)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from foretrace.api.evaluation import predict
+from foretrace.api.event_loop import run_with_model
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
 
@@ -170,10 +171,11 @@ def verify(
     if scores is not None:
         report = add_scores(predictions, dataset, out, make_local_path(scores), **allowed)
     else:
-        report = _run_with_model(
+        assert model is not None
+        report = run_with_model(
             model,
             server,
-            lambda model: verify_predictions(predictions, dataset, out, model, asking, **allowed, progress=progress),
+            lambda asked: verify_predictions(predictions, dataset, out, asked, asking, **allowed, progress=progress),
         )
     return msgspec.structs.replace(report, dataset=str(dataset))
 
@@ -196,7 +198,7 @@ def verify_pairs(
 
     dataset, out = make_local_path(dataset), make_local_path(out)
     asking = _make_asking(concurrency, max_tokens)
-    report = _run_with_model(model, server, lambda model: run(dataset, out, model, asking, progress=progress))
+    report = run_with_model(model, server, lambda asked: run(dataset, out, asked, asking, progress=progress))
     return msgspec.structs.replace(report, dataset=str(dataset), what="pairs")
 
 
@@ -207,22 +209,3 @@ def _make_asking(concurrency: int, max_tokens: int) -> Asking:
         if value < 1:
             raise UsageError(Setting(name, value), ": give 1 or more")
     return Asking(concurrency=concurrency, max_tokens=max_tokens)
-
-
-def _run_with_model(
-    model: str | ChatModel | None, server: Server | None, work: Callable[[ChatModel], Coroutine[Any, Any, VerifyReport]]
-) -> VerifyReport:
-    """Do the work in an event loop, and then close the model."""
-    from foretrace.api.event_loop import run_in_event_loop
-    from foretrace.registry import make_model
-
-    assert model is not None
-    made = make_model(model, server) if isinstance(model, str) else model
-
-    async def run() -> VerifyReport:
-        try:
-            return await work(made)
-        finally:
-            await made.close()
-
-    return run_in_event_loop(run)

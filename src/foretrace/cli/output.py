@@ -251,11 +251,6 @@ def _describe(doing: str, done: int, total: int | None) -> str:
     return one_line(doing) + (f": {done:,}" if counted else "")
 
 
-def write_count(number: int, noun: str) -> str:
-    """A number of things: `1 task`, `2,000 tasks`."""
-    return f"{number:,} {noun}" + "s" * (number != 1)
-
-
 def format_seconds(seconds: float) -> str:
     """A duration as a person says it: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 100:

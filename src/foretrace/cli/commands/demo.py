@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.options import write_flag
-from foretrace.cli.output import Output, write_count
+from foretrace.cli.output import Output
 from foretrace.core.errors import SandboxError, Setting, StoreError
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _show_built(output: Output, manifest: dict[str, Any]) -> None:
 
 
 def _show_scores(output: Output, scores: dict[str, ScoreReport]) -> None:
-    from foretrace.cli.display.score import FEW_GROUPS, show_lines
+    from foretrace.cli.display.score import show_lines, warn_few_groups
 
     any_score = next(iter(scores.values()))
     output.print(
@@ -212,8 +212,7 @@ def _show_scores(output: Output, scores: dict[str, ScoreReport]) -> None:
         "never seen",
     )
     show_lines(output, [(name, report.scores) for name, report in scores.items()])
-    if any_score.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: they are drawn from only {write_count(any_score.groups, 'group')}")
+    warn_few_groups(output, any_score.groups)
 
 
 def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:

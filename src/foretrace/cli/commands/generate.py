@@ -7,6 +7,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from foretrace.cli.output import Output
 from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 
@@ -78,7 +80,7 @@ def generate(
             report = run_generate(usable, parts[0], parts[2], parts[1], out, checked, display, runner=runner, **hooks)
         except TerminatedError:
             output.warn(f"foretrace: {output.interrupt_message}")
-            raise SystemExit(_TERMINATED) from None
+            raise click.exceptions.Exit(_TERMINATED) from None
         except ForetraceError:
             if display.failure_report is not None:
                 progress.stop()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foretrace.cli.output import Cell, Output, write_count
+from foretrace.cli.output import Cell, Output
+from foretrace.core.errors import count_things
 
 if TYPE_CHECKING:
     from foretrace.evaluation.assumed_times import AssumedTimes
@@ -72,8 +73,8 @@ def _describe_time(report: CeilingReport) -> str:
     )
     of_time = ", ".join(f"{write_share(seconds / report.wall_s)} {what}" for seconds, what in shares)
     return (
-        f"{write_count(report.traces, 'trace')} of {write_count(report.tasks, 'task')}; times are known of "
-        f"{write_share(report.coverage)} of {write_count(report.steps, 'step')}: {of_time}"
+        f"{count_things(report.traces, 'trace')} of {count_things(report.tasks, 'task')}; times are known of "
+        f"{write_share(report.coverage)} of {count_things(report.steps, 'step')}: {of_time}"
     )
 
 
@@ -117,7 +118,7 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
     ]
     for depth in _DEPTHS:
         ahead = report.ahead[depth]
-        stale = f", {write_count(ahead.stale, 'stale read')} paid again" if ahead.stale else ""
+        stale = f", {count_things(ahead.stale, 'stale read')} paid again" if ahead.stale else ""
         ways.append((f"guess {depth} calls ahead{stale}", *_write_way(ahead), known))
     eager = report.eager
     unknown = ("unknown", "") if eager.verdict == "unknown" else _write_way(eager)

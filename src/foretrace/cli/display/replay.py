@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from foretrace.cli.display.ceiling import describe_assumed, write_saving, write_share, write_time
-from foretrace.cli.output import Cell, Output, write_count
+from foretrace.cli.output import Cell, Output
+from foretrace.core.errors import count_things
 
 if TYPE_CHECKING:
     from foretrace.evaluation.replay_report import ReplayReport
@@ -65,8 +66,8 @@ def _describe_launches(report: ReplayReport) -> str:
 def _describe_accuracy(report: ReplayReport) -> str:
     accuracy = report.accuracy
     text = (
-        f"{write_count(report.traces, 'trace')} of {write_count(report.tasks, 'task')}; times are known of "
-        f"{write_share(report.coverage)} of {write_count(report.steps, 'step')} with a prediction"
+        f"{count_things(report.traces, 'trace')} of {count_things(report.tasks, 'task')}; times are known of "
+        f"{write_share(report.coverage)} of {count_things(report.steps, 'step')} with a prediction"
     )
     if accuracy.hit_rate is not None:
         text += f"; the first guess is right at {write_share(accuracy.hit_rate)} of those with calls"

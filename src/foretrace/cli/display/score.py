@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from foretrace.cli.display.ceiling import write_share
-from foretrace.cli.output import Cell, Output, write_count
+from foretrace.cli.output import Cell, Output
+from foretrace.core.errors import count_things
 from foretrace.evaluation.score_report import Share
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
-FEW_GROUPS = 10
+_FEW_GROUPS = 10
 """Groups below which a bootstrap over them says too little."""
 _DECISIVE = (
     ("action type", "natural", "type_accuracy"),
@@ -42,7 +43,8 @@ _DECISIVE = (
 def show_scores(output: Output, report: ScoreReport, predictions: Path | None = None, *, details: bool = False) -> None:
     """The table of what decides, what was left out, and with `details` all other figures."""
     name = report.predictor or (predictions.name if predictions is not None else "this file")
-    output.print((f"{name} on {write_count(report.rows, 'eval step')} of {write_count(report.tasks, 'task')}", "bold"))
+    steps, tasks = count_things(report.rows, "eval step"), count_things(report.tasks, "task")
+    output.print((f"{name} on {steps} of {tasks}", "bold"))
     output.print()
     _show_table(output, name, report)
     if report.target == "call":
@@ -53,8 +55,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
         )
     if report.references_left_out is not None:
         output.print(f"references are left out: {report.references_left_out}; build it with references again")
-    if report.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: they are drawn from only {write_count(report.groups, 'group')}")
+    warn_few_groups(output, report.groups)
     if report.calibration:
         whole = 0 if report.predicted == "type" else -1  # the confidence is that of the whole guess
         output.print(_describe_calibration(report.calibration[whole]))
@@ -72,6 +73,12 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
         _show_details(output, report)
     else:
         output.print("--details shows each class, tool, source and argument, and how far ahead it is right")
+
+
+def warn_few_groups(output: Output, groups: int) -> None:
+    """Say that a bootstrap over few groups says too little."""
+    if groups < _FEW_GROUPS:
+        output.print(f"the intervals are too narrow: they are drawn from only {count_things(groups, 'group')}")
 
 
 def _show_table(output: Output, name: str, report: ScoreReport) -> None:
@@ -129,7 +136,7 @@ def _describe_calibration(calibration: Calibration) -> str:
 
 
 def _show_comparison(output: Output, against: Comparison) -> None:
-    output.print(f"against {against.other}, both on the same draws of {write_count(against.tasks, 'task')}:")
+    output.print(f"against {against.other}, both on the same draws of {count_things(against.tasks, 'task')}:")
     if against.missing:
         output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
     if against.without_first:
@@ -207,8 +214,7 @@ def show_pair_scores(output: Output, report: PairReport, scores: Path | None = N
         ("family", "pairs", "prefers the right action"),
         [(row.name or "all", row.accuracy.n, _write(row.accuracy)) for row in report.families],
     )
-    if report.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: they are drawn from only {write_count(report.groups, 'group')}")
+    warn_few_groups(output, report.groups)
     text = (
         f"{report.missing:,} pairs without two scores count as wrong; {report.unknown:,} scores of other pairs are "
         "ignored"
