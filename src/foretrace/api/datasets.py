@@ -117,6 +117,10 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
         ExitStack() as stack,
     ):
         check_output(folder, overwrite=overwrite)
+        if given["engine"] == "ray":
+            from foretrace.engines.ray_tasks import connect
+
+            stack.enter_context(connect(given["ray_address"]))  # finds out now that there is no cluster
         traces: Any = given["traces"]() if callable(given["traces"]) else given["traces"]
         places = [traces] if isinstance(traces, (str, Path)) else traces
         folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]

@@ -52,7 +52,7 @@ class Invocation:
         self.output = Output()
 
 
-class Place(click.ParamType[Path]):
+class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions
     """A file or a folder; one with an address where it may lie in an object store."""
 
     name = "path"
