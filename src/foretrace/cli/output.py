@@ -212,15 +212,12 @@ class ProgressDisplay:
 
     def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """Say that `done` of `total` (`None`: not known) are done."""
-        begins = total != self._state[2] or done < self._state[1]
-        if begins:
+        if total != self._state[2] or done < self._state[1]:
             self._phase = (done, time.monotonic())
+        self._state = (doing, done, total)
         if self._bar is not None:
             bar, task = self._bar
-            if begins:
-                bar.reset(task, total=total, completed=done)
-            bar.update(task, description=_describe(doing, done, total), completed=done)
-        self._state = (doing, done, total)
+            bar.update(task, description=self._describe(), completed=done, total=total)
 
     def stop(self) -> None:
         """Show no more, and take the line off a terminal."""
@@ -230,25 +227,23 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar[0].stop()
 
+    def _describe(self) -> str:
+        doing, done, total = self._state
+        (before, since), now = self._phase, time.monotonic()
+        text = one_line(doing) + (f": {done:,}" if done or total is not None else "")
+        if total:
+            text += f" of {total:,}, {done / total:.0%}"
+            if done > before and now > since:
+                rate = (done - before) / (now - since)
+                text += f", {format_rate(rate)}, {format_seconds((total - done) / rate)} left"
+        return text
+
     def _write_lines(self) -> None:
         begun = time.monotonic()
         wait = _FIRST_LINE_S
         while not self._ended.wait(wait):
-            doing, done, total = self._state
-            (before, since), now = self._phase, time.monotonic()
-            text = _describe(doing, done, total)
-            if total:
-                text += f" of {total:,}, {done / total:.0%}"
-                if done > before and now > since:
-                    rate = (done - before) / (now - since)
-                    text += f", {format_rate(rate)}, {format_seconds((total - done) / rate)} left"
-            _write_stderr(f"{text} ({now - begun:.0f} s)\n")
+            _write_stderr(f"{self._describe()} ({time.monotonic() - begun:.0f} s)\n")
             wait = _LINES_S
-
-
-def _describe(doing: str, done: int, total: int | None) -> str:
-    counted = bool(done) or total is not None
-    return one_line(doing) + (f": {done:,}" if counted else "")
 
 
 def format_seconds(seconds: float) -> str:
@@ -268,36 +263,12 @@ def format_rate(per_second: float) -> str:
 def _start_bar(doing: str) -> tuple[Bar, TaskID]:
     from rich import progress
     from rich.table import Column
-    from rich.text import Text
 
-    class Description(progress.TextColumn):
-        """On one line, cut at its end: what matters most comes first."""
-
-        def __init__(self) -> None:
-            super().__init__(
-                "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
-            )
-
-    class KnownShare(progress.BarColumn):
-        """A bar only where the number of all is known."""
-
-        def render(self, task: progress.Task) -> Any:
-            return Text("") if task.total is None else super().render(task)
-
-    class TimeLeft(progress.TimeRemainingColumn):
-        """Behind the bar, in words, with the rate that it follows from."""
-
-        def render(self, task: progress.Task) -> Text:
-            left = task.time_remaining
-            rate = f"{format_rate(task.speed)}, " if task.speed else ""
-            return Text("" if left is None else f"{rate}{format_seconds(left)} left", style="cyan")
-
+    one_row = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     bar = progress.Progress(
         progress.SpinnerColumn(),
-        Description(),
-        KnownShare(bar_width=20),
-        progress.TaskProgressColumn("{task.percentage:>3.0f}%"),
-        TimeLeft(),
+        progress.TextColumn("{task.description}", markup=False, table_column=one_row),
+        progress.BarColumn(bar_width=20),
         progress.TextColumn("({task.elapsed:.0f} s)", markup=False),
         console=_console(sys.stderr),
         transient=True,
