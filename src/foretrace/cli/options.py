@@ -357,17 +357,18 @@ class Command(click.Command):
             return parsed
         if "Path" in kind:
             return Place(may_be_in_store=name in self.in_stores)
-        low, high = _RANGES.get(name, (None, None))
-        return {"int": click.IntRange(low, high), "float": click.FloatRange(low, high)}.get(
-            kind.removesuffix(" | None"), click.STRING
-        )
+        number = {"int": click.IntRange, "float": click.FloatRange}.get(kind.removesuffix(" | None"))
+        if number is None:
+            return click.STRING
+        ranged = number(*_RANGES.get(name, (None, None)))
+        ranged.name = "integer" if number is click.IntRange else "float"
+        return ranged
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Arguments first, with their help."""
-        params = self.get_params(ctx)
-        rows = [
-            (p.make_metavar(ctx), self.about.get(p.name or "", "")) for p in params if isinstance(p, click.Argument)
-        ]
+        arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
+        metavars = [each.make_metavar(ctx).removesuffix("...") for each in arguments]
+        rows = [(name, self.about.get(each.name or "", "")) for name, each in zip(metavars, arguments, strict=True)]
         if rows:
             with formatter.section("Arguments"):
                 formatter.write_dl(rows)
