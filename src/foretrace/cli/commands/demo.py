@@ -68,8 +68,8 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     }
     if output.write_json(facts):
         return
-    from foretrace.cli.display.ceiling import summarise_ceiling
     from foretrace.cli.display.dataset import show_actions
+    from foretrace.cli.display.speculation import summarise_ceiling
 
     output.print(("1. generate", "bold"), f"  {_describe_generated(generated)}")
     total = sum(imported.values(), Counter[str]())

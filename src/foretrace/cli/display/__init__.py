@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _SHOWN_BY = {
     "BuildReport": "dataset.show_build",
-    "CeilingReport": "ceiling.show_ceiling",
-    "EffectsManifest": "effects.show_effects",
+    "CeilingReport": "speculation.show_ceiling",
+    "EffectsManifest": "speculation.show_effects",
     "ExportReport": "traces.show_export",
     "GenerateReport": "generate.show_report",
     "ImportReport": "imports.show_import",
@@ -24,8 +24,8 @@ _SHOWN_BY = {
     "PairReport": "score.show_pair_scores",
     "PushReport": "dataset.show_pushed",
     "References": "score.show_references",
-    "PredictReport": "predict.show_predictions",
-    "ReplayReport": "replay.show_replay",
+    "PredictReport": "score.show_predictions",
+    "ReplayReport": "speculation.show_replay",
     "ScoreReport": "score.show_scores",
     "ScrubReport": "traces.show_scrubbed",
     "VerifyReport": "score.show_verified",
