@@ -68,9 +68,7 @@ class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # g
         return Path(value)
 
 
-def _parse_shares(text: str | Sequence[float]) -> Sequence[float]:
-    if not isinstance(text, str):  # the default
-        return text
+def _parse_shares(text: str) -> Sequence[float]:
     try:
         train, validation, test = (float(part) for part in text.split("/"))
     except ValueError:
@@ -336,7 +334,7 @@ class Command(click.Command):
         several = _find_parser(name, kind) is None and re.search(r"\b(?:Sequence|Mapping|list)\b", kind) is not None
         given: dict[str, Any] = {"type": self._find_type(name, kind), "required": required}
         if not required and not several:
-            given["default"] = default
+            given["default"] = "/".join(map(str, default)) if isinstance(default, tuple) else default
         if parameter.kind is not parameter.KEYWORD_ONLY:
             return click.Argument([name], nargs=-1 if several else 1, **given)
         given |= {"help": self.about.get(name), "hidden": name in self.hidden_names}
@@ -345,8 +343,8 @@ class Command(click.Command):
             flags = f"{flag}/{write_flag(Setting(name, False))}" if default is True else flag
             del given["type"]
             return click.Option([flags, name], is_flag=True, **given)
-        shown = "/".join(map(str, default)) if isinstance(default, tuple) else default not in (None, "")
-        return click.Option([flag, name], multiple=several, show_default=not required and (shown or False), **given)
+        shown = given.get("default") not in (None, "")
+        return click.Option([flag, name], multiple=several, show_default=shown, **given)
 
     def _find_type(self, name: str, kind: str) -> Any:
         if choices := re.findall(r"'([^']+)'", kind):
@@ -360,7 +358,9 @@ class Command(click.Command):
         number = {"int": click.IntRange, "float": click.FloatRange}.get(kind.removesuffix(" | None"))
         if number is None:
             return click.STRING
-        ranged = number(*_RANGES.get(name, (None, None)))
+        if name not in _RANGES:
+            return click.INT if number is click.IntRange else click.FLOAT
+        ranged = number(*_RANGES[name])
         ranged.name = "integer" if number is click.IntRange else "float"
         return ranged
 
