@@ -237,7 +237,7 @@ def test_options_of_one_record_are_shown_or_hidden_by_the_command(run: Run) -> N
 def test_shells_can_complete() -> None:
     shown = command("--show-completion", "bash")
     assert shown.returncode == 0 and "_FORETRACE_COMPLETE" in shown.stdout
-    asked = {"_FORETRACE_COMPLETE": "complete_bash", "COMP_WORDS": "foretrace sc", "COMP_CWORD": "1"}
+    asked = {"_FORETRACE_COMPLETE": "bash_complete", "COMP_WORDS": "foretrace sc", "COMP_CWORD": "1"}
     done = command(env={**os.environ, **asked})
     assert (done.returncode, sorted(done.stdout.split())) == (0, ["plain,schema", "plain,score", "plain,scrub"])
 
