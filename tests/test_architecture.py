@@ -33,7 +33,7 @@ HEAVY = {
     "datasets",
     "sklearn",
     "rich",
-    "typer",
+    "click",
     "torch",
     "numpy",
     "msgspec",
@@ -48,11 +48,6 @@ LONG_FUNCTIONS = {
     "foretrace.api.generation:generate": "public: its signature and docstring list and explain its settings",
     "foretrace.api.traces:import_source": "public: its signature and docstring list and explain its settings",
     "foretrace.api.traces:label_folder": "public: its signature and docstring list and explain its settings",
-    "foretrace.cli.commands.build:build": "a command: its signature lists and explains its options",
-    "foretrace.cli.commands.predict:predict": "a command: its signature lists and explains its options",
-    "foretrace.cli.commands.import_:import_": "a command: its signature lists and explains its options",
-    "foretrace.cli.commands.generate:generate": "a command: its signature lists and explains its options",
-    "foretrace.cli.commands.replay:replay": "a command: its signature lists and explains its options",
 }
 """Functions above 60 lines (`foretrace.module:function`), and why."""
 PUBLIC_PACKAGES = {"foretrace", "foretrace.envs.trl"}

@@ -9,7 +9,7 @@ import pytest
 import foretrace
 from cli.conftest import Run
 from evaluation.timed import READ, RUN, WRITE, Timed, make_trace
-from foretrace.cli.display.ceiling import write_share, write_time
+from foretrace.cli.display.speculation import write_share, write_time
 from foretrace.core.store import write_traces
 
 

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from cli.conftest import Run, chat_row, write_rows
 from dataset.little import tree
-from foretrace.cli.display.demo import next_steps
+from foretrace.cli.commands.demo import next_steps
 from foretrace.cli.main import main
 from foretrace.core.store import TraceStore, read_traces, write_traces
 from foretrace.core.trace import DEMO_MODEL

@@ -2,100 +2,19 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-import typer
 
 import foretrace
 from cli.conftest import Run
-from foretrace.api.generation import make_generate_settings
-from foretrace.cli.commands.build import build as build_command
 from foretrace.cli.main import app
-from foretrace.core.completion import Sampling
+from foretrace.cli.options import Command
 from foretrace.core.errors import UsageError
-from foretrace.dataset.settings import BuildSettings
-from foretrace.episodes.generate.settings import Budget, GenerateSettings
-from foretrace.episodes.settings import EpisodeSettings
-from foretrace.evaluation.replay_report import ReplaySettings
-
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "build": foretrace.build,
-    "ceiling": foretrace.ceiling,
-    "effects": foretrace.effects,
-    "export": foretrace.export,
-    "generate": foretrace.generate,
-    "import": foretrace.import_source,
-    "label": foretrace.label_folder,
-    "predict": foretrace.predict,
-    "push": foretrace.push,
-    "replay": foretrace.replay,
-    "score": foretrace.score,
-    "scrub": foretrace.scrub,
-    "verify": foretrace.verify,
-    "view": foretrace.view,
-}
-SERVER = ("api_key_env", "base_url", "context_length", "model_option", "retries", "timeout")
-ONLY_OPTIONS = {
-    **{(name, option): "one `server` in Python" for name in ("generate", "predict", "verify") for option in SERVER},
-    ("build", "allow_undecided"): "of push, which is a function of its own",
-    ("build", "inputs"): "traces alone in Python: sources are imported by a function of their own",
-    ("build", "limit"): "of the import",
-    ("build", "no_redact"): "of the import",
-    ("build", "private"): "of push",
-    ("build", "push"): "a function of its own",
-    ("generate", "allow_weak_isolation"): "of a Sandbox object in Python",
-    ("generate", "forms"): "of a Sandbox object in Python",
-    ("generate", "workers"): "of a Sandbox object in Python",
-    ("import", "details"): "says what is printed; the report has all",
-    ("import", "map"): "`columns` is a table in Python",
-    ("import", "paths"): "`inputs` may be objects that give rows",
-    ("label", "explain"): "shows one trace; `label` gives its labels",
-    ("replay", "frontier"): "a picture of what the report has",
-    ("replay", "out"): "a file of what the report has",
-    ("score", "details"): "says what is printed; the report has all",
-    ("score", "out"): "a file of what the report has",
-    ("verify", "inputs"): "`predictions` and `dataset`, or with --pairs the second",
-    ("verify", "pairs"): "verify_pairs",
-    ("view", "open"): "opens a browser",
-}
-ONLY_ARGUMENTS = {
-    ("build", "traces"): "inputs",
-    ("generate", "server"): "the options of a server",
-    ("import", "columns"): "--map",
-    ("import", "inputs"): "PATH",
-    ("predict", "server"): "the options of a server",
-    ("push", "token"): "a secret: the command takes it from the environment alone",
-    ("verify", "dataset"): "inputs",
-    ("verify", "predictions"): "inputs",
-    ("verify", "server"): "the options of a server",
-}
-"""By command and name: why the other has none of that name."""
-
-
-def list_options(command: str) -> set[str]:
-    """Names of a command's options and arguments as Python would write them."""
-    every: Any = typer.main.get_command(app)
-    names: set[str] = set()
-    for parameter in every.commands[command].params:
-        flags = [flag for flag in parameter.opts if flag.startswith("--")]
-        name = flags[0].removeprefix("--").replace("-", "_") if flags else parameter.name
-        names.add("redact" if name == "no_redact" and command != "build" else name)
-    return names - {"config", "json", "quiet", "debug"}
-
-
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_a_function_takes_what_its_command_takes(command: str) -> None:
-    options = list_options(command)
-    arguments = set(inspect.signature(COMMANDS[command]).parameters) - {"progress"}
-    assert options - arguments == {name for at, name in ONLY_OPTIONS if at == command}
-    assert arguments - options == {name for at, name in ONLY_ARGUMENTS if at == command}
 
 
 def test_reports_print_as_the_command_prints_them(run: Run, traces: Path, tmp_path: Path) -> None:
@@ -176,27 +95,6 @@ def test_the_source_of_an_import_can_be_left_out(traces: Path, tmp_path: Path) -
     assert first == foretrace.import_source(str(rows), out=tmp_path / "c").traces > 0
 
 
-@pytest.mark.parametrize(
-    ("function", "kinds", "reader"),
-    [
-        (foretrace.build, [BuildSettings], foretrace.build),
-        (foretrace.load, [BuildSettings], foretrace.load),
-        (foretrace.replay, [ReplaySettings], foretrace.replay),
-        (build_command, [BuildSettings], build_command),
-        (foretrace.generate, [GenerateSettings, Sampling, Budget, EpisodeSettings], make_generate_settings),
-    ],
-)
-def test_each_argument_is_a_setting_or_is_read_by_name(
-    function: Callable[..., Any], kinds: list[Any], reader: Callable[..., Any]
-) -> None:
-    """`pick_settings` takes an argument with the name of a field: one with another name must not be lost in silence."""
-    steps = [*dis.get_instructions(function)]
-    read = {step.argval for step in steps if step.opname in ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")}
-    read |= {each for each in reader.__code__.co_consts if isinstance(each, str)} if reader is not function else set()
-    fields = {name for kind in kinds for name in kind.__struct_fields__}
-    assert {*inspect.signature(function).parameters} - fields - read == set()
-
-
 def test_a_word_that_is_no_choice_is_refused_with_the_choices(traces: Path, tmp_path: Path) -> None:
     for name, choices in {"outcomes": "all, not_failed, success", "dedup": "keep-best"}.items():
         with pytest.raises(UsageError, match=f"{name}: 'everything' is not one of {choices}"):
@@ -218,6 +116,10 @@ def test_what_was_pushed_and_references_print_as_tables(run: Run, sample_dataset
     assert printed[0].startswith("predictor") and any(line.startswith("markov:2 ") for line in printed)
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_a_default_stands_in_help_without_two_brackets(run: Run, command: str) -> None:
+@pytest.mark.parametrize("command", sorted(app.commands))
+def test_every_option_has_help_and_a_default_without_two_brackets(run: Run, command: str) -> None:
     assert "[default: (" not in run(command, "--help").out
+    found = app.commands[command]
+    if isinstance(found, Command):
+        found.get_params(click.Context(found))
+        assert all(found.about.get(each.name or "") for each in found.own), command

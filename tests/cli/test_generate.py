@@ -150,7 +150,7 @@ def test_a_model_that_cheats_its_tests_is_flagged(run: Run, setting: list[str], 
         (["--temperature", "nan"], "temperature"),
         (["--temperature", "-1"], "--temperature"),
         (["--top-p", "nan"], "top-p"),
-        (["--out", ""], "--out': name a folder"),
+        (["--out", ""], "--out': name a file or a folder"),
     ],
 )
 def test_wrong_use_is_found_before_anything_is_made(

@@ -95,11 +95,11 @@ def test_a_missing_folder_names_both_ways_to_make_it(run: Run, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--keep", "best"], "'--keep': 'best' is not one of 'all', 'success', 'ideal'."),
-        (["--limit", "0"], "'--limit': Input should be greater than or equal to 1"),
-        (["--limit", "x"], "'--limit': Input should be a valid integer"),
-        (["--top-p", "2"], "'--top-p': Input should be less than or equal to 1"),
-        (["--top-p", "x"], "'--top-p': Input should be a valid number"),
+        (["--keep", "best"], "'--keep': 'best' is not one of 'all', 'success', 'ideal'"),
+        (["--limit", "0"], "'--limit': 0 is not in the range x>=1"),
+        (["--limit", "x"], "'--limit': 'x' is not a valid integer"),
+        (["--top-p", "2"], "'--top-p': 2.0 is not in the range 0<=x<=1"),
+        (["--top-p", "x"], "'--top-p': 'x' is not a valid float"),
         (["--config", "nog.toml"], "'--config': nog.toml: cannot read: No such file or directory"),
     ],
 )

@@ -81,7 +81,7 @@ def test_score_shows_what_decides_and_writes_all(run: Run, sample_dataset: Path,
     assert written == run("score", file, sample_dataset, "--quiet", "--against", other, "--json").json
     assert {row["metric"]: row["value"] for row in written["scores"]}["exact_call@3"] == 1
     every = run("score", file, sample_dataset, "--quiet", "--details").out
-    for words in ("balanced", "all arguments", "steps in a row", "all types right"):
+    for words in ("balanced", "all arguments", "all right", "type accuracy"):
         assert words in every
     same = run("score", other, sample_dataset, "--quiet", "--against", other).out
     assert "exact call         the same\n" in same and "-0.0" not in same

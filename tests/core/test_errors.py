@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 import foretrace
 from foretrace.cli.main import app
@@ -57,7 +56,7 @@ def texts(code: str) -> Iterator[str]:
 
 def test_only_the_command_speaks_of_the_command_line() -> None:
     """Elsewhere an error names a `Setting`, which the command writes as its option, and Python as an argument."""
-    verbs = "|".join(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    verbs = "|".join(app.commands)
     spoken = re.compile(rf"foretrace (?:{verbs})\b|[\s(`]--[a-z]|same command")
     found = [
         f"{name}: {text}"

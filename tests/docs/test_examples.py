@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
-import typer
 
 from foretrace.cli.main import app, main
 
@@ -166,8 +166,8 @@ def test_examples_of_a_page_work(name: str, tmp_path: Path, monkeypatch: pytest.
 
 def test_the_commands_of_all_examples_have_their_options() -> None:
     """Those that are not run, too."""
-    every: Any = typer.main.get_command(app)
-    above = typer.Context(every, **every.context_settings)
+    every: Any = app
+    above = click.Context(every, **every.context_settings)
     for page in PAGES:
         for block in blocks(page):
             for line, _ in commands(block.text) if block.language == "console" else ():
@@ -177,7 +177,7 @@ def test_the_commands_of_all_examples_have_their_options() -> None:
                     command = command.commands[words.pop(0)]
                 if program == "foretrace":
                     assert command is not every or words[0] in ("--help", "-h"), f"{page}:{block.line}: {line}"
-                    command.make_parser(typer.Context(command, parent=above)).parse_args(words)
+                    command.make_parser(click.Context(command, parent=above)).parse_args(words)
 
 
 def test_every_example_that_is_not_run_gives_a_reason_that_holds() -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from foretrace.api.settings import pick_settings
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
 
 if TYPE_CHECKING:
-    from foretrace.api.engines import EngineName
     from foretrace.core.progress import ProgressFunc
     from foretrace.dataset.build import BuildReport
     from foretrace.dataset.push import PushReport
     from foretrace.dataset.row_stream import RowStream
-    from foretrace.dataset.settings import Dedup, Outcomes, TargetFormat, Window
+    from foretrace.dataset.settings import BuildSettings
     from foretrace.engines.engine import Engine
 
 
@@ -25,10 +24,10 @@ def build(
     traces: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
-    target: TargetFormat = "call",
-    outcomes: Outcomes = "success",
+    target: Literal["type", "call", "message"] = "call",
+    outcomes: Literal["success", "not_failed", "all"] = "success",
     max_context_tokens: int = 8192,
-    window: Window = "sliding",
+    window: Literal["sliding", "blocks"] = "sliding",
     tokenizer: str | Path | None = None,
     split: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
@@ -39,7 +38,7 @@ def build(
     allow_demo: bool = False,
     allow_unread: bool = False,
     keep_flagged: bool = False,
-    dedup: Dedup | None = None,
+    dedup: Literal["keep-best"] | None = None,
     license_allow: Sequence[str] = (),
     license_deny: Sequence[str] = (),
     decontaminate: Sequence[str] = (),
@@ -48,7 +47,7 @@ def build(
     mistakes: str | Path | Sequence[str | Path] = (),
     allow_unchecked: bool = False,
     workers: int | None = None,
-    engine: EngineName | Engine = "processes",
+    engine: Literal["processes", "ray"] | Engine = "processes",
     ray_address: str | None = None,
     overwrite: bool = False,
     references: bool = False,
@@ -57,33 +56,35 @@ def build(
     """Build a dataset from traces folders into the folder `out`, whole or not at all, with a page that shows it.
 
     Args:
-        target: What a proposer predicts: `type`, `call` or `message`.
-        outcomes: Whose steps are targets: `success`, `not_failed` (unknown too) or `all`.
-        max_context_tokens: Longest prompt, 1024 at least.
-        window: How the history of a prompt is cut: `sliding` or `blocks` (docs/data-format.md).
-        tokenizer: `tokenizer.json` (or a folder with one) to count with; None counts UTF-8 bytes / 3.5.
+        traces: Traces folders.
+        out: Dataset folder to write.
+        target: What is predicted of the next action.
+        outcomes: Whose steps are predicted, by how the attempt ended; `not_failed` takes unknown ones too.
+        max_context_tokens: Longest prompt, in tokens; 1024 at least.
+        window: How the history is cut: `blocks` lets a server reuse most of the prompt before.
+        tokenizer: tokenizer.json, or a folder with one, to count tokens with; else UTF-8 bytes / 3.5.
         split: Shares of train, validation and test, by group.
-        eval_size: Rows of the natural eval slice at most.
-        pairs: Pairs of a family that one trace may give: 0, or at least 2.
-        recipes: Names of recipes, or `module:Class`; empty builds all.
+        seed: Seed of all random choices.
+        eval_size: Eval rows drawn as they occur (slice `natural`), at most.
+        pairs: Preference pairs of one kind that a trace may give: 0, or at least 2.
+        recipes: Names of recipes, or `module:Class`; none builds all.
+        statistical_gates: Measure the pair families.
         allow_demo: Take traces of the demo model: the dataset is a demonstration, and is never pushed.
         allow_unread: Take traces although calls in their text were not read.
-        keep_flagged: Take successes although a step of theirs is flagged as a cheat (docs/cleaning.md).
-        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest (docs/cleaning.md).
-        license_allow: Take traces of these licenses alone; `unknown` stands for those that name none.
+        keep_flagged: Take successes although a step of theirs is flagged as a cheat.
+        dedup: Of trajectories that are copies, keep the successful, then the shortest.
+        license_allow: Take only traces of these licenses; `unknown` stands for those that name none.
         license_deny: Leave out traces of these licenses, and those that name none.
-        decontaminate: Leave out traces that hold problems of these benchmarks: `humaneval`, `mbpp`, `swebench`, or
-            files with problems or ids (`FILE`, `NAME=FILE`; docs/cleaning.md).
+        decontaminate: Leave out problems of benchmarks: humaneval, mbpp, swebench, FILE or NAME=FILE.
         keep_contaminated: Only report such traces.
-        corrections: Table of a person's actions for steps (`label_folder`), which win.
-        mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs of the family `proposer`
-            (docs/build.md).
+        corrections: Table of a person's actions for steps, which win: an edited review of `label`.
+        mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs too.
         allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores); the result is the same.
-        engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
-        ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
+        engine: Work in processes of this machine, or on a Ray cluster.
+        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
         overwrite: Replace a dataset that is there.
-        references: Write what free predictors reach on the eval rows into dataset and card (docs/speculation.md).
+        references: Add what free predictors reach on the eval rows, for `score`.
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
@@ -91,34 +92,38 @@ def build(
         BuildError: the dataset cannot be built, or is there already.
         GateError: a gate failed; nothing was written.
     """
-    given = locals()
+    return run_build(locals())
+
+
+def run_build(given: Mapping[str, Any]) -> BuildReport:
+    """`build` with its arguments; `traces` may be a function that makes the folders once the settings are checked."""
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
-    from foretrace.dataset.settings import BuildSettings
+    from foretrace.dataset.build import check_output
     from foretrace.objectstores.dataset import open_dataset_for_writing
     from foretrace.objectstores.traces import open_traces_for_reading
     from foretrace.report.view import write_dataset_report
 
-    settings = pick_settings(
-        BuildSettings,
-        given,
-        tokenizer=None if tokenizer is None else str(tokenizer),
-        corrections=None if corrections is None else str(corrections),
-        mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
-    )
-    settings.check()
-    where = make_engine(engine, workers, ray_address)
-    if references:
-        check_references(target)
+    settings, overwrite = make_build_settings(given), given["overwrite"]
+    if given["references"] and settings.target == "message":
+        raise UsageError(Setting("references"), " needs actions to predict: build with ", Setting("target", "call"))
+    where = make_engine(given["engine"], given["workers"], given["ray_address"])
+    progress = given["progress"] or ignore_progress
     with (
-        open_dataset_for_writing(out, overwrite=overwrite, progress=progress or ignore_progress) as (folder, publish),
+        open_dataset_for_writing(given["out"], overwrite=overwrite, progress=progress) as (folder, publish),
         ExitStack() as stack,
     ):
+        check_output(folder, overwrite=overwrite)
+        if given["engine"] == "ray":
+            from foretrace.engines.ray_tasks import connect
+
+            stack.enter_context(connect(given["ray_address"]))  # finds out now that there is no cluster
+        traces: Any = given["traces"]() if callable(given["traces"]) else given["traces"]
         places = [traces] if isinstance(traces, (str, Path)) else traces
-        folders = [stack.enter_context(open_traces_for_reading(place, progress or ignore_progress)) for place in places]
+        folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]
         report = run(folders, folder, settings, engine=where, overwrite=overwrite, progress=progress)
-        if references:
+        if given["references"]:
             from foretrace.api.scoring import add_references
 
             add_references(folder, progress=progress)
@@ -127,14 +132,23 @@ def build(
     return report
 
 
-def check_references(target: str) -> None:
-    """Refuse references, before any work is done, for a dataset that has no actions to predict.
+def make_build_settings(given: Mapping[str, Any]) -> BuildSettings:
+    """The settings of `build` out of its arguments, checked.
 
     Raises:
-        UsageError: its target is `message`.
+        UsageError: a setting that cannot be served.
     """
-    if target == "message":
-        raise UsageError(Setting("references"), " needs actions to predict: build with ", Setting("target", "call"))
+    from foretrace.dataset.settings import BuildSettings
+
+    mistakes = given.get("mistakes", ())
+    settings = pick_settings(
+        BuildSettings,
+        given,
+        **{name: None if given[name] is None else str(given[name]) for name in ("tokenizer", "corrections")},
+        mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
+    )
+    settings.check()
+    return settings
 
 
 def load(
@@ -142,17 +156,17 @@ def load(
     config: str = "proposer",
     split: str = "train",
     *,
-    target: TargetFormat = "call",
-    outcomes: Outcomes = "success",
+    target: Literal["type", "call", "message"] = "call",
+    outcomes: Literal["success", "not_failed", "all"] = "success",
     max_context_tokens: int = 8192,
-    window: Window = "sliding",
+    window: Literal["sliding", "blocks"] = "sliding",
     tokenizer: str | Path | None = None,
     shares: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
     recipes: Sequence[str] = (),
     allow_demo: bool = False,
     keep_flagged: bool = False,
-    dedup: Dedup | None = None,
+    dedup: Literal["keep-best"] | None = None,
     license_allow: Sequence[str] = (),
     license_deny: Sequence[str] = (),
     decontaminate: Sequence[str] = (),
@@ -171,27 +185,16 @@ def load(
             rows, as those of `verifier` and `eval` are.
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group: what `build` calls `split`.
-        dedup: `keep-best` keeps of trajectories that are copies the successful, then the shortest.
-        keep_flagged, dedup, license_allow, license_deny, decontaminate, keep_contaminated: Which traces are left out,
-            as in `build`.
-        corrections: Table of a person's actions for steps (`label_folder`), which win.
+        target, outcomes, max_context_tokens, ...: As in `build`.
 
     Raises:
         UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
         BuildError: there are no traces.
     """
-    given = locals()
+    settings = make_build_settings(locals() | {"split": shares})
     from foretrace.dataset.row_stream import RowStream
-    from foretrace.dataset.settings import BuildSettings
 
     folders = [make_local_path(each) for each in ([traces] if isinstance(traces, (str, Path)) else traces)]
-    settings = pick_settings(
-        BuildSettings,
-        given,
-        split=shares,
-        tokenizer=None if tokenizer is None else str(tokenizer),
-        corrections=None if corrections is None else str(corrections),
-    )
     return RowStream(folders, config, split, settings)
 
 
@@ -209,10 +212,11 @@ def push(
     """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub.
 
     Args:
-        org: Organisation or user.
+        dataset: What `foretrace build` wrote.
+        org: Organisation or user on the Hub.
         name: What the names of the repositories begin with; two datasets of one organisation need two.
         private: Make new repositories private.
-        dry_run: Only say what would be sent; needs no token and no network.
+        dry_run: Say what would be sent, and send nothing; needs no token and no network.
         allow_undecided: Push although a gate had too few rows to decide.
         token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
 

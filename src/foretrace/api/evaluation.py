@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foretrace.core.trace import Trace
     from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.effects_manifest import EffectsManifest
-    from foretrace.evaluation.predict import PredictedRows, PredictReport, PredictSettings
+    from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.evaluation.replay_report import ReplayReport
     from foretrace.evaluation.step_times import AssumedTimes
@@ -35,11 +35,11 @@ def ceiling(
     """Measure what a perfect predictor of the next calls would save on traces (docs/speculation.md).
 
     Args:
-        traces: A traces folder, or `Trace` objects.
-        guess_latency: Seconds that one guess takes.
-        assume_times: Times for steps that have none: `tracelab` (published medians), `model=6,tool=0.5,verifier=12`
-            (seconds; or a table of them), or a TOML file with such keys.
-        allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
+        traces: Traces folder.
+        guess_latency: Seconds that one guess of a predictor takes.
+        assume_times: Times for steps that have none: tracelab (published medians), model=6,tool=0.5 (seconds), or a
+            TOML file with such keys.
+        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 
     Raises:
@@ -65,8 +65,8 @@ def effects(
     """Collect what the calls of traces would touch, by tool and pattern of arguments (docs/speculation.md).
 
     Args:
-        traces: A traces folder, or `Trace` objects.
-        out: Where the manifest is written as JSON; None writes none.
+        traces: Traces folder.
+        out: File for the manifest, JSON.
 
     Raises:
         StoreError: the traces cannot be read, or the file cannot be written.
@@ -105,20 +105,19 @@ def replay(
     """Measure what a predictor would have saved on the recorded times of traces (docs/speculation.md).
 
     Args:
-        traces: A traces folder, or `Trace` objects.
+        traces: Traces folder.
         predictions: A file of predictions, or what `read_predictions` made of one.
-        guess_latency: Seconds of every guess; None takes what its prediction says, else 0.2.
+        guess_latency: Seconds of every guess (default: as its prediction says, else 0.2).
         assume_times: Times for steps that have none, as for `ceiling`.
-        verifier_s: Seconds between a guess and its launch; None takes what the predictions say of their scores.
-        threshold: What a guess needs to be launched: of the verifier's score, or where no guess has one of the
-            confidence.
+        verifier_s: Seconds between a guess and its launch (default: measured).
+        threshold: Launch only guesses of this score, or of this confidence where none has a score.
         ahead: Steps that are guessed at once.
-        top: Guesses at each step that are launched at once.
-        parallel: Guessed calls that run at one time at most; None is no limit.
-        cancel: Whether a wrong call is ended when the reply is known; if not, it runs on and holds its place.
-        price_token: Price of a token that the proposer writes.
+        top: Guesses at a step that are run at once.
+        parallel: Guessed calls that run at one time at most (default: no limit).
+        cancel: End a wrong call when the model's reply is known; if not, it runs on and holds its place.
+        price_token: Price of a token of the proposer.
         price_tool_s: Price of a second of a tool.
-        allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
+        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 
     Raises:
@@ -171,7 +170,7 @@ def predict(
     temperature: float = 0.7,
     max_tokens: int = 1024,
     concurrency: int | None = None,
-    rows: PredictedRows = "eval",
+    rows: Literal["eval", "proposer", "validation"] = "eval",
     k: int = 5,
     limit: int | None = None,
     seed: int = 0,
@@ -184,24 +183,21 @@ def predict(
     A model that is given as an object is closed at the end.
 
     Args:
-        dataset: Folder that `build` wrote.
-        out: File of predictions, for `score`. The answers of a model stand in a journal beside it until all are there:
-            the same call again goes on from them.
-        predictor: `majority`, `markov:1` to `markov:3`, `regression`, `memory`, `module:Class`, or a class.
-        model: Instead of a predictor: as on the command line (`openai:NAME`), or a `ChatModel`.
+        dataset: What `foretrace build` wrote.
+        out: File of predictions, for `score`. The answers of a model stand in a journal beside it until all are there.
+        predictor: majority, markov:1 to markov:3, regression, memory, or module:Class.
+        model: Instead of a predictor, e.g. openai:NAME or ollama:NAME (docs/models.md).
         server: Where the model server is, for a model that is named.
         samples: Answers of the model to each prompt.
-        logprobs: The confidence is the probability of the model's reply, and not its share of the samples.
+        logprobs: Confidence from the probability of the reply, and not from its share of the samples.
         temperature: Of the model's sampling.
-        max_tokens: Tokens of one answer at most.
-        concurrency: Requests at a time; None finds out what the server can do.
-        rows: `eval`, by what was learnt from all train rows; `proposer`: the train rows, in `folds` parts of groups,
-            each by what was learnt from the others; or `validation`: the validation rows of `proposer`, by what was
-            learnt from all train rows. A model learns nothing here.
+        max_tokens: Tokens of one answer at most; thinking counts.
+        concurrency: Requests at a time; auto, the default, finds out what the server can do.
+        rows: Rows to predict: eval; proposer, its train rows, each learnt from other groups; or its validation rows.
         k: Guesses at a row at most.
-        limit: Only the first rows.
+        limit: Only the first N rows.
         seed: Assigns groups to folds, and gives each answer its own seed.
-        folds: With the train rows and a predictor: 5 where it is None.
+        folds: With train rows and a predictor: parts of the groups (default: 5).
         times: Write how long each row took; without, the same guesses give the same bytes.
 
     Raises:
@@ -210,71 +206,36 @@ def predict(
         ModelError: the server cannot be reached, or refuses for good; what was answered is kept.
         StoreError: `out` cannot be written.
     """
-    from foretrace.api.settings import make_settings
+    given = locals()
+    from foretrace.api.event_loop import run_with_model
+    from foretrace.api.settings import pick_settings
     from foretrace.evaluation.predict import PredictSettings
-
-    settings = make_settings(PredictSettings, rows=rows, k=k, limit=limit, seed=seed, folds=folds, times=times)
-    doing = f"predicting with {model}" if isinstance(model, str) else "predicting"
-    count = (lambda done, total: None) if progress is None else (lambda done, total: progress(doing, done, total))
-    if (predictor is None) == (model is None):
-        raise UsageError("name one that guesses: ", Setting("predictor"), " or ", Setting("model"))
-    how = {"samples": samples, "logprobs": logprobs, "temperature": temperature, "max_tokens": max_tokens}
-    how |= {"concurrency": concurrency}
-    if predictor is not None:
-        _refuse_model_settings(how)
-        local, written = make_local_path(dataset), make_local_path(out)
-        return _run_predictor(local, predictor, written, settings, progress or ignore_progress)
-    if folds is not None:
-        raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
-    return _run_model(make_local_path(dataset), model, server, make_local_path(out), settings, how, count)
-
-
-def _refuse_model_settings(how: dict[str, Any]) -> None:
-    """Refuse what only a model would heed."""
-    from foretrace.evaluation.predict_with_model import ModelSettings
-
-    for name, value in how.items():
-        if value != getattr(ModelSettings(), name):
-            raise UsageError(Setting(name, value), " is for a model: name it with ", Setting("model"))
-
-
-def _run_predictor(
-    dataset: Path,
-    predictor: str | Callable[[], Predictor],
-    out: Path,
-    settings: PredictSettings,
-    progress: ProgressFunc,
-) -> PredictReport:
-    from foretrace.evaluation.predict import predict
+    from foretrace.evaluation.predict import predict as run
+    from foretrace.evaluation.predict_with_model import ModelSettings, predict_with_model
     from foretrace.registry import make_predictor
 
+    settings, asking = pick_settings(PredictSettings, given), pick_settings(ModelSettings, given)
+    if model is None and server is not None:
+        raise UsageError(Setting(server.list_settings_except()[0]), " is for a model: name it with ", Setting("model"))
+    if (predictor is None) == (model is None):
+        raise UsageError("name one that guesses: ", Setting("predictor"), " or ", Setting("model"))
+    dataset, out, report_to = make_local_path(dataset), make_local_path(out), progress or ignore_progress
+    if model is not None:
+        if folds is not None:
+            raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")
+        doing = f"predicting with {model}" if isinstance(model, str) else "predicting"
+        return run_with_model(
+            model,
+            server,
+            lambda asked: predict_with_model(
+                dataset, asked, out, settings, asking, lambda done, total: report_to(doing, done, total)
+            ),
+        )
+    for name in ModelSettings.__struct_fields__:
+        if given[name] != getattr(ModelSettings(), name):
+            raise UsageError(Setting(name, given[name]), " is for a model: name it with ", Setting("model"))
     if isinstance(predictor, str):
-        return predict(dataset, predictor, lambda: make_predictor(predictor), out, settings, progress)
+        return run(dataset, predictor, lambda: make_predictor(predictor), out, settings, report_to)
+    assert predictor is not None
     name = getattr(predictor, "__name__", type(predictor).__name__)
-    return predict(dataset, name, predictor, out, settings, progress)
-
-
-def _run_model(
-    dataset: Path,
-    model: Any,
-    server: Server | None,
-    out: Path,
-    settings: PredictSettings,
-    how: dict[str, Any],
-    count: Callable[[int, int], None],
-) -> PredictReport:
-    from foretrace.api.event_loop import run_in_event_loop
-    from foretrace.api.settings import make_settings
-    from foretrace.evaluation.predict_with_model import ModelSettings, predict_with_model
-    from foretrace.registry import make_model
-
-    model_settings = make_settings(ModelSettings, **how)
-    asked: ChatModel = make_model(model, server) if isinstance(model, str) else model
-
-    async def work() -> PredictReport:
-        try:
-            return await predict_with_model(dataset, asked, out, settings, model_settings, count)
-        finally:
-            await asked.close()
-
-    return run_in_event_loop(work)
+    return run(dataset, name, predictor, out, settings, report_to)

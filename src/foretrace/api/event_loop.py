@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from foretrace.models.base import ChatModel
+    from foretrace.models.base import ChatModel, Server
     from foretrace.sandbox.base import Sandbox
 
 _Result = TypeVar("_Result")
@@ -38,3 +38,20 @@ async def closing_all(*parts: ChatModel | Sandbox) -> AsyncGenerator[None]:
     errors += await asyncio.gather(*(part.close() for part in parts), return_exceptions=True)
     for error in filter(None, errors):
         raise error
+
+
+def run_with_model(
+    model: str | ChatModel, server: Server | None, work: Callable[[ChatModel], Coroutine[Any, Any, _Result]]
+) -> _Result:
+    """The result of work with a model, which is closed then."""
+    from foretrace.registry import make_model
+
+    made = make_model(model, server) if isinstance(model, str) else model
+
+    async def run() -> _Result:
+        try:
+            return await work(made)
+        finally:
+            await made.close()
+
+    return run_in_event_loop(run)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from foretrace.api.engines import EngineName, make_engine
+from foretrace.api.engines import make_engine
 from foretrace.api.event_loop import closing_all, run_in_event_loop
 from foretrace.api.settings import pick_settings
 from foretrace.core.errors import Setting, UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foretrace.engines.engine import Engine
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.episodes.generate.settings import GenerateSettings, Keep
+    from foretrace.episodes.generate.settings import GenerateSettings
     from foretrace.models.base import ChatModel, Server
     from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox, SandboxSettings
@@ -47,7 +47,7 @@ def generate(
     sandbox: str | Sandbox = "local",
     samples: int = 1,
     seed: int = 0,
-    keep: Keep = "all",
+    keep: Literal["all", "success", "ideal"] = "all",
     concurrency: int | None = None,
     redact: bool = True,
     redact_emails: bool = False,
@@ -66,7 +66,7 @@ def generate(
     max_cost: float | None = None,
     price_in: float = 0.0,
     price_out: float = 0.0,
-    engine: EngineName | Engine = "processes",
+    engine: Literal["processes", "ray"] | Engine = "processes",
     ray_address: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> GenerateReport:
@@ -75,31 +75,37 @@ def generate(
     A model and a sandbox that are given as objects are closed at the end.
 
     Args:
-        problems: Name of a problem set, whose rows that cannot be used are left out with a warning, or `Problem`
-            objects.
-        model: As on the command line (`ollama:qwen3-coder`, `scripted:FILE`), or a `ChatModel`.
-        protocol: Name of a protocol, or an `InteractionProtocol`.
-        path: File or folder of the problem set, else the Hub.
-        limit: Only the first problems.
+        problems: A set that `problems list` shows, jsonl:FILE, or module:Class; in Python `Problem` objects too.
+        model: E.g. ollama:qwen3-coder or openai:NAME (docs/models.md).
+        protocol: How the model runs code, e.g. tools (docs/protocols.md).
+        out: Traces folder, made if absent.
+        path: Read the set from this file or folder, and not from the Hub.
+        limit: Only the first N problems.
         server: Where the model server is, for a model that is named.
-        sandbox: Names in order of preference, or a `Sandbox`.
+        sandbox: Sandboxes in order of preference, e.g. docker,local.
         samples: Attempts at each problem.
         seed: Gives each attempt its own seed.
-        keep: Which attempts are stored: `all`, `success` or `ideal`.
-        concurrency: Attempts in flight; None finds out what the server can do.
-        redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
-            (IP) take out those too.
-        temperature: Of the sampling, as top_p and top_k; None lets the server choose.
-        max_tokens: Tokens of one completion at most.
-        max_turns: Completions of an attempt at most; None is the protocol's own.
+        keep: Attempts to store; ideal: solved as the protocol wants it.
+        concurrency: Attempts at one time; auto, the default, finds out what the server can do.
+        redact: Take secrets and user names out before anything is written.
+        redact_emails: Take e-mail addresses out too.
+        redact_addresses: Take IP addresses out too.
+        temperature: Sampling temperature; none lets the server choose.
+        max_tokens: Tokens of one completion at most; thinking counts.
+        top_p: Probability mass that is sampled from.
+        top_k: Tokens that are sampled from.
+        max_turns: Completions of an attempt at most (default: the protocol's own).
         feedback: What a model is told of its tests: `public`, or `counts` of the hidden ones too.
         hints: Add hints after failures.
         structure_bonus: Add the structure bonus to the reward.
         flagged: The reward of code that cheats its tests: `zero` as if none had passed, `report` as any other.
-        max_tokens_total: Tokens of the run at most; as max_time (seconds) and max_cost, which needs a price of a
-            million prompt or completion tokens (price_in, price_out).
-        engine: `processes` is this process; with `ray`, attempts are made on a Ray cluster (docs/scale.md), and
-            model, protocol and sandbox are named. `ray_address` as in `build`.
+        max_tokens_total: Tokens of the run at most.
+        max_time: Seconds after which no attempt begins.
+        max_cost: Cost of the run at most; needs a price.
+        price_in: Price of a million prompt tokens.
+        price_out: Price of a million completion tokens.
+        engine: This process, or a Ray cluster, where model, protocol and sandbox are named (docs/scale.md).
+        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
         UsageError: a setting that cannot be served.

@@ -24,10 +24,9 @@ def view(
     """Write a page that shows traces, a dataset or predictions in a browser, without server and network (docs/cli.md).
 
     Args:
-        inputs: One traces folder, or two to see side by side; or a dataset, and up to two files of predictions; or such
-            files alone.
+        inputs: Traces folder, or two; a dataset, its predictions, results of score and replay; or predictions.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
-        single: In place of `out`: one file that holds all, up to 20 MB of texts.
+        single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
 
     Raises:
         UsageError: both of `out` and `single`, or none; inputs that do not go together.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from foretrace.api.evaluation import predict
+from foretrace.api.event_loop import run_with_model
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
 
@@ -40,14 +41,14 @@ def score(
     """Score a file of predictions on the eval rows of a dataset (docs/speculation.md).
 
     Args:
-        predictions: JSON lines, each with `key` and `step` of an eval row, and `prediction`, `completion`, or `action`,
-            `tool`, `arguments`; further guesses at a step have `rank` 2, 3, ...
-        against: Another such file: by how much are the predictions better?
-        validation: Scored predictions for the validation rows of `proposer`, on which the thresholds of a verifier are
-            chosen; without them half of the test groups serves for that.
-        allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
+        predictions: JSON lines with `key` and `step` of an eval row, and the guess (docs/score.md).
+        dataset: What `foretrace build` wrote.
+        against: Other predictions: by how much are these better?
+        validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test
+            groups serves for that.
+        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap.
-        allow_partial: Score although most predictions are for rows that the dataset does not have.
+        allow_partial: Score although most predictions are for rows that the dataset lacks.
         allow_other_version: Score although the file names another version of the dataset.
 
     Raises:
@@ -146,10 +147,10 @@ def verify(
     """Write predictions to the file `out` with a verifier's score of each; a call that was interrupted goes on.
 
     Args:
-        model: Asked whether each prediction is what comes next; the score is the probability of a yes. As on the
-            command line (`openai:NAME`), or a `ChatModel`, which is closed at the end.
+        out: File to write, JSON lines.
+        model: Model that says yes or no, e.g. openai:NAME; the score is the probability of a yes.
         server: Where the model server is, for a model that is named.
-        scores: In place of a model, JSON lines with `key`, `step`, `rank` and `score`, such as of a reward model.
+        scores: Instead of a model, JSON lines with key, step, rank and score, such as of a reward model.
         concurrency: Requests at one time.
         max_tokens: Tokens of an answer; a model that thinks first needs more.
         allow_other_version: Verify although the file names another version of the dataset.
@@ -162,16 +163,19 @@ def verify(
     from foretrace.evaluation.verify import add_scores, verify_predictions
 
     predictions, dataset, out = make_local_path(predictions), make_local_path(dataset), make_local_path(out)
+    if model is None and server is not None:
+        raise UsageError(Setting(server.list_settings_except()[0]), " is for ", Setting("model"))
     if (model is None) == (scores is None):
         raise UsageError("verify takes either ", Setting("model"), " or ", Setting("scores"))
     asking, allowed = _make_asking(concurrency, max_tokens), {"allow_other_version": allow_other_version}
     if scores is not None:
         report = add_scores(predictions, dataset, out, make_local_path(scores), **allowed)
     else:
-        report = _run_with_model(
+        assert model is not None
+        report = run_with_model(
             model,
             server,
-            lambda model: verify_predictions(predictions, dataset, out, model, asking, **allowed, progress=progress),
+            lambda asked: verify_predictions(predictions, dataset, out, asked, asking, **allowed, progress=progress),
         )
     return msgspec.structs.replace(report, dataset=str(dataset))
 
@@ -194,7 +198,7 @@ def verify_pairs(
 
     dataset, out = make_local_path(dataset), make_local_path(out)
     asking = _make_asking(concurrency, max_tokens)
-    report = _run_with_model(model, server, lambda model: run(dataset, out, model, asking, progress=progress))
+    report = run_with_model(model, server, lambda asked: run(dataset, out, asked, asking, progress=progress))
     return msgspec.structs.replace(report, dataset=str(dataset), what="pairs")
 
 
@@ -205,22 +209,3 @@ def _make_asking(concurrency: int, max_tokens: int) -> Asking:
     check_number("concurrency", concurrency, lowest=1)
     check_number("max_tokens", max_tokens, lowest=1)
     return Asking(concurrency=concurrency, max_tokens=max_tokens)
-
-
-def _run_with_model(
-    model: str | ChatModel | None, server: Server | None, work: Callable[[ChatModel], Coroutine[Any, Any, VerifyReport]]
-) -> VerifyReport:
-    """Do the work in an event loop, and then close the model."""
-    from foretrace.api.event_loop import run_in_event_loop
-    from foretrace.registry import make_model
-
-    assert model is not None
-    made = make_model(model, server) if isinstance(model, str) else model
-
-    async def run() -> VerifyReport:
-        try:
-            return await work(made)
-        finally:
-            await made.close()
-
-    return run_in_event_loop(run)

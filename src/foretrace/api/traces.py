@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -16,7 +16,6 @@ from foretrace.core.report import Report
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
     from foretrace.actions.taxonomy import StepLabel
-    from foretrace.api.engines import EngineName
     from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.store import TraceStore
@@ -68,7 +67,7 @@ def import_source(
     replace: bool = False,
     shards: int | None = None,
     workers: int | None = None,
-    engine: EngineName | Engine = "processes",
+    engine: Literal["processes", "ray"] | Engine = "processes",
     ray_address: str | None = None,
     redact: bool = True,
     redact_emails: bool = False,
@@ -79,23 +78,27 @@ def import_source(
     goes on. It may lie in an object store, `s3://BUCKET/FOLDER` (docs/scale.md).
 
     Args:
-        source: `auto`, the name of a source (`swe_smith`, `swe_smith:tool`, `module:Class`), or a source itself. May be
-            left out, as in the command: a path in its place is the first input.
-        inputs: Files or folders, or `Rows` objects; none reads the source's place on the Hub.
-        split: Split on the Hub, with `revision` and `repo` (or a local dataset folder).
-        limit: Rows of each input that are read at most; conversations of all session files of a source.
-        since: ISO 8601 date; session files and conversations that ended before are left out.
-        columns: Column that holds each field, for the source `chat`: `{"messages": "turns"}`.
-        license: License of the rows, for `chat`; as `call_pattern`, a regular expression of a call in the text.
-        keep_prefix_rows: For the source `toolbench`: keep rows that a longer row goes on from.
-        replace: Take a trace whose key is known with other content.
-        shards: Number of shards of a new folder.
-        workers: Processes that convert (1); with more than one, call it under `if __name__ == "__main__":`. Or tasks of
-            the cluster (all its cores).
-        engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
-        ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
-        redact: Take secrets and user names out before anything is written; `redact_emails` and `redact_addresses`
-            (IP) take out those too.
+        source: A source (`foretrace sources` lists them), source:split, module:Class, or auto. May be left out: auto.
+        inputs: Files, folders or `Rows` objects; none reads the source's place on the Hub.
+        out: Traces folder, made if absent.
+        split: Split on the Hub.
+        revision: Commit or branch on the Hub.
+        repo: Another repository on the Hub, or a local dataset folder.
+        limit: Read at most N rows of each input, or conversations of each source of session files.
+        since: Leave out sessions that ended before this date, e.g. 2026-01-31.
+        columns: Column, or path into objects, that holds a field, for the source chat: messages=turns.
+        license: License of the rows, for chat.
+        call_pattern: Regular expression of a call in the text, for chat: group `tool`, and one for each argument.
+        keep_prefix_rows: Keep rows that are the beginning of a longer one, for the source toolbench.
+        replace: Replace stored traces of the same key whose content differs.
+        shards: Number of files that a new traces folder is split into.
+        workers: Processes that convert (1), or tasks of the cluster (all its cores); with more than one, call it under
+            `if __name__ == "__main__":`.
+        engine: Work in processes of this machine, or on a Ray cluster.
+        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
+        redact: Take secrets and user names out before anything is written.
+        redact_emails: Take e-mail addresses out too.
+        redact_addresses: Take IP addresses out too.
 
     Returns:
         Counts: `rows == traces + replaced + grown + sum(drops) + before_since + already_done`. Files that no source
@@ -106,34 +109,50 @@ def import_source(
         SourceError: input that cannot be read, or none that one source knows.
         StoreError: `out` cannot be written.
     """
+    return run_import(locals())[0]
+
+
+def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
+    """`import_source` with its arguments; also what the input is called."""
     from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
+    from foretrace.core.progress import ignore_progress
     from foretrace.engines.one_pool import OnePool
     from foretrace.registry import AUTO, is_path, open_inputs
     from foretrace.sources.importing import import_inputs
 
-    chat = {"columns": columns, "license": license, "call_pattern": call_pattern}
-    options = {**chat, "keep_prefix_rows": keep_prefix_rows}
-    hub = {"split": split, "revision": revision, "repo": repo}
-    where = make_engine(engine, workers, ray_address)
+    def pick(names: str) -> dict[str, Any]:
+        return {name: given[name] for name in names.split()}
+
+    source: Any = given["source"]
+    inputs: Any = given["inputs"]
+    progress: ProgressFunc = given["progress"] or ignore_progress
+    where = make_engine(given["engine"], given["workers"], given["ray_address"])
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
-        single: bool = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
-        source, inputs = AUTO, cast("Any", [source, *([inputs] if single else cast("Any", inputs))])
+        single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
+        source, inputs = AUTO, [source, *(cast("Any", [inputs] if single else inputs))]
     with OnePool() as one:
-        opened = open_inputs(source, inputs, hub=hub, options=options, since=since, engine=one.share_here(where))
+        opened = open_inputs(
+            source,
+            inputs,
+            hub=pick("split revision repo"),
+            options=pick("columns license call_pattern keep_prefix_rows"),
+            since=given["since"],
+            engine=one.share_here(where),
+            progress=progress,
+        )
+        cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])
+        progress(f"importing {opened.label}", 0, None)
         report = import_inputs(
             opened.groups,
-            out,
-            limit=limit,
-            since=since,
-            replace=replace,
-            shards=shards,
+            given["out"],
+            **pick("limit since replace shards"),
             engine=one.share(where),
-            cleaner=make_redactor(redact, emails=redact_emails, addresses=redact_addresses),
+            cleaner=cleaner,
             progress=progress,
         )
     report.found = opened.found
-    return report
+    return report, opened.label
 
 
 def scrub(
@@ -147,8 +166,10 @@ def scrub(
     """Copy a traces folder without the secrets and user names in its traces; the same call again goes on.
 
     Args:
-        out: Folder for the clean traces, made if absent.
-        redact_emails: Take e-mail addresses out too; as `redact_addresses`, IP addresses.
+        traces: Traces folder.
+        out: Traces folder for the clean traces, made if absent.
+        redact_emails: Take e-mail addresses out too.
+        redact_addresses: Take IP addresses out too.
 
     Raises:
         UsageError: `out` is the folder itself.
@@ -184,19 +205,21 @@ def label_folder(
     lowest: int = 200,
     corrections: str | Path | None = None,
     workers: int | None = None,
-    engine: EngineName | Engine = "processes",
+    engine: Literal["processes", "ray"] | Engine = "processes",
     ray_address: str | None = None,
     progress: ProgressFunc | None = None,
 ) -> LabelReport:
     """Label all traces of a folder, one row a step. Folder and files may lie in an object store (docs/scale.md).
 
     Args:
-        out: File of all labels (.parquet, .jsonl or .csv).
-        review: File of the `lowest` least sure steps (.csv or .jsonl), to be filled in and given back as `corrections`.
-        corrections: Table of a person's actions (.csv, .jsonl or .parquet); they win.
+        traces: Traces folder.
+        out: Labels: .parquet, .jsonl or .csv.
+        review: Least sure steps, to edit: .csv or .jsonl.
+        lowest: Steps of the review at most.
+        corrections: A person's actions, which win: an edited review.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores).
-        engine: Where the work is done: `processes` of this machine, or `ray`, a cluster (docs/scale.md).
-        ray_address: Of the cluster; None is that of RAY_ADDRESS, or a Ray of this machine alone.
+        engine: Work in processes of this machine, or on a Ray cluster.
+        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
         UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
@@ -338,9 +361,12 @@ def export(
     """Write the traces of a folder to `out` in a format that others read.
 
     Args:
-        format: Name of a format (`jsonl`, `chat`, `atif`, `atif:1.8`, ..., `module:Class`), or a format itself.
-        out: A file that ends in .jsonl, .jsonl.gz or .jsonl.zst and is replaced when all is written; a folder, new or
-            empty, for a format of which each file holds one trace.
+        traces: Traces folder.
+        format: One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant
+            message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif or
+            atif:1.8 (Harbor's trajectories) and hub_session (the Hub's viewer) write a folder, a file for each trace;
+            or module:Class.
+        out: File: .jsonl, or with .gz or .zst; a folder for atif and hub_session.
 
     Raises:
         UsageError: no such format, or an `out` that does not fit.

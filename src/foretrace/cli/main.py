@@ -6,101 +6,76 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Generator, Sequence
+from typing import Any
 
-import typer
+import click
 
-from foretrace.cli.commands import (
-    build,
-    ceiling,
-    demo,
-    doctor,
-    effects,
-    export,
-    generate,
-    import_,
-    label,
-    predict,
-    problems,
-    push,
-    replay,
-    schema,
-    score,
-    scrub,
-    show,
-    sources,
-    verify,
-    view,
-)
-from foretrace.cli.common_options import Invocation, with_common_options
-from foretrace.cli.options import write_flag
+from foretrace.cli.commands import COMMANDS, PROBLEMS
+from foretrace.cli.options import Invocation, write_flag
 from foretrace.cli.output import ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError, ForetraceWarning
 from foretrace.core.internal_errors import InternalError, collect_errors, describe_errors
 
 INTERRUPTED = 130
-_CLICK_ERROR: Any = typer.BadParameter.__mro__[2]
-"""click's base of all errors of use, of which typer shows only `BadParameter` under a name of its own."""
+_COMPLETE = "_FORETRACE_COMPLETE"
 _HELP_FLAGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP_FLAGS)
-_problems = typer.Typer(
-    help=problems.HELP, rich_markup_mode=None, invoke_without_command=True, callback=problems.show_help
-)
 
-_IN_STORES = {"import": ("out",), "label": ("traces", "out", "review"), "build": ("out",)}
-"""By command, the parameters that may be the address of an object store."""
+class Group(click.Group):
+    """Commands in the order in which they are used, each with the whole first line of its help."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return [*self.commands]
 
-def _add(parent: typer.Typer, name: str, function: Callable[..., None]) -> None:
-    # As the short help, the first line of the help is wrapped and not cut in the list of commands.
-    short = (function.__doc__ or "").strip().split("\n")[0]
-    parent.command(name, short_help=short)(with_common_options(function, _IN_STORES.get(name, ())))
-
-
-for _name, _function in {
-    "demo": demo.demo,
-    "import": import_.import_,
-    "generate": generate.generate,
-    "scrub": scrub.scrub,
-    "label": label.label,
-    "show": show.show,
-    "view": view.view,
-    "export": export.export,
-    "ceiling": ceiling.ceiling,
-    "effects": effects.effects,
-    "build": build.build,
-    "predict": predict.predict,
-    "verify": verify.verify,
-    "score": score.score,
-    "replay": replay.replay,
-    "push": push.push,
-    "sources": sources.sources,
-    "doctor": doctor.doctor,
-    "schema": schema.schema,
-}.items():
-    _add(app, _name, _function)
-for _name, _function in problems.COMMANDS.items():
-    _add(_problems, _name, _function)
-app.add_typer(_problems, name="problems", short_help=problems.HELP)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Their first lines are wrapped and not cut."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
 
-def _version(value: bool) -> None:
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         from foretrace.core.version import __version__
 
-        typer.echo(f"foretrace {__version__}")
-        raise typer.Exit
+        click.echo(f"foretrace {__version__}")
+        ctx.exit()
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """Turn real agent traces into leak-free datasets of tool actions."""
+def _show_completion(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from click.shell_completion import get_completion_class
+
+        kind = get_completion_class(value)
+        assert kind is not None, "click knows the shell"
+        click.echo(kind(app, {}, "foretrace", _COMPLETE).source())
+        ctx.exit()
+
+
+def _eager(flag: str, callback: Any, about: str, **more: Any) -> click.Option:
+    return click.Option([flag], is_eager=True, expose_value=False, callback=callback, help=about, **more)
+
+
+_problems_help = "List problem sets, and check them without a model."
+app = Group(
+    "foretrace",
+    commands={
+        **COMMANDS,
+        "problems": Group("problems", commands={**PROBLEMS}, help=_problems_help, short_help=_problems_help),
+    },
+    help="Turn real agent traces into leak-free datasets of tool actions.",
+    context_settings=_HELP_FLAGS,
+    params=[
+        _eager("--version", _version, "Show the version and exit.", is_flag=True),
+        _eager(
+            "--show-completion",
+            _show_completion,
+            "Show what completes commands and options in this shell.",
+            type=click.Choice(["bash", "zsh", "fish"]),
+        ),
+    ],
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,24 +103,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:
-    command: Any = typer.main.get_command(app)
-    if "_FORETRACE_COMPLETE" in os.environ:  # a shell asks for completions: click answers, and ends the process
-        command(prog_name="foretrace")
+    if _COMPLETE in os.environ:  # a shell asks for completions: click answers, and ends the process
+        app(prog_name="foretrace")
     try:
-        with (
-            _plain_warnings(invocation),
-            command.make_context("foretrace", arguments, obj=invocation) as context,
-        ):
-            command.invoke(context)
-    except typer.Exit as end:
+        with _plain_warnings(invocation), app.make_context("foretrace", arguments, obj=invocation) as context:
+            app.invoke(context)
+    except click.exceptions.Exit as end:
         return end.exit_code
-    except _CLICK_ERROR as error:
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+    except click.ClickException as error:
         return _report_wrong_use(error)
     except ForetraceError as error:
         return _report_failure(invocation, error, error.render(write_flag), error.exit_code)
     except ReaderGoneError:
         _drop_stdout()
-    except (KeyboardInterrupt, typer.Abort) as end:
+    except (KeyboardInterrupt, click.Abort) as end:
         _write_error(str(end) or invocation.output.interrupt_message)  # who was interrupted may know what is kept
         return INTERRUPTED
     except Exception as error:
@@ -176,12 +149,11 @@ def _plain_warnings(invocation: Invocation) -> Generator[None]:
         warnings.showwarning = usual
 
 
-def _report_wrong_use(error: Any) -> int:
+def _report_wrong_use(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "foretrace"
-    message = error.format_message().replace("Value error, ", "")  # a mark of the library behind typer
-    _write_error(f"{message} (see `{path} --help`)")
-    return int(error.exit_code)
+    _write_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
+    return error.exit_code
 
 
 def _report_failure(invocation: Invocation, error: Exception, text: str, code: int) -> int:

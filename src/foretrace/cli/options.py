@@ -1,29 +1,32 @@
-"""Options that several commands share, and how a setting is written as an option."""
+"""A command's options, made from the signature and the docstring of its function; and how a setting is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
+from foretrace.cli.output import Output
 from foretrace.core.errors import Setting
+from foretrace.core.places import check_place
 
 if TYPE_CHECKING:
-    from foretrace.engines.engine import Engine
     from foretrace.models.base import Server
     from foretrace.sandbox.base import SandboxSettings
-
 
 FLAGS = {
     "columns": "--map",
     "api_key": "--api-key-env",
     "timeout_s": "--timeout",
     "options": "--model-option",
-    "format": "--format",
+    "names": "--sandbox",
+    "every": "--all",
+    "open_page": "--open",
 }
 """Settings whose option has another name than theirs."""
 
@@ -39,165 +42,360 @@ def write_flag(setting: Setting) -> str:
     return f"--no-{flag.removeprefix('--')}" if value is False else f"{flag} {value}"
 
 
-def hidden_option(flag: str, about: str, **settings: Any) -> Any:
-    """An option that is left out of `--help`; docs/cli.md lists it."""
-    return typer.Option(flag, help=about, hidden=True, **settings)
+class Invocation:
+    """What `main` must know of a run when it failed."""
+
+    def __init__(self, *, own_process: bool) -> None:
+        self.debug = False
+        self.own_process = own_process
+        """Whether this process is the command's alone."""
+        self.output = Output()
 
 
-def parse_folder(name: str | Path) -> Path:
-    """A folder's name; an empty one would be the current folder."""
-    return _parse_name(name, "folder")
+class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions
+    """A file or a folder; one with an address where it may lie in an object store."""
+
+    name = "path"
+
+    def __init__(self, *, may_be_in_store: bool = False) -> None:
+        self.may_be_in_store = may_be_in_store
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """An empty name would be the current folder."""
+        if not str(value).strip():
+            self.fail("name a file or a folder", param, ctx)
+        check_place(value, may_be_in_store=self.may_be_in_store)
+        return Path(value)
 
 
-def parse_file(name: str | Path) -> Path:
-    """A file's name; an empty one would be the current folder."""
-    return _parse_name(name, "file")
+def _parse_shares(text: str) -> Sequence[float]:
+    try:
+        train, validation, test = (float(part) for part in text.split("/"))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: write three shares, e.g. 0.8/0.1/0.1") from None
+    return train, validation, test
 
 
-def _parse_name(name: str | Path, kind: str) -> Path:
-    if not str(name).strip():
-        raise typer.BadParameter(f"name a {kind}")
-    return Path(name)
+def _parse_concurrency(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
+        raise click.BadParameter(f"{text!r}: choose auto, or 1 to 4096")
+    return int(text)
 
 
-def out_option(metavar: str, about: str, *, parser: Callable[[str | Path], Path] = parse_folder) -> Any:
-    """The option `--out`: a folder, or with `parse_file` a file."""
-    return typer.Option("--out", metavar=metavar, help=about, parser=parser)
+def _parse_temperature(text: str | float) -> float | None:
+    if text == "none":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise click.BadParameter(f"{text!r}: choose a number that is not negative, or none")
+    return value
 
 
-AssumeTimes = Annotated[
-    str | None,
-    typer.Option(
-        "--assume-times",
-        metavar="TABLE",
-        help="Times for steps that have none: tracelab (published medians), model=6,tool=0.5 (seconds) or a TOML file.",
-    ),
-]
-NoRedact = Annotated[
-    bool, typer.Option("--no-redact", help="Leave secrets and user names in the traces; manifest and card say so.")
-]
-RedactEmails = Annotated[bool, typer.Option("--redact-emails", help="Take e-mail addresses out too.")]
-RedactAddresses = Annotated[bool, typer.Option("--redact-addresses", help="Take IP addresses out too.")]
+def _parse_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Names of an option that may be given more than once, and lists several by commas; an empty one where a list has
+    none, which the settings refuse."""
+    lists = ([name.strip() for name in text.split(",") if name.strip()] for text in texts)
+    return tuple(name for names in lists for name in names or [""])
 
 
-def corrections_option() -> Any:
-    """The option `--corrections`: a file."""
-    return typer.Option(
-        "--corrections", metavar="FILE", parser=parse_file, help="A person's actions, which win: an edited --review."
+def _parse_columns(texts: Sequence[str]) -> dict[str, str]:
+    from foretrace.core.pairs import parse_pairs
+
+    return parse_pairs("columns", list(texts), form="FIELD=COLUMN", example="messages=turns")
+
+
+_OF_TEXT: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("assume_times", "str | Path | Mapping"): str,
+    ("split", "Sequence[float]"): _parse_shares,
+    ("concurrency", "int | None"): _parse_concurrency,
+    ("temperature", "float | None"): _parse_temperature,
+}
+"""By parameter, and how its type begins: what makes its value of the text."""
+_OF_TEXTS: dict[str, Callable[[Sequence[str]], Any]] = {
+    "license_allow": _parse_names,
+    "license_deny": _parse_names,
+    "decontaminate": _parse_names,
+    "columns": _parse_columns,
+}
+"""By parameter: what makes its value of all texts of an option that may be repeated."""
+
+
+_LOWEST = {
+    1: "limit shards lowest samples max_tokens context_length max_turns top_k max_tokens_total",
+    0: "workers eval_size pairs step retries min_level timeout top_p max_time max_cost price_in price_out",
+}
+_RANGES: dict[str, tuple[int, int | None]] = {
+    **{name: (lowest, None) for lowest, names in _LOWEST.items() for name in names.split()},
+    "top_p": (0, 1),
+    "min_level": (0, 4),
+}
+"""By parameter: the lowest and the highest value."""
+
+
+def make_server(
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    context_length: int | None = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    model_option: Sequence[str] = (),
+) -> Server | None:
+    """The server that the options name; None where none is given.
+
+    Args:
+        base_url: Where the model server is.
+        api_key_env: Environment variable with the key of the server.
+        context_length: Tokens of context to ask the server for.
+        timeout: Longest silence of the server, seconds.
+        retries: How often a request is tried again.
+        model_option: NAME=VALUE of the model's kind; may be repeated.
+
+    Raises:
+        UsageError: no such environment variable, or an option without a value.
+    """
+    from foretrace.core.pairs import parse_pairs
+    from foretrace.models.address import read_key
+    from foretrace.models.base import Server
+
+    given: dict[str, Any] = {
+        "base_url": base_url,
+        "api_key": None if api_key_env is None else read_key(api_key_env),
+        "context_length": context_length,
+        "timeout_s": timeout,
+        "retries": retries,
+        "options": parse_pairs("options", list(model_option), example="think=false") or None,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    return Server(**given) if given else None
+
+
+def make_sandbox_settings(
+    *,
+    preload: str = "none",
+    min_level: int = 2,
+    allow_weak_isolation: bool = False,
+    forms: str = "values,calls,together",
+) -> SandboxSettings:
+    """The settings of the sandbox that runs code.
+
+    Args:
+        preload: Import beforehand: none, numpy, science, or a+b.
+        min_level: Isolation that must be had, 0 to 4.
+        allow_weak_isolation: Accept levels 0 and 1.
+        forms: Forms of judging that may decide, e.g. values,calls.
+    """
+    from foretrace.sandbox.base import SandboxSettings
+
+    return SandboxSettings(
+        preload=preload,
+        min_level=min_level,
+        allow_weak_isolation=allow_weak_isolation,
+        forms=tuple(forms.split(",")),
     )
 
 
-Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Processes that work at once.")]
+_GROUPS: dict[str, Callable[..., Any]] = {"server": make_server, "sandbox_settings": make_sandbox_settings}
+"""Parameters whose value a function makes of options of its own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """Where the work of a command is done."""
-
-    engine: Annotated[
-        Literal["processes", "ray"], typer.Option("--engine", help="Work in processes of this machine, or on Ray.")
-    ] = "processes"
-    ray_address: Annotated[
-        str | None,
-        typer.Option("--ray-address", metavar="ADDR", help="Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS)."),
-    ] = None
-
-    def make_engine(self, workers: int | None, *, processes: int) -> Engine:
-        """The engine that the options name.
-
-        Args:
-            workers: As `--workers` says.
-            processes: Workers where it says nothing, and the engine is this machine.
-        """
-        from foretrace.api.engines import make_engine
-
-        return make_engine(self.engine, workers, self.ray_address, processes=processes)
-
-    def connect(self) -> AbstractContextManager[object]:
-        """A connection to Ray that all pools of the block share: for a command that opens several, or that would find
-        out late that there is no cluster."""
-        if self.engine != "ray":
-            return nullcontext()
-        from foretrace.engines.ray_tasks import connect
-
-        return connect(self.ray_address)
+def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if isinstance(ctx.obj, Invocation):
+        ctx.obj.debug = ctx.obj.debug or value
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServerOptions:
-    """The options of a model server; what is `None` is as in `Server`."""
-
-    base_url: Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Where the model server is.")] = None
-    api_key_env: Annotated[
-        str | None, hidden_option("--api-key-env", "Environment variable with the key of --base-url.")
-    ] = None
-    context_length: Annotated[
-        int | None, hidden_option("--context-length", "Tokens of context to ask the server for.", min=1)
-    ] = None
-    timeout: Annotated[float | None, hidden_option("--timeout", "Longest silence of the server, seconds.", min=0.1)] = (
-        None
-    )
-    retries: Annotated[int | None, hidden_option("--retries", "How often a request is tried again.", min=0)] = None
-    model_option: Annotated[
-        list[str] | None, hidden_option("--model-option", "NAME=VALUE of the model's kind; may be repeated.")
-    ] = None
-
-    def list_given(self) -> list[str]:
-        """Names of the options that were given."""
-        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
-
-    def make_server(self) -> Server:
-        """The server that the options name.
-
-        Raises:
-            UsageError: no such environment variable, or an option without a value.
-        """
-        from foretrace.core.pairs import parse_pairs
-        from foretrace.models.address import read_key
-        from foretrace.models.base import Server
-
-        given: dict[str, Any] = {
-            "base_url": self.base_url,
-            "api_key": None if self.api_key_env is None else read_key(self.api_key_env),
-            "context_length": self.context_length,
-            "timeout_s": self.timeout,
-            "retries": self.retries,
-            "options": parse_pairs("options", self.model_option or [], example="think=false"),
-        }
-        return Server(**{name: value for name, value in given.items() if value is not None})
+def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
+    if value is not None:
+        ctx.default_map = {**(ctx.default_map or {}), **_config_settings(ctx, value)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SandboxOptions:
-    """The options of the sandbox that runs code."""
+def _config_settings(ctx: click.Context, path: Path) -> dict[str, Any]:
+    """The file's settings by parameter name, as the texts that the command line would hold."""
+    import tomllib
 
-    names: Annotated[
-        str, typer.Option("--sandbox", metavar="NAMES", help="In order of preference, e.g. docker,local.")
-    ] = "local"
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="N", min=0, help="Runs at one time; 0 is one a core.")
-    ] = 0
-    allow_weak_isolation: Annotated[bool, typer.Option("--allow-weak-isolation", help="Accept levels 0 and 1.")] = False
-    forms: Annotated[
-        str, typer.Option("--forms", metavar="NAMES", help="Forms of judging that may decide, e.g. values,calls.")
-    ] = "values,calls,together"
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise click.BadParameter(f"{path}: cannot read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{path}: is no TOML: it is not in UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise click.BadParameter(f"{path}: is no TOML: {error}") from None
+    options = [p for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
+    keys = {flag.removeprefix("--"): option for option in options for flag in (*option.opts, *option.secondary_opts)}
+    keys = {key: option for key, option in keys.items() if key not in ("config", "help", "h", "-h", "-q")}
+    settings: dict[str, Any] = {}
+    for key, value in table.items():
+        option = keys.get(key.replace("_", "-"))
+        if option is None:
+            raise click.BadParameter(f"{path}: unknown key {key!r}; keys are {', '.join(sorted(keys))}")
+        if f"--{key.replace('_', '-')}" in option.secondary_opts:
+            value = not value
+        settings[option.name or key] = _as_typed_text(path, key, value, repeated=option.multiple)
+    return settings
 
-    def make_settings(self, **others: Any) -> SandboxSettings:
-        """The settings that the options make; `others` are those that no option sets, or with another value."""
-        from foretrace.sandbox.base import SandboxSettings
 
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "names"}
-        own["forms"] = tuple(self.forms.split(","))
-        return SandboxSettings(**own | others)
+def _as_typed_text(path: Path, key: str, value: Any, *, repeated: bool) -> Any:
+    """The value as a user would type it; a list of such texts for an option that may be repeated."""
+    if repeated and isinstance(value, dict):
+        return [f"{k}={v}" for k, v in value.items()]
+    if repeated and isinstance(value, list):
+        return [str(v) for v in value]
+    if isinstance(value, (dict, list)):
+        raise click.BadParameter(f"{path}: {key} takes one value")
+    return [str(value)] if repeated else str(value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllSandboxOptions(SandboxOptions):
-    """All options of a sandbox, for the commands that are about one."""
+def _common_options() -> list[click.Parameter]:
+    hidden: dict[str, Any] = {"expose_value": False, "is_eager": True}
+    return [
+        click.Option(
+            ["--config"],
+            type=Place(),
+            metavar="FILE.toml",
+            callback=_read_config,
+            help="Options from a TOML file, under the same names; the command line wins.",
+            **hidden,
+        ),
+        click.Option(["--json"], is_flag=True, help="Write one JSON object to stdout."),
+        click.Option(["--quiet", "-q"], is_flag=True, help="Show no progress and no notes."),
+        click.Option(["--debug"], is_flag=True, callback=_note_debug, help="Show tracebacks.", **hidden),
+    ]
 
-    preload: Annotated[
-        str, typer.Option("--preload", metavar="SET", help="Import beforehand: none, numpy, science, or a+b.")
-    ] = "none"
-    min_level: Annotated[
-        int, typer.Option("--min-level", metavar="N", min=0, max=4, help="Isolation that must be had.")
-    ] = 2
+
+class Command(click.Command):
+    """A command that is a function: `function(output, ...)`.
+
+    Its options are the function's parameters, then those of the function `like`, which it takes as `**settings`. Types
+    and defaults are those of the signature, and the help is the docstring's. They are made when they are first needed.
+
+    Args:
+        like: `module:function`.
+        without: Parameters of `like` that are no options.
+        hidden: Options that `--help` leaves out.
+        in_stores: Paths that may be addresses of an object store.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., None],
+        *,
+        like: str | None = None,
+        without: str = "",
+        hidden: str = "",
+        in_stores: str = "",
+    ) -> None:
+        text = inspect.getdoc(function) or ""
+        about = text.partition("\nArgs:\n")[0].strip()
+        super().__init__(name, help=about, short_help=about.split("\n")[0])
+        self.function, self.like = function, like
+        self.without, self.hidden_names, self.in_stores = without.split(), hidden.split(), in_stores.split()
+        self.about: dict[str, str] = {}
+        self.own: list[click.Parameter] = []
+        self.groups: dict[str, list[str]] = {}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All options and arguments."""
+        if not self.params:
+            functions = [self.function]
+            if self.like is not None:
+                module, _, name = self.like.partition(":")
+                functions.append(getattr(importlib.import_module(module), name))
+            for function in [*reversed(functions), *_GROUPS.values()]:
+                self.about |= _read_args(function)
+            for function in functions:
+                self._collect(function)
+            self.own.sort(key=lambda each: isinstance(each, click.Option))
+            self.params = [*self.own, *_common_options()]
+        return super().get_params(ctx)
+
+    def _collect(self, function: Callable[..., Any]) -> list[str]:
+        """Make the parameters of a function that have no option yet; returns the names of all."""
+        names: list[str] = []
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name in ("output", "progress", *self.without) or parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            names.append(name)
+            if name in _GROUPS:
+                self.groups[name] = self._collect(_GROUPS[name])
+            elif name not in [each.name for each in self.own]:
+                self.own.append(self._make(parameter))
+        return names
+
+    def _make(self, parameter: inspect.Parameter) -> click.Parameter:
+        name, kind, default = parameter.name, str(parameter.annotation), parameter.default
+        required = default is parameter.empty
+        several = _find_parser(name, kind) is None and re.search(r"\b(?:Sequence|Mapping|list)\b", kind) is not None
+        given: dict[str, Any] = {"type": self._find_type(name, kind), "required": required}
+        if not required and not several:
+            given["default"] = "/".join(map(str, default)) if isinstance(default, tuple) else default
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            return click.Argument([name], nargs=-1 if several else 1, **given)
+        given |= {"help": self.about.get(name), "hidden": name in self.hidden_names}
+        flag = write_flag(Setting(name))
+        if kind == "bool":
+            flags = f"{flag}/{write_flag(Setting(name, False))}" if default is True else flag
+            del given["type"]
+            return click.Option([flags, name], is_flag=True, **given)
+        shown = given.get("default") not in (None, "")
+        return click.Option([flag, name], multiple=several, show_default=shown, **given)
+
+    def _find_type(self, name: str, kind: str) -> Any:
+        if choices := re.findall(r"'([^']+)'", kind):
+            return click.Choice(choices)
+        if parser := _find_parser(name, kind):
+            parsed = click.types.FuncParamType(parser)
+            parsed.name = name
+            return parsed
+        if "Path" in kind:
+            return Place(may_be_in_store=name in self.in_stores)
+        number = {"int": click.IntRange, "float": click.FloatRange}.get(kind.removesuffix(" | None"))
+        if number is None:
+            return click.STRING
+        if name not in _RANGES:
+            return click.INT if number is click.IntRange else click.FLOAT
+        ranged = number(*_RANGES[name])
+        ranged.name = "integer" if number is click.IntRange else "float"
+        return ranged
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Arguments first, with their help."""
+        arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
+        metavars = [each.make_metavar(ctx).removesuffix("...") for each in arguments]
+        rows = [(name, self.about.get(each.name or "", "")) for name, each in zip(metavars, arguments, strict=True)]
+        if rows:
+            with formatter.section("Arguments"):
+                formatter.write_dl(rows)
+        super().format_options(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Call the function."""
+        values = ctx.params
+        output = Output(json=values.pop("json"), quiet=values.pop("quiet"))
+        if isinstance(ctx.obj, Invocation):
+            ctx.obj.output = output
+            output.own_process = ctx.obj.own_process
+        for parameter in self.own:
+            if parameter.name in _OF_TEXTS:
+                values[parameter.name] = _OF_TEXTS[parameter.name](values[parameter.name])
+        for name, options in self.groups.items():
+            values[name] = _GROUPS[name](**{option: values.pop(option) for option in options})
+        self.function(output, **values)
+
+
+def _find_parser(name: str, kind: str) -> Callable[[Any], Any] | None:
+    return next((parse for (own, start), parse in _OF_TEXT.items() if own == name and kind.startswith(start)), None)
+
+
+def _read_args(function: Callable[..., Any]) -> dict[str, str]:
+    """What the docstring of a function says of its arguments."""
+    text = inspect.getdoc(function) or ""
+    section = re.search(r"^Args:\n((?: .*\n?)+)", text, re.MULTILINE)
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE) if section else []
+    return {name: " ".join(about.split()) for name, about in found}

@@ -9,14 +9,17 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    import msgspec
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+T = TypeVar("T")
 Cell = str | int | float | bool | None
 StyledText = str | tuple[str, str]
 """Text, or text with a style of rich."""
@@ -64,6 +67,54 @@ class Output:
             from foretrace.engines.processes import limit_memory
 
             limit_memory()
+
+    def warn_unsealed(self, folder: Path) -> None:
+        """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
+        from foretrace.core.errors import StoreError
+        from foretrace.core.journal import count_unsealed
+
+        try:
+            count = count_unsealed(folder)
+        except (StoreError, OSError) as error:
+            self.warn(f"warning: {error}", "yellow")
+            return
+        if count:
+            traces, are = ("trace", "is") if count == 1 else ("traces", "are")
+            self.warn(
+                f"warning: {folder}: {count:,} finished {traces} of an interrupted generate (or of one that still "
+                f"runs) {are} not sealed yet and not read; run the same generate command again",
+                "yellow",
+            )
+
+    def work(self, doing: str, function: Callable[..., T], *inputs: Any, **settings: Any) -> T:
+        """What a function gives that is told by `progress` whom to report to."""
+        with self.progress(doing) as progress:
+            return function(*inputs, **settings, progress=progress)
+
+    def show(
+        self,
+        report: msgspec.Struct,
+        facts: dict[str, Any] | None = None,
+        *inputs: Any,
+        file: Path | None = None,
+        **how: Any,
+    ) -> None:
+        """Print a report, under `--json` with facts of the call before it; and write that to a file, too.
+
+        Args:
+            inputs: With `how`, what the function that prints it wants to know besides.
+        """
+        import msgspec
+
+        found = {**(facts or {}), **msgspec.to_builtins(report)}
+        if file is not None:
+            from foretrace.core.files import replace_file
+
+            replace_file(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        if not self.write_json(found):
+            from foretrace.cli.display import show
+
+            show(self, report, *inputs, **how)
 
     def write_json(self, data: Any) -> bool:
         """Under `--json`: write the one object, and return True."""
@@ -161,15 +212,12 @@ class ProgressDisplay:
 
     def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
         """Say that `done` of `total` (`None`: not known) are done."""
-        begins = total != self._state[2] or done < self._state[1]
-        if begins:
+        if total != self._state[2] or done < self._state[1]:
             self._phase = (done, time.monotonic())
+        self._state = (doing, done, total)
         if self._bar is not None:
             bar, task = self._bar
-            if begins:
-                bar.reset(task, total=total, completed=done)
-            bar.update(task, description=_describe(doing, done, total), completed=done)
-        self._state = (doing, done, total)
+            bar.update(task, description=self._describe(), completed=done, total=total)
 
     def stop(self) -> None:
         """Show no more, and take the line off a terminal."""
@@ -179,30 +227,23 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar[0].stop()
 
+    def _describe(self) -> str:
+        doing, done, total = self._state
+        (before, since), now = self._phase, time.monotonic()
+        text = one_line(doing) + (f": {done:,}" if done or total is not None else "")
+        if total:
+            text += f" of {total:,}, {done / total:.0%}"
+            if done > before and now > since:
+                rate = (done - before) / (now - since)
+                text += f", {format_rate(rate)}, {format_seconds((total - done) / rate)} left"
+        return text
+
     def _write_lines(self) -> None:
         begun = time.monotonic()
         wait = _FIRST_LINE_S
         while not self._ended.wait(wait):
-            doing, done, total = self._state
-            (before, since), now = self._phase, time.monotonic()
-            text = _describe(doing, done, total)
-            if total:
-                text += f" of {total:,}, {done / total:.0%}"
-                if done > before and now > since:
-                    rate = (done - before) / (now - since)
-                    text += f", {format_rate(rate)}, {format_seconds((total - done) / rate)} left"
-            _write_stderr(f"{text} ({now - begun:.0f} s)\n")
+            _write_stderr(f"{self._describe()} ({time.monotonic() - begun:.0f} s)\n")
             wait = _LINES_S
-
-
-def _describe(doing: str, done: int, total: int | None) -> str:
-    counted = bool(done) or total is not None
-    return one_line(doing) + (f": {done:,}" if counted else "")
-
-
-def write_count(number: int, noun: str) -> str:
-    """A number of things: `1 task`, `2,000 tasks`."""
-    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def format_seconds(seconds: float) -> str:
@@ -222,36 +263,12 @@ def format_rate(per_second: float) -> str:
 def _start_bar(doing: str) -> tuple[Bar, TaskID]:
     from rich import progress
     from rich.table import Column
-    from rich.text import Text
 
-    class Description(progress.TextColumn):
-        """On one line, cut at its end: what matters most comes first."""
-
-        def __init__(self) -> None:
-            super().__init__(
-                "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
-            )
-
-    class KnownShare(progress.BarColumn):
-        """A bar only where the number of all is known."""
-
-        def render(self, task: progress.Task) -> Any:
-            return Text("") if task.total is None else super().render(task)
-
-    class TimeLeft(progress.TimeRemainingColumn):
-        """Behind the bar, in words, with the rate that it follows from."""
-
-        def render(self, task: progress.Task) -> Text:
-            left = task.time_remaining
-            rate = f"{format_rate(task.speed)}, " if task.speed else ""
-            return Text("" if left is None else f"{rate}{format_seconds(left)} left", style="cyan")
-
+    one_row = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     bar = progress.Progress(
         progress.SpinnerColumn(),
-        Description(),
-        KnownShare(bar_width=20),
-        progress.TaskProgressColumn("{task.percentage:>3.0f}%"),
-        TimeLeft(),
+        progress.TextColumn("{task.description}", markup=False, table_column=one_row),
+        progress.BarColumn(bar_width=20),
         progress.TextColumn("({task.elapsed:.0f} s)", markup=False),
         console=_console(sys.stderr),
         transient=True,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from foretrace.cli.options import Workers, out_option, write_flag
+from foretrace.cli.options import write_flag
 from foretrace.cli.output import Output
 from foretrace.core.errors import SandboxError, Setting, StoreError
 
 if TYPE_CHECKING:
     from foretrace.episodes.generate.engine import GenerateReport
-    from foretrace.evaluation.ceiling_report import CeilingReport
     from foretrace.evaluation.score_report import ScoreReport
 
-_PROTOCOL, _SAMPLES, _CONCURRENCY = "interleaved_tools", 2, 4
-_TEMPERATURE = 1.0
-"""At this one the demo model makes mistakes, and mends most of them."""
 _MARKER = ".foretrace-demo"
 """File that says that the folder's contents are the demo's own, to be replaced by the next run."""
 _OWN = ("traces", "labels.parquet", "dataset", "predictions")
@@ -26,57 +24,78 @@ _PREDICTORS = ("majority", "markov:2", "regression")
 """Those that need only a moment to learn."""
 
 
-def demo(
-    output: Output,
-    *,
-    out: Annotated[Path, out_option("DIR", "Where everything goes.")] = Path("demo-out"),
-    workers: Workers = 1,
-) -> None:
+def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> None:
     """Generate, import, label, build and score, with the demo model and the shipped samples.
 
     Takes about half a minute and no network. Its dataset is a demonstration, never training data.
+
+    Args:
+        out: Folder for everything.
+        workers: Processes that work at once.
     """
     output.note("generating, importing, labelling, building and scoring: about half a minute, without a network")
     import msgspec
 
-    from foretrace.cli.display.demo import next_steps, show_demo, show_places, show_worth
-    from foretrace.cli.with_progress import build_with_progress, label_with_progress
+    from foretrace.api.datasets import build
+    from foretrace.api.evaluation import ceiling
+    from foretrace.api.traces import label_folder
+    from foretrace.core.store import read_traces
     from foretrace.dataset.demonstration import describe_demonstration
-    from foretrace.dataset.settings import BuildSettings
-    from foretrace.engines.processes import Processes
-    from foretrace.report.view import REPORT
 
     _clear(out)
     traces, labels, dataset, predictions = (out / name for name in _OWN)
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
-    engine = Processes(workers)
-    labelled = label_with_progress(output, traces, labels, engine=engine)
-    settings = BuildSettings(allow_demo=True)
-    report = build_with_progress(output, [traces], dataset, settings, engine=engine, overwrite=True)
-    ceiling = None if isinstance(generated, str) else _measure_ceiling(traces)
+    labelled = output.work("3. label", label_folder, traces, out=labels, workers=workers)
+    manifest = output.work("4. build", build, traces, out=dataset, allow_demo=True, workers=workers).manifest
+    worth = None
+    if not isinstance(generated, str):  # the samples have no times
+        timed = (trace for trace in read_traces(traces) if trace.provenance.origin == "generated")
+        worth = ceiling(timed, guess_latency=0.0, allow=("sandbox_exec",))
     scores = _score_predictors(output, dataset, predictions)
     output.interrupt_message = "interrupted"
     steps = next_steps(traces, dataset, sandbox=not isinstance(generated, str))
     facts: dict[str, Any] = {
         "out": str(out),
-        "generate": generated.make_facts() if not isinstance(generated, str) else {"skipped": generated},
+        "generate": {"skipped": generated} if isinstance(generated, str) else generated.make_facts(),
         "import": imported,
         "labels": labelled,
-        "demonstration": describe_demonstration(report.manifest),
-        "manifest": report.manifest,
-        "ceiling": msgspec.to_builtins(ceiling),
+        "demonstration": describe_demonstration(manifest),
+        "manifest": manifest,
+        "ceiling": msgspec.to_builtins(worth),
         "scores": msgspec.to_builtins(scores),
         "next": steps,
     }
     if output.write_json(facts):
         return
-    show_demo(output, generated, imported, labelled, report.manifest)
-    show_worth(output, ceiling, scores)
-    places = {"traces": traces, "labels": labels, "dataset": dataset, "card": dataset / "README.md"}
-    show_places(output, places | {"predictions": predictions}, steps)
+    from foretrace.cli.display.dataset import show_actions
+    from foretrace.cli.display.speculation import summarise_ceiling
+
+    output.print(("1. generate", "bold"), f"  {_describe_generated(generated)}")
+    total = sum(imported.values(), Counter[str]())
+    text = f"  {total['rows']} raw rows in {len(imported)} formats -> {total['traces']} traces, {total['drops']} drops"
+    output.print(("2. import", "bold"), text)
+    text = f"  {labelled.steps} steps of {labelled.traces} traces, {labelled.nonsteps} messages that are no step"
+    output.print(("3. label", "bold"), text)
+    show_actions(output, labelled.actions)
     output.print()
-    output.print(("see it in a browser", "bold"), f"  {dataset / REPORT}")
+    _show_built(output, manifest)
+    if worth is not None:
+        output.print()
+        output.print(("5. ceiling", "bold"), f"  {summarise_ceiling(worth)}")
+        output.print(
+            f"of the {worth.traces} generated traces, with guesses that take no time; real models write slower than "
+            "this one"
+        )
+    output.print()
+    _show_scores(output, scores)
+    output.print()
+    output.print(("next", "bold"))
+    for purpose, command in steps.items():
+        output.print((f"  # {purpose}", "dim"))
+        output.print(f"  {command}")
+    output.print()
+    output.print(("see it in a browser", "bold"), f"  {dataset / 'report.html'}")
 
 
 def _clear(out: Path) -> None:
@@ -113,12 +132,12 @@ def _generate(output: Output, traces: Path) -> GenerateReport | str:
                 "builtin",
                 limit=KNOWN_PROBLEMS,
                 model="demo",
-                protocol=_PROTOCOL,
+                protocol="interleaved_tools",
                 out=traces,
-                samples=_SAMPLES,
-                temperature=_TEMPERATURE,
+                samples=2,
+                temperature=1.0,  # at which the demo model makes mistakes, and mends most of them
                 max_tokens=1024,
-                concurrency=_CONCURRENCY,
+                concurrency=4,
                 progress=lambda status: progress(f"1. generate: {describe_progress(status)}"),
             )
         except SandboxError as error:
@@ -130,20 +149,10 @@ def _import_samples(output: Output, traces: Path) -> dict[str, Counter[str]]:
     from foretrace.samples import sample_files
 
     counts: dict[str, Counter[str]] = {}
-    with output.progress("2. import: the samples") as progress:
-        for name, path in sample_files().items():
-            report = import_source(name.partition(":")[0], path, out=traces, progress=progress)
-            counts[name] = Counter(rows=report.rows, traces=report.traces, drops=report.drops.total())
+    for name, path in sample_files().items():
+        report = output.work("2. import: the samples", import_source, name.partition(":")[0], path, out=traces)
+        counts[name] = Counter(rows=report.rows, traces=report.traces, drops=report.drops.total())
     return counts
-
-
-def _measure_ceiling(traces: Path) -> CeilingReport:
-    """What speculation could save at most, on the generated traces: the samples have no times."""
-    from foretrace.api.evaluation import ceiling
-    from foretrace.core.store import read_traces
-
-    generated = (trace for trace in read_traces(traces) if trace.provenance.origin == "generated")
-    return ceiling(generated, guess_latency=0.0, allow=("sandbox_exec",))
 
 
 def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[str, ScoreReport]:
@@ -153,9 +162,89 @@ def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[
 
     predictions.mkdir()
     scores: dict[str, ScoreReport] = {}
-    with output.progress("6. score: predicting") as progress:
-        for predictor in _PREDICTORS:
-            out = predictions / f"{predictor.replace(':', '-')}.jsonl"
-            predict(dataset, out=out, predictor=predictor, times=False, progress=progress)
-            scores[predictor] = score(out, dataset)
+    for predictor in _PREDICTORS:
+        out = predictions / f"{predictor.replace(':', '-')}.jsonl"
+        output.work("6. score: predicting", predict, dataset, out=out, predictor=predictor, times=False)
+        scores[predictor] = score(out, dataset)
     return scores
+
+
+def _describe_generated(report: GenerateReport | str) -> str:
+    if isinstance(report, str):
+        return f"skipped: {report}"
+    isolation = report.isolation or {}
+    erred, recovered = (
+        round(report.metrics.get(each, 0) * report.counts.judged) for each in ("had_errors", "recovered")
+    )
+    failed = "".join(f"; {report.counts.errors[kind]} {kind}: {e}" for kind, e in report.counts.examples.items())
+    return (
+        f"{report.counts.done} attempts at {report.problems} problems, protocol {report.protocol}, by {report.model}: "
+        f"{report.success or 0.0:.0%} succeeded, {erred} made errors, {recovered} of these recovered; the code was run "
+        f"in the sandbox {isolation.get('sandbox')}, isolation level {isolation.get('level')}{failed}"
+    )
+
+
+def _show_built(output: Output, manifest: dict[str, Any]) -> None:
+    from foretrace.dataset.demonstration import describe_demonstration
+
+    configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
+    splits = list(dict.fromkeys(split for by_split in configs.values() for split in by_split))
+    rows = [(name, *((by_split.get(s) or {}).get("rows", 0) for s in splits)) for name, by_split in configs.items()]
+    counts, total = manifest["counts"], sum(count for _, *by_split in rows for count in by_split)
+    output.print(("4. build", "bold"), f"  {counts['traces']} traces -> {total} rows in {len(configs)} configs")
+    output.print_table(("rows", *splits), rows)
+    verdicts = Counter(str(gate.get("verdict")) for gate in manifest.get("gates", []))
+    undecided = " (a demo has too few rows for the statistical ones)" if verdicts["undecided"] else ""
+    output.print(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
+    for warning in manifest.get("warnings", []):
+        output.warn(f"warning: {warning}", "yellow")
+    if demonstration := describe_demonstration(manifest):
+        output.print((demonstration, "yellow"))
+
+
+def _show_scores(output: Output, scores: dict[str, ScoreReport]) -> None:
+    from foretrace.cli.display.score import show_lines, warn_few_groups
+
+    any_score = next(iter(scores.values()))
+    output.print(
+        ("6. score", "bold"),
+        f"  predictors that cost nothing, on {any_score.rows} eval steps of {any_score.tasks} tasks that they have "
+        "never seen",
+    )
+    show_lines(output, [(name, report.scores) for name, report in scores.items()])
+    warn_few_groups(output, any_score.groups)
+
+
+def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
+    """Commands that work in this shell as they stand, by what they are for; without a sandbox none that runs code."""
+    command, folder, data = _own_command(), shlex.quote(str(traces)), shlex.quote(str(dataset))
+    load = f'import datasets; print(datasets.load_dataset("{dataset}", "proposer")["train"][0]["completion"])'
+    guesses = shlex.quote(str(dataset.with_name("predictions") / "memory.jsonl"))
+    types = shlex.quote(f"{dataset}-types")
+    steps = {
+        "one trace, step by step": f"{command} show {folder} {shlex.quote(_find_recovered_trace(traces))}",
+        "all traces in a browser": f"{command} view {folder} --out {shlex.quote(str(traces.with_name('view')))}",
+        "load what was built": f"{shlex.quote(sys.executable)} -c {shlex.quote(load)}",
+        "build with other settings": f"{command} build {folder} --allow-demo --target type --overwrite --out {types}",
+        "a predictor of whole calls": f"{command} predict {data} --predictor memory --out {guesses}",
+    }
+    if sandbox:
+        again = "generate --problems builtin --limit 10 --protocol tools --model demo"
+        steps["generate in another protocol"] = f"{command} {again} --out {folder}"
+    return steps | {"generate with a model of your own": f"{command} generate --help"}
+
+
+def _find_recovered_trace(traces: Path) -> str:
+    """Key of a generated trace in which something failed and was mended, else of any."""
+    from foretrace.core.store import read_traces
+
+    best = max(read_traces(traces), key=lambda trace: trace.outcome.metrics.get("recovered", 0.0))
+    return best.key
+
+
+def _own_command() -> str:
+    """How this command was called, so that it can be called so again."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m foretrace"
+    return "foretrace" if called.name != "foretrace" or shutil.which("foretrace") else shlex.quote(str(called))

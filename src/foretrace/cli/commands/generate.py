@@ -1,155 +1,51 @@
-"""`foretrace generate`: attempt problems with a model, and add the traces to a traces folder."""
+"""Attempt problems with a model, and examine what that needs: `generate`, `problems`, `doctor`."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from foretrace.cli.common_options import HIDDEN
-from foretrace.cli.options import EngineOptions, SandboxOptions, ServerOptions, hidden_option, out_option
 from foretrace.cli.output import Output
-from foretrace.core.errors import ForetraceError
-from foretrace.engines.processes import Processes
+from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 
 if TYPE_CHECKING:
-    from foretrace.episodes.generate.engine import GenerateReport
-
-if TYPE_CHECKING:
+    from foretrace.models.base import Server
     from foretrace.problems.base import UnusableRow
+    from foretrace.sandbox.base import SandboxSettings
 
 _TERMINATED = 143
 """Exit code of a run that SIGTERM ended."""
 
 
-def _parse_concurrency(text: str) -> int | None:
-    """Attempts in flight; `None` for `auto`."""
-    if text == "auto":
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
-        raise typer.BadParameter(f"{text!r}: choose auto, or 1 to 4096")
-    return int(text)
-
-
-def _parse_temperature(text: str | float) -> float | None:
-    """A temperature; `None` for `none`."""
-    if text == "none":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise typer.BadParameter(f"{text!r}: choose a number that is not negative, or none")
-    return value
-
-
-_Problems = Annotated[
-    str,
-    typer.Option("--problems", metavar="SET", help="A set that `problems list` shows, jsonl:FILE, or module:Class."),
-]
-_Path = Annotated[
-    Path | None, typer.Option("--path", metavar="FILE", help="Read the set from this file or folder, not the Hub.")
-]
-_Protocol = Annotated[
-    str,
-    typer.Option(
-        "--protocol", metavar="NAME", help="Format in which the model runs code, e.g. tools (docs/protocols.md)."
-    ),
-]
-_Model = Annotated[
-    str, typer.Option("--model", metavar="KIND:NAME", help="E.g. ollama:qwen3-coder, openai:NAME (docs/models.md).")
-]
-_Samples = Annotated[int, typer.Option("--samples", metavar="N", min=1, help="Attempts at each problem.")]
-_Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N problems.")]
-_Temperature = Annotated[
-    float | None,
-    typer.Option(
-        "--temperature",
-        metavar="T",
-        help="Sampling temperature; `none` lets the server choose.",
-        parser=_parse_temperature,
-    ),
-]
-_Keep = Annotated[
-    Literal["all", "success", "ideal"],
-    typer.Option("--keep", help="Attempts to store; ideal: solved as the protocol wants it."),
-]
-_Concurrency = Annotated[
-    int | None,
-    typer.Option(
-        "--concurrency",
-        metavar="N",
-        help="Attempts at one time; auto, the default, finds out what the server can do.",
-        parser=_parse_concurrency,
-    ),
-]
-_Out = Annotated[Path, out_option("TRACES", "Traces folder, made if absent.")]
-_MaxTokens = Annotated[
-    int, typer.Option("--max-tokens", metavar="N", min=1, help="Tokens of one completion at most; thinking counts.")
-]
-_Seed = Annotated[int, hidden_option("--seed", "Seed of every attempt's own seed.")]
-_MaxTurns = Annotated[int | None, hidden_option("--max-turns", "Completions of an attempt at most.", min=1)]
-_TopP = Annotated[float, hidden_option("--top-p", "Of the sampling.", min=0.0, max=1.0)]
-_TopK = Annotated[int | None, hidden_option("--top-k", "Of the sampling.", min=1)]
-_Feedback = Annotated[Literal["public", "counts"], hidden_option("--feedback", "What a model is told of its tests.")]
-_Hints = Annotated[bool, hidden_option("--hints", "Add hints after failures.")]
-_StructureBonus = Annotated[bool, hidden_option("--structure-bonus", "Add the structure bonus to the reward.")]
-_Flagged = Annotated[
-    Literal["zero", "report"],
-    hidden_option("--flagged", "The reward of code that cheats its tests: as if none had passed, or as any other."),
-]
-_Tokens = Annotated[int | None, hidden_option("--max-tokens-total", "Tokens of the run at most.", min=1)]
-_Time = Annotated[float | None, hidden_option("--max-time", "Seconds after which no attempt begins.", min=0.0)]
-_Cost = Annotated[float | None, hidden_option("--max-cost", "Cost of the run at most; needs a price.", min=0.0)]
-_PriceIn = Annotated[float, hidden_option("--price-in", "Price of a million prompt tokens.", min=0.0)]
-_PriceOut = Annotated[float, hidden_option("--price-out", "Price of a million completion tokens.", min=0.0)]
-_NoRedact = Annotated[bool, hidden_option("--no-redact", "Leave secrets and user names in the traces.")]
-_RedactEmails = Annotated[bool, hidden_option("--redact-emails", "Take e-mail addresses out too.")]
-_RedactAddresses = Annotated[bool, hidden_option("--redact-addresses", "Take IP addresses out too.")]
-
-
 def generate(
     output: Output,
     *,
-    problems: _Problems,
-    protocol: _Protocol,
-    model: _Model,
-    out: _Out,
-    path: _Path = None,
-    server: ServerOptions,
-    samples: _Samples = 1,
-    limit: _Limit = None,
-    temperature: _Temperature = 0.7,
-    keep: _Keep = "all",
-    concurrency: _Concurrency = None,
-    max_tokens: _MaxTokens = 4096,
-    seed: _Seed = 0,
-    max_turns: _MaxTurns = None,
-    top_p: _TopP = 1.0,
-    top_k: _TopK = None,
-    feedback: _Feedback = "public",
-    hints: _Hints = False,
-    structure_bonus: _StructureBonus = False,
-    flagged: _Flagged = "zero",
-    sandbox: Annotated[SandboxOptions, HIDDEN],
-    engine: Annotated[EngineOptions, HIDDEN],
-    max_tokens_total: _Tokens = None,
-    max_time: _Time = None,
-    max_cost: _Cost = None,
-    price_in: _PriceIn = 0.0,
-    price_out: _PriceOut = 0.0,
-    no_redact: _NoRedact = False,
-    redact_emails: _RedactEmails = False,
-    redact_addresses: _RedactAddresses = False,
+    problems: str,
+    protocol: str,
+    model: str,
+    out: Path,
+    path: Path | None = None,
+    server: Server | None,
+    sandbox_settings: SandboxSettings,
+    workers: int = 0,
+    **settings: Any,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
     The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
+
+    Args:
+        problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
+        workers: Runs of code at one time, or tasks of the cluster; 0 is one a core.
     """
-    given = locals()
+    import msgspec
+
+    from foretrace.api.engines import make_engine
     from foretrace.api.generation import (
         MAX_SESSIONS,
         TerminatedError,
@@ -157,48 +53,34 @@ def generate(
         make_generate_settings,
         run_generate,
     )
-    from foretrace.cli.display.generate import (
-        StatusDisplay,
-        note_dropped_problems,
-        note_unknown_to_demo,
-        show_report,
-    )
+    from foretrace.cli.display.generate import StatusDisplay, note_dropped_problems, note_unknown_to_demo, show_report
+    from foretrace.engines.processes import Processes
     from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
-    settings = make_generate_settings({**given, "redact": not no_redact})
-    made_server = server.make_server()
-    made_protocol = make_protocol(protocol)
-    sandbox_settings = sandbox.make_settings(max_sessions=concurrency or MAX_SESSIONS)
-    made_sandbox = make_sandbox(sandbox.names, sandbox_settings)
-    made_model = make_model(model, made_server)
-    where = engine.make_engine(sandbox.workers or None, processes=1)
+    checked = make_generate_settings(settings)
+    sandbox_settings = msgspec.structs.replace(
+        sandbox_settings, workers=workers, max_sessions=settings["concurrency"] or MAX_SESSIONS
+    )
+    parts = make_protocol(protocol), make_sandbox(settings["sandbox"], sandbox_settings), make_model(model, server)
+    where = make_engine(settings["engine"], workers or None, settings["ray_address"])
     runner = None
     if not isinstance(where, Processes):
-        runner = make_cluster_runner(where, settings, model, made_server, protocol, sandbox.names, sandbox_settings)
+        names = model, server, protocol, settings["sandbox"], sandbox_settings
+        runner = make_cluster_runner(where, checked, *names)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     with output.progress(f"reading {problems}") as progress:
         drops: list[UnusableRow] = []
-        usable = load_problems(problems, path, limit, on_unusable=drops.append)
+        usable = load_problems(problems, path, settings["limit"], on_unusable=drops.append)
         note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
-        note_unknown_to_demo(output, made_model, usable)
+        note_unknown_to_demo(output, parts[2], usable)
         display = StatusDisplay(output, progress)
+        hooks: dict[str, Any] = {"on_failure": display.on_failure, "ends_on_sigterm": True}
         try:
-            report = run_generate(
-                usable,
-                made_protocol,
-                made_model,
-                made_sandbox,
-                out,
-                settings,
-                display,
-                runner=runner,
-                on_failure=display.on_failure,
-                ends_on_sigterm=True,
-            )
+            report = run_generate(usable, parts[0], parts[2], parts[1], out, checked, display, runner=runner, **hooks)
         except TerminatedError:
             output.warn(f"foretrace: {output.interrupt_message}")
-            raise typer.Exit(_TERMINATED) from None
+            raise click.exceptions.Exit(_TERMINATED) from None
         except ForetraceError:
             if display.failure_report is not None:
                 progress.stop()
@@ -206,12 +88,196 @@ def generate(
                 show_report(output, display.failure_report, out, len(drops))
             raise
     show_report(output, report, out, len(drops))
-    _check_report(report)
-
-
-def _check_report(report: GenerateReport) -> None:
-    """Refuse to call a run done in which every attempt ended in an error."""
     counts = report.counts
     if counts.done and not counts.judged:
         kind, message = next(iter(counts.examples.items()))
         raise ForetraceError(f"all {counts.done:,} attempts ended in an error, e.g. {kind}: {message}")
+
+
+def list_problems(output: Output) -> None:
+    """List the problem sets that `check` can read."""
+    from foretrace.cli.display import show_plugins
+    from foretrace.registry import describe_plugins
+
+    found = describe_plugins("problems")
+    facts = [
+        {"name": one.name, "about": one.about, "problems": one.problems, "from": one.place, "license": one.license}
+        for one in found
+    ]
+    if not output.write_json({"sets": facts}):
+        show_plugins(output, found, "jsonl:FILE, or module:Class (docs/problems.md)")
+
+
+def check_problems(
+    output: Output,
+    name: str,
+    *,
+    path: Path | None = None,
+    limit: int | None = None,
+    sandbox: str = "local",
+    workers: int = 0,
+    sandbox_settings: SandboxSettings,
+    engine: str = "processes",
+    ray_address: str | None = None,
+) -> None:
+    """Prove a problem set without a model.
+
+    Every reference solution must pass, and an answer that does nothing must fail. With --engine ray, each node of a
+    cluster judges in its own sandbox.
+
+    Args:
+        name: A set that `problems list` shows, jsonl:FILE, or module:Class.
+        path: Read this file or folder, not the Hub.
+        limit: Only the first N problems.
+        sandbox: Sandboxes in order of preference, e.g. docker,local.
+        workers: Problems at one time, or tasks of the cluster; 0 is one a core.
+        engine: Work on this machine (processes), or on a cluster (ray).
+        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
+    """
+    import msgspec
+
+    from foretrace.api.engines import make_engine
+    from foretrace.api.problem_checks import check_problems
+    from foretrace.cli.display.problems import show_check, verdict
+    from foretrace.engines.processes import usable_cores
+    from foretrace.engines.ray_tasks import RayTasks
+    from foretrace.episodes.validate import Fault
+    from foretrace.problems.base import collect_problems
+    from foretrace.registry import make_problem_set, split_problem_spec
+
+    name, path = split_problem_spec(name, path)
+    with output.progress(f"checking {name}") as progress:
+        where = make_engine(engine, workers or None, ray_address)  # pyright: ignore[reportArgumentType]
+        problems, drops = collect_problems(make_problem_set(name).load(path), limit)
+        found = check_problems(
+            problems,
+            sandbox,
+            msgspec.structs.replace(sandbox_settings, workers=workers),
+            workers=workers or usable_cores(),
+            cluster=where if isinstance(where, RayTasks) else None,
+            progress=progress,
+            doing=f"checking {name}",
+        )
+    bad = [Fault(problem=_name_row(drop, path), kind="bad_row", detail=drop.reason) for drop in drops]
+    checked = msgspec.structs.replace(found.report, faults=(*bad, *found.report.faults))
+    if not checked.problems and not checked.faults:
+        raise ProblemError(f"{path or name}: there is no problem in it")
+    isolation = msgspec.to_builtins(found.isolation)
+    facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
+    facts |= {"sound": checked.sound, "isolation": isolation}
+    if engine == "ray":
+        facts["nodes"] = msgspec.to_builtins(found.nodes)
+    if not output.write_json(facts):
+        show_check(output, checked, isolation)
+    if not checked.sound:
+        raise ProblemError(f"{name}: {verdict(checked)}")
+
+
+def _name_row(drop: UnusableRow, path: Path | None) -> str:
+    at = drop.at.removeprefix(f"{path} ")
+    return at if drop.id is None else f"{at} ({drop.id})"
+
+
+def doctor(
+    output: Output,
+    *,
+    sandbox: str = "local",
+    workers: int = 0,
+    sandbox_settings: SandboxSettings,
+    interpreter: Path | None = None,
+    model: str | None = None,
+    server: Server | None,
+    max_tokens: int | None = None,
+) -> None:
+    """Say what can be used here, how well it isolates, and how fast it is; with --model, what a model server can do.
+
+    Ends with exit code 1, and one line that says what to do, where no sandbox or no model serves.
+    More options for the model server are in docs/cli.md.
+
+    Args:
+        sandbox: Sandboxes in order of preference, e.g. docker,local.
+        workers: Runs at one time; 0 is one a core.
+        interpreter: The Python that runs the code.
+        model: Examine this model instead, and make one episode with it.
+        max_tokens: Tokens of one completion at most.
+    """
+    import msgspec
+
+    from foretrace.engines.processes import usable_cores
+
+    settings = msgspec.structs.replace(
+        sandbox_settings,
+        workers=workers or usable_cores(),
+        interpreter=None if interpreter is None else str(interpreter),
+    )
+    if model is None:
+        given = [*(server.list_settings_except() if server else []), *(["max_tokens"] if max_tokens else [])]
+        if given:
+            raise UsageError(Setting(given[0]), " is for a model server: name one with ", Setting("model"))
+    with _without_library_warnings():
+        if model is None:
+            _examine_sandbox(output, sandbox, settings)
+        else:
+            _examine_model(output, model, server, sandbox, settings, max_tokens)
+
+
+def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
+    from foretrace.cli.display.doctor import show_sandbox
+    from foretrace.cli.options import write_flag
+    from foretrace.doctor.sandbox import examine_sandbox
+
+    with output.progress(f"testing the sandbox {names}"):
+        facts, error = examine_sandbox(names, settings)
+    why = None if error is None else error.render(write_flag)
+    if not output.write_json({"ok": error is None, "error": why, "sandbox": facts}) and facts is not None:
+        show_sandbox(output, facts)
+    if error is not None:
+        raise error
+
+
+def _examine_model(
+    output: Output, spec: str, server: Server | None, names: str, settings: SandboxSettings, max_tokens: int | None
+) -> None:
+    import asyncio
+
+    import msgspec
+
+    from foretrace.cli.display.doctor import show_model
+    from foretrace.cli.options import write_flag
+    from foretrace.core.completion import Sampling
+    from foretrace.doctor.model import ModelReport, examine_model
+    from foretrace.registry import make_model, make_sandbox
+
+    model = make_model(spec, server)
+    sampling = Sampling() if max_tokens is None else Sampling(max_tokens=max_tokens)
+    report = ModelReport(model=model.spec, endpoint=model.endpoint)
+    failure: ForetraceError | None = None
+    with output.progress(f"asking {model.spec} what it can do") as progress:
+        try:
+            asyncio.run(examine_model(report, model, make_sandbox(names, settings), sampling, progress))
+        except UsageError:
+            raise
+        except ForetraceError as error:
+            failure, report.error = error, error.render(write_flag)
+    report.ok = failure is None
+    if not output.write_json(msgspec.to_builtins(report)):
+        show_model(output, report, sampling.max_tokens)
+    if failure is not None:
+        raise failure
+
+
+@contextlib.contextmanager
+def _without_library_warnings() -> Generator[None]:
+    """Keep the library's own warnings back: the report says all of it."""
+    import logging
+    import warnings
+
+    log = logging.getLogger("foretrace.sandbox")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)

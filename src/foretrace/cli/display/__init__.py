@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Output
 from foretrace.core.report import Report
 
+if TYPE_CHECKING:
+    from foretrace.registry import PluginFacts
+
 _SHOWN_BY = {
     "BuildReport": "dataset.show_build",
-    "CeilingReport": "ceiling.show_ceiling",
-    "EffectsManifest": "effects.show_effects",
+    "CeilingReport": "speculation.show_ceiling",
+    "EffectsManifest": "speculation.show_effects",
     "ExportReport": "traces.show_export",
     "GenerateReport": "generate.show_report",
     "ImportReport": "imports.show_import",
@@ -19,8 +24,8 @@ _SHOWN_BY = {
     "PairReport": "score.show_pair_scores",
     "PushReport": "dataset.show_pushed",
     "References": "score.show_references",
-    "PredictReport": "predict.show_predictions",
-    "ReplayReport": "replay.show_replay",
+    "PredictReport": "score.show_predictions",
+    "ReplayReport": "speculation.show_replay",
     "ScoreReport": "score.show_scores",
     "ScrubReport": "traces.show_scrubbed",
     "VerifyReport": "score.show_verified",
@@ -29,9 +34,27 @@ _SHOWN_BY = {
 """By report: the module here, and its function."""
 
 
+def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
+    """Print a report."""
+    module, _, function = _SHOWN_BY[type(report).__name__].partition(".")
+    getattr(importlib.import_module(f"foretrace.cli.display.{module}"), function)(output, report, *inputs, **how)
+
+
+def show_plugins(output: Output, plugins: Sequence[PluginFacts], own: str) -> None:
+    """Print plugins: what each is, where its rows are read from, and their license; `own` says how to add one."""
+    for plugin in plugins:
+        output.print((plugin.name, "bold"), f"  {plugin.about}")
+        count = f"{plugin.problems:,} problems; " if plugin.problems else ""
+        license = plugin.license or "as the rows say"
+        output.print((f"    {count}{plugin.place or 'local files only'}; license {license}", "dim"))
+        if plugin.recognized:
+            output.print((f"    auto knows it {plugin.recognized[0].lower()}{plugin.recognized[1:]}", "dim"))
+    output.print()
+    output.print(f"your own: {own}")
+
+
 def render(report: Report) -> str:
     """What the command prints of a report, without its notes on stderr."""
-    module, _, function = _SHOWN_BY[type(report).__name__].partition(".")
     text = io.StringIO()
-    getattr(importlib.import_module(f"foretrace.cli.display.{module}"), function)(Output(stream=text), report)
+    show(Output(stream=text), report)
     return text.getvalue().rstrip("\n")

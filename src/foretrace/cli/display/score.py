@@ -1,32 +1,34 @@
-"""How good predictions are: one table of what decides, and with `--details` everything else."""
+"""What was predicted, and how good predictions are: one table of what decides, and with `--details` everything else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.cli.display.ceiling import write_share
-from foretrace.cli.output import Cell, Output, write_count
+import msgspec
+
+from foretrace.cli.display.speculation import write_share
+from foretrace.cli.output import Cell, Output
+from foretrace.core.errors import count_things
+from foretrace.evaluation.score_report import Share
 
 if TYPE_CHECKING:
     from foretrace.core.references import References, ScoreRow
     from foretrace.evaluation.pair_accuracy import PairReport
+    from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.score_report import (
-        ArgumentRow,
         Calibration,
         Comparison,
         Difference,
-        Part,
         ScoreReport,
-        Share,
         VerifierScore,
     )
     from foretrace.evaluation.verify import VerifyReport
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
-FEW_GROUPS = 10
+_FEW_GROUPS = 10
 """Groups below which a bootstrap over them says too little."""
 _DECISIVE = (
     ("action type", "natural", "type_accuracy"),
@@ -42,7 +44,8 @@ _DECISIVE = (
 def show_scores(output: Output, report: ScoreReport, predictions: Path | None = None, *, details: bool = False) -> None:
     """The table of what decides, what was left out, and with `details` all other figures."""
     name = report.predictor or (predictions.name if predictions is not None else "this file")
-    output.print((f"{name} on {write_count(report.rows, 'eval step')} of {write_count(report.tasks, 'task')}", "bold"))
+    steps, tasks = count_things(report.rows, "eval step"), count_things(report.tasks, "task")
+    output.print((f"{name} on {steps} of {tasks}", "bold"))
     output.print()
     _show_table(output, name, report)
     if report.target == "call":
@@ -53,8 +56,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
         )
     if report.references_left_out is not None:
         output.print(f"references are left out: {report.references_left_out}; build it with references again")
-    if report.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: they are drawn from only {write_count(report.groups, 'group')}")
+    warn_few_groups(output, report.groups)
     if report.calibration:
         whole = 0 if report.predicted == "type" else -1  # the confidence is that of the whole guess
         output.print(_describe_calibration(report.calibration[whole]))
@@ -74,20 +76,26 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
         output.print("--details shows each class, tool, source and argument, and how far ahead it is right")
 
 
+def warn_few_groups(output: Output, groups: int) -> None:
+    """Say that a bootstrap over few groups says too little."""
+    if groups < _FEW_GROUPS:
+        output.print(f"the intervals are too narrow: they are drawn from only {count_things(groups, 'group')}")
+
+
 def _show_table(output: Output, name: str, report: ScoreReport) -> None:
     lines: list[tuple[str, Sequence[ScoreRow]]] = [(name, report.scores)]
     if report.against is not None:
         lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
     lines += [(f"{each.predictor} (reference)", each.scores) for each in report.references]
-    _show_lines(output, lines)
+    show_lines(output, lines)
 
 
 def show_references(output: Output, references: References) -> None:
     """The table of what decides, of each predictor."""
-    _show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
+    show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
 
 
-def _show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]]) -> None:
+def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]]) -> None:
     tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
     columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
     output.print_table(
@@ -129,7 +137,7 @@ def _describe_calibration(calibration: Calibration) -> str:
 
 
 def _show_comparison(output: Output, against: Comparison) -> None:
-    output.print(f"against {against.other}, both on the same draws of {write_count(against.tasks, 'task')}:")
+    output.print(f"against {against.other}, both on the same draws of {count_things(against.tasks, 'task')}:")
     if against.missing:
         output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
     if against.without_first:
@@ -207,8 +215,7 @@ def show_pair_scores(output: Output, report: PairReport, scores: Path | None = N
         ("family", "pairs", "prefers the right action"),
         [(row.name or "all", row.accuracy.n, _write(row.accuracy)) for row in report.families],
     )
-    if report.groups < FEW_GROUPS:
-        output.print(f"the intervals are too narrow: they are drawn from only {write_count(report.groups, 'group')}")
+    warn_few_groups(output, report.groups)
     text = (
         f"{report.missing:,} pairs without two scores count as wrong; {report.unknown:,} scores of other pairs are "
         "ignored"
@@ -258,54 +265,73 @@ def _list_faults(problems: dict[str, int]) -> str:
 
 
 def _show_details(output: Output, report: ScoreReport) -> None:
-    output.print()
-    names = ("slice", "metric", "value", "low", "high", "n")
-    output.print_table(names, [tuple(getattr(row, name) for name in names) for row in report.scores])
-    for title, parts in (("action", report.by_action), ("tool", report.by_tool), ("source", report.by_source)):
-        _show_parts(output, title, parts)
-    _show_arguments(output, report.arguments)
-    if report.ahead:
-        output.print()
-        rows = [(row.steps, _write(row.type_accuracy), _write(row.right), row.right.n) for row in report.ahead]
-        output.print_table(("steps in a row", "all types right", "all right", "n"), rows)
-    for calibration in report.calibration or ():
-        _show_reliability(output, calibration)
-
-
-def _show_parts(output: Output, title: str, parts: Sequence[Part]) -> None:
-    if not parts:
-        return
-    output.print()
-    rows = [(p.name, p.n, _write(p.type_accuracy), _write(p.tool), _write(p.exact_call)) for p in parts]
-    _print_some(output, (title, "steps", "action type", "tool", "exact call"), rows)
-
-
-def _show_arguments(output: Output, arguments: Sequence[ArgumentRow]) -> None:
-    if not arguments:
-        return
-    output.print()
-    rows = [(row.name or "all arguments", row.right.n, _write(row.right)) for row in arguments]
-    _print_some(output, ("argument", "calls with it", "right"), rows)
-
-
-def _show_reliability(output: Output, calibration: Calibration) -> None:
-    output.print()
-    rows = [
-        (f"{each.low:.1f} to {each.high:.1f}", each.n, each.confidence, each.right)
-        for each in calibration.bins
-        if each.n
+    tables: list[tuple[str, Sequence[msgspec.Struct]]] = [
+        ("figure", report.scores),
+        ("action", report.by_action),
+        ("tool", report.by_tool),
+        ("source", report.by_source),
+        ("argument", [msgspec.structs.replace(row, name=row.name or "all arguments") for row in report.arguments]),
+        ("all right", report.ahead),
     ]
-    output.print_table((f"confidence ({calibration.of})", "guesses", "mean", "right"), rows)
+    for each in report.calibration or ():
+        tables += [(f"confidence ({each.of})", [one for one in each.bins if one.n]), ("coverage", each.coverage)]
+    for title, rows in tables:
+        _show_records(output, title, rows, most=None if title == "figure" else _ROWS)
+    for each in report.calibration or ():
+        output.print(
+            f"{each.of}: ECE {each.ece:.4f} in {len(each.bins)} bins of equal width; Brier {each.brier:.4f}; "
+            f"AURC {each.aurc:.4f}; {each.without_confidence:,} steps without a confidence are left out"
+        )
+
+
+def _show_records(output: Output, title: str, rows: Sequence[msgspec.Struct], most: int | None) -> None:
+    """A table with a column for each field; how many rows a share is over stands in the last one."""
+    if not rows:
+        return
+    names = rows[0].__struct_fields__
+    table: list[list[Cell]] = []
+    for row in rows[:most]:
+        values = [getattr(row, name) for name in names]
+        ns = [value.n for value in values if isinstance(value, Share)] if "n" not in names else []
+        table.append([*(_write(value) if isinstance(value, Share) else value for value in values), *ns[-1:]])
+    extra = ["n"] * (len(table[0]) - len(names))
+    output.print()
+    output.print((title, "bold"))
+    output.print_table([*(name.replace("_", " ") for name in names), *extra], table)
+    if most is not None and len(rows) > most:
+        output.print(f"and {len(rows) - most:,} more: --json has all")
+
+
+_FAULTS = {
+    "raised": "failed at",
+    "bad_guess": "what was returned is no guess at",
+    "no_guess": "nothing was guessed at",
+}
+
+
+_LOST = {"failed": "failed", "no_action": "name no action"}
+
+
+def describe_rows(config: str, split: str) -> str:
+    """Which rows were predicted: `eval`, `proposer`, `validation`."""
+    return split if (config, split) == ("proposer", "validation") else config
+
+
+def show_predictions(output: Output, report: PredictReport) -> None:
+    """One line, and one for each kind of fault; rows without a guess count as wrong when the file is scored."""
+    latency = report.latency_s
+    speed = f"; {1000 * latency['p50']:.1f} ms a row (p95 {1000 * latency['p95']:.1f})" if latency else ""
+    learnt = f", learnt from {report.learnt_rows:,} train rows" if report.learnt_rows else ""
     output.print(
-        f"ECE {calibration.ece:.4f} in {len(calibration.bins)} bins of equal width; Brier {calibration.brier:.4f}; "
-        f"AURC {calibration.aurc:.4f}; {calibration.without_confidence:,} steps without a confidence are left out"
+        (f"{report.out}", "bold"), f": {report.guesses:,} guesses of {report.predictor} at {report.steps:,} rows"
     )
-    risks = [(f"{row.risk:g}", write_share(row.coverage), row.threshold) for row in calibration.coverage]
-    output.print_table(("wrong at most", "guesses taken", "from confidence"), risks)
-
-
-def _print_some(output: Output, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    every = list(rows)
-    output.print_table(headers, every[:_ROWS])
-    if more := every[_ROWS:]:
-        output.print(f"and {len(more):,} more: --json has all")
+    asked = f", {report.requests:,} requests, {report.completion_tokens:,} tokens" if report.requests else ""
+    if not report.requests and not report.learnt_rows:
+        asked = ", all answered by an earlier run"
+    output.print(f"{describe_rows(report.config, report.split)} rows{learnt}{asked}{speed}")
+    for fault, count in report.faults.items():
+        output.warn(f"warning: {_FAULTS.get(fault, fault)} {count:,} of {report.steps:,} rows", "yellow")
+    for loss, count in report.lost_samples.items():
+        output.warn(f"warning: {count:,} samples at rows with a guess {_LOST[loss]}", "yellow")
+    if report.example is not None:
+        output.warn(f"  e.g. {report.example}", "yellow")

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from foretrace.actions.explain import ReadCall, RepairEvidence, ShownEvidence, StepExplanation
 from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Cell, Output, one_line
-from foretrace.core.errors import StoreError
 from foretrace.core.files import describe_output
-from foretrace.core.journal import count_unsealed
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.report.trace_index import find_start, find_title
@@ -47,22 +46,6 @@ class _Excerpt(msgspec.Struct, frozen=True):
 
 
 _TEXT, _ARGUMENT, _OBSERVATION = _Excerpt(6, 2), _Excerpt(12, 4), _Excerpt(6, 4)
-
-
-def warn_unsealed(output: Output, folder: Path) -> None:
-    """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
-    try:
-        count = count_unsealed(folder)
-    except (StoreError, OSError) as error:
-        output.warn(f"warning: {error}", "yellow")
-        return
-    if count:
-        traces, are = ("trace", "is") if count == 1 else ("traces", "are")
-        output.warn(
-            f"warning: {folder}: {count:,} finished {traces} of an interrupted generate (or of one that still runs) "
-            f"{are} not sealed yet and not read; run the same generate command again",
-            "yellow",
-        )
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
@@ -360,3 +343,76 @@ class _MessagePrinter:
 
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+_EVIDENCE_WIDTH = 160
+"""Characters of a line of an observation that are shown."""
+_RESULTS = {
+    "failed": ("failed", "red"),
+    "passed": ("passed", "green"),
+    "unclear": ("shows neither success nor failure", ""),
+}
+
+
+def show_explanation(output: Output, trace: Trace, steps: Sequence[StepExplanation]) -> None:
+    """Print the label of each step, and what it was made from."""
+    output.print((one_line(trace.key), "bold"))
+    output.print((f"{len(steps)} messages of the agent; the number of a step is the index of its message", "dim"))
+    for step in steps:
+        output.print()
+        _show_step(output, trace, step)
+
+
+def _show_step(output: Output, trace: Trace, step: StepExplanation) -> None:
+    label = step.label
+    title = (str(label.action), "bold cyan") if label.action else ("not a step", "dim")
+    by = "" if label.corrected else f"; {_count_agreement(step)}"
+    output.print((f"[{label.index}] ", "bold"), title, f"  confidence {label.confidence:.3f}", (by, "dim"))
+    output.print(("  rule     ", "dim"), f"{label.rule}: {step.meaning}")
+    for flag in step.flags:
+        kind = ("  cheat    ", "red") if flag.is_cheat else ("  mark     ", "yellow")
+        shows = f" ({one_line(flag.evidence)[:_EVIDENCE_WIDTH]})" if flag.evidence else ""
+        output.print(kind, f"{flag.rule}: {flag.meaning}{shows}")
+    for call in step.calls:
+        output.print(("  call     ", "dim"), _describe_call(call))
+    if not step.calls and (words := one_line(trace.messages[label.index].content)):
+        output.print(
+            ("  text     ", "dim"), words if len(words) <= _EVIDENCE_WIDTH else f"... {words[-_EVIDENCE_WIDTH:]}"
+        )
+    if step.repair is not None:
+        output.print(("  repair   ", "dim"), _describe_repair(label.rule, step.repair))
+    for shown in step.observations:
+        result, style = _RESULTS[shown.result]
+        output.print((f"  seen [{shown.message_index}] ", "dim"), (result, style), _describe_sign(shown))
+
+
+def _count_agreement(step: StepExplanation) -> str:
+    if not step.seen:
+        return "no hand-labelled step has this rule and action"
+    return f"{step.agreed} of {step.seen} hand-labelled steps with this rule and action agree"
+
+
+def _describe_call(call: ReadCall) -> str:
+    parts = [f"{one_line(call.name)}: {call.kind}"]
+    parts += [f"{name} {', '.join(map(one_line, paths))}" for name, paths in _list_paths(call) if paths]
+    return ", ".join(parts) + f" ({call.rule})"
+
+
+def _list_paths(call: ReadCall) -> list[tuple[str, tuple[str, ...]]]:
+    return [("shows", call.reads), ("writes", call.writes)]
+
+
+def _describe_repair(rule: str, repair: RepairEvidence) -> str:
+    what = one_line(repair.target) or "what it did"
+    parts = [f"redoes {what}" + ("" if repair.step is None else f" of step [{repair.step}]")]
+    if repair.shown_by is not None:
+        line = f": {one_line(repair.line)[:_EVIDENCE_WIDTH]}" if repair.line else ""
+        shows = "leaves it open" if rule == "repair.doubtful_target" else "shows the failure"
+        parts.append(f"message [{repair.shown_by}] {shows}{line}")
+    return "; ".join(parts)
+
+
+def _describe_sign(shown: ShownEvidence) -> str:
+    if shown.marked:
+        return ": the source says so"
+    return f": {one_line(shown.line)[:_EVIDENCE_WIDTH]}" if shown.line else ""

@@ -1,0 +1,167 @@
+"""Measure what predictions are worth: `ceiling`, `effects`, `predict`, `verify`, `score`, `replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foretrace.cli.output import Output
+from foretrace.core.errors import ModelError, Setting, UsageError
+
+
+def ceiling(output: Output, traces: Path, **settings: Any) -> None:
+    """Measure what a perfect predictor of the next call would save on your traces.
+
+    Needs no model: the upper limit of prefetching calls, of running steps ahead, and of starting calls early, from the
+    times that the traces have. Times are assumed only with --assume-times. Intervals are 95%, a bootstrap over tasks.
+    """
+    output.stay_small()
+    from foretrace.api.evaluation import ceiling
+
+    output.warn_unsealed(traces)
+    report = output.work(f"measuring {traces}", ceiling, traces, **settings)
+    output.show(report, {"traces_folder": str(traces)})
+
+
+def effects(output: Output, traces: Path, *, out: Path) -> None:
+    """Write down which calls a runtime may run early.
+
+    For each tool, and for each pattern of its arguments: read_only, idempotent, unsafe or unknown, with counts as
+    evidence and the hints that MCP's tool annotations have. What wrote once is never called read-only.
+
+    Args:
+        out: Manifest: .json.
+    """
+    output.stay_small()
+    from foretrace.api.evaluation import effects
+    from foretrace.core.files import refuse_inside_folder
+
+    refuse_inside_folder(out, traces)
+    output.warn_unsealed(traces)
+    replaced = out.exists()
+    manifest = output.work(f"reading {traces}", effects, traces, out)
+    output.show(manifest, {"file": str(out), "replaced": replaced}, out, replaced=replaced)
+
+
+def predict(output: Output, dataset: Path, *, out: Path, **settings: Any) -> None:
+    """Guess at the next action of each row of a dataset, with a predictor that costs nothing or with your own model.
+
+    A predictor learns only from the train rows. The same command with a model goes on where an interrupted one
+    stopped. The file is what `foretrace score` reads: a line for each guess, best first.
+    """
+    from foretrace.api.evaluation import predict
+
+    output.interrupt_message = (
+        f"interrupted; nothing was written to {out}"
+        if settings["model"] is None
+        else f"interrupted; what was answered is kept beside {out}, the same command goes on from there"
+    )
+    report = output.work(f"predicting {dataset}", predict, dataset, out=out, **settings)
+    output.show(report, {"dataset": str(dataset)})
+
+
+def verify(output: Output, inputs: Sequence[Path], *, pairs: bool = False, **settings: Any) -> None:
+    """Add a verifier's score to each prediction.
+
+    A model is shown the prompt and the predicted action, and asked whether it is what comes next: the score is
+    the probability of a yes. An interrupted run goes on where it stopped. `foretrace score` measures the scores.
+
+    Args:
+        inputs: Predictions and their dataset; with --pairs only the dataset.
+        pairs: Score the test pairs of the dataset instead.
+    """
+    from foretrace.api.scoring import verify, verify_pairs
+
+    if not pairs and len(inputs) != 2:
+        raise UsageError(
+            "verify takes a file of predictions and the dataset that they are for, or the dataset with ",
+            Setting("pairs"),
+        )
+    if pairs and len(inputs) != 1:
+        raise UsageError(Setting("pairs"), " takes one folder, the dataset")
+    if pairs and (settings["scores"] is not None or settings["model"] is None):
+        why = "; scores of pairs that a reward model gave go to `foretrace score` as they are"
+        raise UsageError(Setting("pairs"), " wants ", Setting("model"), why)
+    function: Any = verify
+    if pairs:
+        function = verify_pairs
+        del settings["scores"], settings["allow_other_version"]
+    output.interrupt_message = "interrupted; what was answered is kept, the same command goes on"
+    try:
+        report = output.work(f"verifying {inputs[0]}", function, *inputs, **settings)
+    except ModelError:
+        output.note("what was answered is kept, the same command goes on")
+        raise
+    output.show(report)
+
+
+def score(
+    output: Output,
+    predictions: Path,
+    dataset: Path,
+    *,
+    details: bool = False,
+    out: Path | None = None,
+    **settings: Any,
+) -> None:
+    """Score predictions on the eval rows of a dataset.
+
+    Whether action type, tool and call are right, also among the first three guesses and where the call is
+    safe to run early, and whether confidences are what they say. Each figure has a 95% interval: a
+    bootstrap that resamples by group, the unit that the splits keep whole; --against resamples by task.
+    Scores that `foretrace verify` added, to predictions or to pairs, are measured too.
+
+    Args:
+        predictions: JSON lines: `key`, `step` and the guess; or scores of pairs.
+        details: Show every figure.
+        out: File to write all figures to, as --json has them.
+    """
+    from foretrace.api.scoring import score, score_pairs
+    from foretrace.core.pair_scores import is_pair_scores
+
+    how: dict[str, Any] = {}
+    with output.progress(f"scoring {predictions}"):
+        if not is_pair_scores(predictions):
+            report: Any = score(predictions, dataset, **settings)
+            how["details"] = details
+        else:
+            if unfit := [name for name in ("against", "validation", "allow") if settings.pop(name)]:
+                raise UsageError(Setting(unfit[0]), f" is for predictions; {predictions} holds scores of pairs")
+            report = score_pairs(predictions, dataset, **settings)
+    facts = {"predictions": str(predictions), "dataset": str(dataset)}
+    output.show(report, facts, predictions, file=out, **how)
+
+
+def replay(
+    output: Output,
+    traces: Path,
+    *,
+    predictions: Path,
+    frontier: Path | None = None,
+    out: Path | None = None,
+    **settings: Any,
+) -> None:
+    """Measure what a predictor would have saved on your traces.
+
+    Runs its guesses while the model writes, on the recorded times: what is right is used, what is wrong is wasted. Only
+    guessed calls that are safe to run early are launched. Intervals are 95%, a bootstrap over tasks.
+
+    Args:
+        predictions: Guesses at the calls of steps.
+        frontier: Picture of what each threshold saves: .svg or .png.
+        out: File to write all figures to, as --json has them.
+    """
+    output.stay_small()
+    from foretrace.api.evaluation import replay
+    from foretrace.evaluation.frontier_picture import check_picture, write_picture
+
+    if frontier is not None:
+        check_picture(frontier)
+    output.warn_unsealed(traces)
+    report = output.work(f"replaying {traces}", replay, traces, predictions, **settings)
+    if frontier is not None:
+        write_picture(frontier, report)
+    output.show(report, {"traces_folder": str(traces), "predictions": str(predictions)}, file=out)
+    if frontier is not None and not output.json:
+        output.print(f"picture: {frontier}")
