@@ -41,7 +41,7 @@ def score(
     """Score a file of predictions on the eval rows of a dataset (docs/speculation.md).
 
     Args:
-        predictions: JSON lines with `key` and `step` of an eval row, and the guess (docs/score.md).
+        predictions: JSON lines with `key` and `step` of an eval row, and the guess (docs/speculation.md).
         dataset: What `foretrace build` wrote.
         against: Other predictions: by how much are these better?
         validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test

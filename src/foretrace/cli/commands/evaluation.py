@@ -149,7 +149,7 @@ def replay(
 
     Args:
         predictions: Guesses at the calls of steps.
-        frontier: Picture of what each threshold saves: .svg or .png.
+        frontier: Picture of what each threshold saves: .svg.
         out: File to write all figures to, as --json has them.
     """
     output.stay_small()

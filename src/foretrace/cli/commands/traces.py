@@ -281,7 +281,7 @@ def sources(output: Output) -> None:
         for one in found
     ]
     if not output.write_json({"sources": facts}):
-        show_plugins(output, found, "module:Class (docs/add-a-source.md)")
+        show_plugins(output, found, "module:Class (docs/sources.md)")
 
 
 def schema(output: Output, name: str = "Trace") -> None:

@@ -11,10 +11,10 @@ from foretrace.core.errors import count_things
 from foretrace.core.files import describe_output
 
 if TYPE_CHECKING:
-    from foretrace.evaluation.assumed_times import AssumedTimes
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
     from foretrace.evaluation.effects_manifest import EffectEvidence, EffectsManifest
     from foretrace.evaluation.replay_report import ReplayReport
+    from foretrace.evaluation.step_times import AssumedTimes
 
 _ROWS = 10
 """Rows of a table that are shown; `--json` has all."""
