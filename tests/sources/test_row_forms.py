@@ -185,6 +185,13 @@ def test_parallel_lists_and_a_system_column() -> None:
     assert sketch(read(row)) == [("system", "S", []), ("user", "hi", []), ("assistant", "ho", [])]
 
 
+@pytest.mark.parametrize("role", ["system", "System", "developer"])
+def test_a_system_prompt_in_a_column_and_as_a_turn_is_kept_once(role: str) -> None:
+    turns = [{"role": role, "content": "S"}, {"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    trace = read({"system": "S", "messages": turns})
+    assert [m.content for m in trace.messages] == ["S", "hi", "ho"] and not trace.extra
+
+
 def test_a_transcript_as_one_text() -> None:
     text = "user: hi\nthere\nassistant: None\ntool: {}\nassistant: Your balance is 3.\nuser: bye"
     trace = read({"messages_display": text})

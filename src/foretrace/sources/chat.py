@@ -21,9 +21,9 @@ from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
-from foretrace.sources.row_messages import ROLES, find_task_text, make_messages
+from foretrace.sources.row_messages import find_task_text, make_messages
 from foretrace.sources.row_turns import FoundTurns, find_turns, get_path, read_turns
-from foretrace.sources.turn_items import flatten_turns
+from foretrace.sources.turn_items import flatten_turns, is_agent
 
 _REWARDS = ("reward", "outcome.reward", "reward_info.reward")
 _FLAGS = ("correct", "pass", "tests_passed")
@@ -221,8 +221,7 @@ class Chat:
 
 
 def _has_agent(found: FoundTurns) -> bool:
-    names = (item.get("role", item.get("from")) for _, item in flatten_turns(found.turns, (None, None)))
-    return any(ROLES.get(name.lower()) == "assistant" for name in names if isinstance(name, str))
+    return any(is_agent(item) for _, item in flatten_turns(found.turns, (None, None)))
 
 
 def _has_path(row: dict[str, Any], path: str) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from typing import Any, NamedTuple
 
 from foretrace.core.trace import Part
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.account import Account
 from foretrace.sources.json_values import get_dict, get_text
+from foretrace.sources.openai_messages import digest_body
 
 _MEDIA = ("image", "audio", "video", "file", "document", "input_image", "input_audio", "input_file", "inlineData")
 
@@ -40,7 +38,7 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
         media, _, body = ref[5:].partition(",")
         media, ref = media.split(";")[0], ""
     kind = {"inlineData": "image" if media.startswith("image/") else "file", "fileData": "file"}.get(kind, kind)
-    return Part(type=kind, media_type=media, ref=ref or None, sha256=_digest(body) if body else None, at=at)
+    return Part(type=kind, media_type=media, ref=ref or None, sha256=digest_body(body) if body else None, at=at)
 
 
 class Reply(NamedTuple):
@@ -87,11 +85,3 @@ def _read_text(block: Any) -> str:
         return encode_json(block)
     except (TypeError, ValueError, RecursionError):
         return str(block)
-
-
-def _digest(body: str) -> str:
-    try:
-        data = base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError):
-        data = body.encode(errors="replace")
-    return hashlib.sha256(data).hexdigest()

@@ -97,16 +97,17 @@ def _read_part(item: dict[str, Any], at: int) -> Part:
         type=kind,
         media_type=media,
         ref=ref if isinstance(ref, str) else None,
-        sha256=_digest_body(body) if isinstance(body, str) else None,
+        sha256=digest_body(body) if isinstance(body, str) else None,
         at=at,
     )
 
 
-def _digest_body(body: str) -> str:
+def digest_body(body: str) -> str:
+    """The digest of a picture or a file that stands as base64."""
     try:
         data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
-        data = body.encode()
+        data = body.encode(errors="replace")
     return hashlib.sha256(data).hexdigest()
 
 

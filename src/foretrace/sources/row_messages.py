@@ -25,7 +25,7 @@ from foretrace.sources.openai_messages import (
 )
 from foretrace.sources.template_text import goes_on, has_steps, split_observations
 from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
-from foretrace.sources.turn_items import CALL_ROLES, REST, ROLES, Place, Row, is_agent
+from foretrace.sources.turn_items import CALL_ROLES, REST, Place, Row, get_role, is_agent
 
 _KNOWN = frozenset(
     [
@@ -145,7 +145,7 @@ def _get_text(item: Row) -> str:
 
 def _read_turn(place: Place, item: Row, index: int) -> _Turn:
     name = item.get("role", item.get("from"))
-    role = ROLES.get(name.lower()) if isinstance(name, str) else None
+    role = get_role(item)
     if role is None:
         raise RowError("unknown_role", f"message {index if place is None else place} has role {name!r}")
     content = item.get("content", item.get("value"))

@@ -21,7 +21,7 @@ from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.text_pairs import find_text_turns
-from foretrace.sources.turn_items import REST, is_agent, is_turn
+from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
 """Columns that are looked at first."""
@@ -419,12 +419,19 @@ def _split_transcript(text: str) -> Turns:
 
 
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
-    """With the system prompt that a row keeps in a column of its own."""
+    """With the system prompt that a row keeps in a column of its own; one that is a turn too is kept once."""
     column = next((c for c in _SYSTEMS if _read_system(row.get(c)).strip()), None)
-    if column is None or any(turn.get("role", turn.get("from")) == "system" for _, turn in found.turns):
+    if column is None:
         return found
-    system: Turns = [(None, {"role": "system", "content": _read_system(row[column])})]
-    return found._replace(turns=[*system, *found.turns], columns=found.columns | {column})
+    text = _read_system(row[column])
+    prompts = [turn for _, turn in found.turns if get_role(turn) == "system"]
+    if any(turn.get("content", turn.get("value")) == text for turn in prompts):
+        return found._replace(columns=found.columns | {column})
+    if prompts:
+        return found
+    return found._replace(
+        turns=[(None, {"role": "system", "content": text}), *found.turns], columns=found.columns | {column}
+    )
 
 
 def _read_system(value: Any) -> str:

@@ -66,8 +66,7 @@ def is_turn(item: Any) -> bool:
     """Whether a value is a turn of a vocabulary that is read here."""
     if not isinstance(item, dict):
         return False
-    name = item.get("role", item.get("from"))
-    if isinstance(name, str) and name.lower() in ROLES:
+    if get_role(item) is not None:
         return any(key in item for key in (*_TEXTS, "tool_calls", "function_call", "system_prompt", "parts", "blocks"))
     kind = item.get("type")
     if isinstance(kind, str) and kind in _ITEMS and item.keys() & _ITEM_KEYS:
@@ -75,10 +74,15 @@ def is_turn(item: Any) -> bool:
     return _unwrap_langchain(item) is not None or read_toolkit(item) is not None
 
 
+def get_role(item: Row) -> Role | None:
+    """The role of a turn; `None` where it has none that is known."""
+    name = item.get("role", item.get("from"))
+    return ROLES.get(name.lower()) if isinstance(name, str) else None
+
+
 def is_agent(item: Row) -> bool:
     """Whether a turn has the agent's role."""
-    name = item.get("role", item.get("from"))
-    return isinstance(name, str) and ROLES.get(name.lower()) == "assistant"
+    return get_role(item) == "assistant"
 
 
 def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, str | None]) -> list[tuple[Place, Row]]:
