@@ -21,7 +21,6 @@ from foretrace.evaluation.predictors.base import ActionAndTool, name_turn
 from foretrace.evaluation.prompt_reading import PromptView
 from foretrace.evaluation.prompt_values import FILE
 
-_SEARCH = re.compile(r"grep|search|pattern|query")
 _FILE_SLOT = re.compile(r"<(path|rel|name)(s?)>")
 _ROW_OF_FILES = re.compile(r"<(path|rel|name)>(?: <\1>)+")
 _ONLY_ARGUMENT = re.compile(r'\{"(\w+)":"(?:[^"\\]|\\.)*"\}')
@@ -67,8 +66,7 @@ def _find_names(arguments: str) -> frozenset[str]:
 def make_templates(action: str, tool: str, arguments: str, root: str) -> tuple[CallTemplate, ...]:
     """The templates of a call: with all slots, and with only the working directory taken out."""
     text = canonicalise_json(arguments)
-    filled = text if _SEARCH.search(text) else _take_out_files(text)  # what is searched for belongs to one attempt
-    texts = [_take_out_root(each, root) for each in (filled, text)]
+    texts = [_take_out_root(each, root) for each in (_take_out_files(text), text)]
     return tuple(CallTemplate(action, tool, each) for each in dict.fromkeys(texts))
 
 
