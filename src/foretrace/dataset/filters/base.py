@@ -107,9 +107,10 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
     `scratch`, or where temporary files are.
 
     Raises:
-        BuildError: two traces of one key.
+        BuildError: two traces of one key, or the table cannot be written.
     """
-    with contextlib.closing(sqlite3.connect("" if scratch is None else scratch / "examined")) as table:
+    path = None if scratch is None else scratch / "examined"
+    with _report_write_errors(path), contextlib.closing(sqlite3.connect(path or "")) as table:
         table.executescript("PRAGMA journal_mode = OFF; CREATE TABLE traces (key TEXT PRIMARY KEY, data BLOB)")
         for key, data in found:
             try:
@@ -119,6 +120,14 @@ def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> G
                 raise _make_twice_error(known, data) from None
         rows = table.execute("SELECT rowid FROM traces ORDER BY key")
         yield ExaminedTraces(table, array("q", (row for (row,) in rows)))
+
+
+@contextlib.contextmanager
+def _report_write_errors(path: Path | None) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise BuildError(f"{path or 'the folder of temporary files'}: cannot write: {error}") from None
 
 
 def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
