@@ -93,7 +93,7 @@ def test_what_a_build_would_refuse_is_refused_before_an_import(run: Run, swe_fil
 )
 def test_an_object_that_is_no_plugin(run: Run, traces: Path, swe_file: Path, asked: list[str], said: str) -> None:
     out = traces.parent / "out"
-    done = run(*asked.format(traces=traces, rows=swe_file).split(), "--out", out, "--quiet")
+    done = run(*(a.format(traces=traces, rows=swe_file) for a in asked), "--out", out, "--quiet")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert said in done.err and not out.exists()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from foretrace.cli.commands import COMMANDS, PROBLEMS
+from foretrace.cli.command_table import COMMANDS, PROBLEMS
 from foretrace.cli.options import Invocation, write_flag
 from foretrace.cli.output import ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError, ForetraceWarning

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -112,9 +113,8 @@ class Output:
 
             replace_file(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
         if not self.write_json(found):
-            from foretrace.cli.display import show
-
-            show(self, report, *inputs, **how)
+            # By name: what prints reports stands on this.
+            importlib.import_module("foretrace.cli.display").show(self, report, *inputs, **how)
 
     def write_json(self, data: Any) -> bool:
         """Under `--json`: write the one object, and return True."""
