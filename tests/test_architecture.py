@@ -48,6 +48,9 @@ LONG_FUNCTIONS = {
     "foretrace.api.generation:generate": "public: its signature and docstring list and explain its settings",
     "foretrace.api.traces:import_source": "public: its signature and docstring list and explain its settings",
     "foretrace.api.traces:label_folder": "public: its signature and docstring list and explain its settings",
+    "foretrace.cli.commands.datasets:build": "a command: its signature and docstring list and explain its options",
+    "foretrace.cli.commands.demo:demo": "the whole job, one step after the other",
+    "foretrace.cli.commands.generate:generate": "a command: its signature and docstring list and explain its options",
 }
 """Functions above 60 lines (`foretrace.module:function`), and why."""
 PUBLIC_PACKAGES = {"foretrace", "foretrace.envs.trl"}

@@ -91,7 +91,7 @@ def test_bad_predictions_are_one_line_each(run: Run, sample_dataset: Path, tmp_p
     row = predict(next(rows(sample_dataset, "eval")))
     for lines, said in (
         ([row, row], "line 2: a second prediction for"),
-        ([{"predictions": 1, "dataset": "00"}, row], "or --allow-other-version scores what fits"),
+        ([{"predictions": 1, "dataset": "00"}, row], "or --allow-other-version takes what fits"),
         ([{"predictions": 9}, row], "format 9 of predictions is not known"),
         ([row, 7], "line 2: is no prediction"),
     ):

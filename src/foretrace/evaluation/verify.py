@@ -338,6 +338,9 @@ async def _ask(
     failed = Counter(answer.kind for answer in answers if answer.error)
     if answers and all(answer.score is None for answer in answers):
         journal.remove()
+        if failed.total() == len(answers):
+            example = next(answer.error for answer in answers if answer.error)
+            raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {example}")
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
         raise PredictionError(
             f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"

@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, NoReturn
 
 import msgspec
-from atroposlib.envs.server_handling.server_baseline import APIServer
+
+from foretrace.envs.messages import missing_library_error
+
+try:
+    from atroposlib.envs.server_handling.server_baseline import APIServer
+except ImportError as missing:
+    raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.errors import UsageError
 from foretrace.core.plugins import plugin_names
