@@ -40,19 +40,6 @@ HEAVY = {
     "huggingface_hub",
     "json_repair",
 }
-LONG_FUNCTIONS = {
-    "foretrace.api.datasets:build": "public: its signature and docstring list and explain its settings",
-    "foretrace.api.datasets:load": "public: its signature and docstring list and explain its settings",
-    "foretrace.api.evaluation:replay": "public: its signature and docstring list and explain its settings",
-    "foretrace.api.evaluation:predict": "public: its signature and docstring list and explain its settings",
-    "foretrace.api.generation:generate": "public: its signature and docstring list and explain its settings",
-    "foretrace.api.traces:import_source": "public: its signature and docstring list and explain its settings",
-    "foretrace.api.traces:label_folder": "public: its signature and docstring list and explain its settings",
-    "foretrace.cli.commands.datasets:build": "a command: its signature and docstring list and explain its options",
-    "foretrace.cli.commands.demo:demo": "the whole job, one step after the other",
-    "foretrace.cli.commands.generate:generate": "a command: its signature and docstring list and explain its options",
-}
-"""Functions above 60 lines (`foretrace.module:function`), and why."""
 PUBLIC_PACKAGES = {"foretrace", "foretrace.envs.trl"}
 """Their `__init__` gives the names that users import, so it needs the modules below it, which must not need it."""
 MODULES = {".".join(p.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): p for p in SRC.rglob("*.py")}
@@ -87,9 +74,6 @@ def package(module: str) -> str:
 def test_the_floors_are_those_that_exist() -> None:
     """A wing that is renamed must be renamed here, and a new one finds its floor."""
     assert {wing(module) for module in MODULES} - {"", "__main__"} == set(FLOOR_OF)
-    for name in LONG_FUNCTIONS:
-        module, _, function = name.partition(":")
-        assert any(getattr(node, "name", "") == function for node in tree(module).body), name
 
 
 @pytest.mark.parametrize("module", sorted(m for m in MODULES if wing(m) in FLOOR_OF))
@@ -144,6 +128,7 @@ def test_files_and_functions_can_be_read_at_once(module: str) -> None:
     assert lines <= 600, f"{module} has {lines} lines: is it one idea?"
     for node in ast.walk(tree(module)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            length = (node.end_lineno or 0) - node.lineno + 1
-            name = f"{module}:{node.name}"
-            assert length <= 60 or name in LONG_FUNCTIONS, f"{name} has {length} lines"
+            # A public function's signature and docstring list and explain its settings, however many there are.
+            body = node.body[ast.get_docstring(node) is not None :] or node.body
+            length = (node.end_lineno or 0) - body[0].lineno + 1
+            assert length <= 60, f"{module}:{node.name} has {length} lines"

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +91,16 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     output.print()
     _show_scores(output, scores)
     output.print()
+    _show_next(output, steps, dataset / "report.html")
+
+
+def _show_next(output: Output, steps: Mapping[str, str], page: Path) -> None:
     output.print(("next", "bold"))
     for purpose, command in steps.items():
         output.print((f"  # {purpose}", "dim"))
         output.print(f"  {command}")
     output.print()
-    output.print(("see it in a browser", "bold"), f"  {dataset / 'report.html'}")
+    output.print(("see it in a browser", "bold"), f"  {page}")
 
 
 def _clear(out: Path) -> None:
