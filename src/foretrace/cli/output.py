@@ -217,7 +217,7 @@ class ProgressDisplay:
         self._state = (doing, done, total)
         if self._bar is not None:
             bar, task = self._bar
-            bar.update(task, description=self._describe(), completed=done, total=total)
+            bar.update(task, description=one_line(doing), figures=self._write_figures(), completed=done, total=total)
 
     def stop(self) -> None:
         """Show no more, and take the line off a terminal."""
@@ -227,10 +227,11 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar[0].stop()
 
-    def _describe(self) -> str:
-        doing, done, total = self._state
+    def _write_figures(self) -> str:
+        """What is done, of how much, how fast, and the time left, as far as these are known."""
+        _, done, total = self._state
         (before, since), now = self._phase, time.monotonic()
-        text = one_line(doing) + (f": {done:,}" if done or total is not None else "")
+        text = f"{done:,}" if done or total is not None else ""
         if total:
             text += f" of {total:,}, {done / total:.0%}"
             if done > before and now > since:
@@ -242,7 +243,8 @@ class ProgressDisplay:
         begun = time.monotonic()
         wait = _FIRST_LINE_S
         while not self._ended.wait(wait):
-            _write_stderr(f"{self._describe()} ({time.monotonic() - begun:.0f} s)\n")
+            text = ": ".join(filter(None, (one_line(self._state[0]), self._write_figures())))
+            _write_stderr(f"{text} ({time.monotonic() - begun:.0f} s)\n")
             wait = _LINES_S
 
 
@@ -269,6 +271,7 @@ def _start_bar(doing: str) -> tuple[Bar, TaskID]:
         progress.SpinnerColumn(),
         progress.TextColumn("{task.description}", markup=False, table_column=one_row),
         progress.BarColumn(bar_width=20),
+        progress.TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True)),
         progress.TextColumn("({task.elapsed:.0f} s)", markup=False),
         console=_console(sys.stderr),
         transient=True,
@@ -277,7 +280,7 @@ def _start_bar(doing: str) -> tuple[Bar, TaskID]:
         expand=True,
     )
     bar.start()
-    return bar, bar.add_task(one_line(doing), total=None)
+    return bar, bar.add_task(one_line(doing), total=None, figures="")
 
 
 def _console(stream: TextIO) -> Console:
