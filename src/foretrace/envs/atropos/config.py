@@ -1,5 +1,5 @@
 """The settings of the Atropos environment: `--env.NAME`, or `NAME` under `env:` in YAML."""
-# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+# pyright: reportUntypedFunctionDecorator=false, reportMissingImports=false, reportUntypedBaseClass=false
 
 from __future__ import annotations
 
