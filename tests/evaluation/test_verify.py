@@ -277,7 +277,7 @@ def test_requests_that_can_never_succeed_are_counted(dataset: Path, predictions:
     model = Scripted("judge", scripts=respond)
     report = verify(predictions, dataset, out=tmp_path / "s.jsonl", model=model, concurrency=1)
     assert (report.scored, report.failed) == (20, {"overflow": 20})
-    with pytest.raises(PredictionError, match="all 40 requests failed, e.g. .*too long"):
+    with pytest.raises(PredictionError, match=r"all 40 requests failed, e\.g\. .*too long"):
         verify(predictions, dataset, out=tmp_path / "t.jsonl", model=Scripted("judge", scripts=fail))
 
 
