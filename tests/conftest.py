@@ -6,11 +6,17 @@ import gc
 import os
 import signal
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+
+EXPLORE = bool(os.environ.get("FORETRACE_EXPLORE"))
+"""Whether laws are tried with other examples than the usual ones."""
 
 settings.register_profile(
     "foretrace",
@@ -18,10 +24,12 @@ settings.register_profile(
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
-    # The same examples every time; other ones are looked for with FORETRACE_EXPLORE=1.
-    derandomize=not os.environ.get("FORETRACE_EXPLORE"),
+    derandomize=not EXPLORE,
 )
 settings.load_profile("foretrace")
+if not EXPLORE:
+    # Hypothesis draws constants of all modules that are loaded, which are others for each worker and order of tests.
+    mock.patch.object(HypothesisProvider, "_local_constants", Constants()).start()
 
 
 @pytest.fixture(scope="session")

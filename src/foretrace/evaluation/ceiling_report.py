@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -215,7 +216,7 @@ def _conclude(worth: Worth, acceptance: float | None, text: str, saved_by_call: 
 
 
 def _find_carriers(saved_by_call: Mapping[str, float]) -> tuple[list[str], float]:
-    total = sum(saved_by_call.values())
+    total = math.fsum(saved_by_call.values())
     names: list[str] = []
     share = 0.0
     for name, saved_s in sorted(saved_by_call.items(), key=lambda item: (-item[1], item[0]))[:_CARRIERS]:

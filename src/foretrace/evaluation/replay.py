@@ -217,7 +217,7 @@ class Replay:
             hit_rate=_find_mean([step.foreseen for step in calling]),
             eligible_hit_rate=_find_mean([step.foreseen for step in calling if runs.is_eligible(step)]),
             mean_confidence=_find_mean([value for value, _ in with_confidence]),
-            calibration_error=measure_ece(*np.array(with_confidence).T) if with_confidence else None,
+            calibration_error=measure_ece(*np.array(sorted(with_confidence)).T) if with_confidence else None,
             proposer_s=_find_percentiles(each for each in seconds if each is not None),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -35,8 +35,7 @@ class Outcome:
         """Seconds that make up the time without guesses, by task."""
         self.saved: defaultdict[str, list[float]] = defaultdict(list)
         """Seconds that each step takes less, by task."""
-        self.saved_by_call: Counter[str] = Counter()
-        """Seconds by the names of the calls of each step, in equal parts."""
+        self._saved_by_call: defaultdict[str, list[float]] = defaultdict(list)
         self.took: list[float] = []
         """Seconds of each run."""
         self.launched: list[LaunchedCall] = []
@@ -50,13 +49,19 @@ class Outcome:
         self.saved[task] += done.saved_s
         self.took.append(done.took_s)
         for step, saved_s in zip(run, done.saved_s, strict=True):
-            self.saved_by_call.update({name: saved_s * step.names.count(name) / len(step.names) for name in step.names})
+            for name in step.names:
+                self._saved_by_call[name].append(saved_s / len(step.names))
         for step, times in zip(run, done.proposals, strict=True):
             self.tokens += times * sum(guess.prediction.tokens or 0 for guess in step.guesses)
 
     @property
     def saved_s(self) -> float:
         return math.fsum(seconds for each in self.saved.values() for seconds in each)
+
+    @property
+    def saved_by_call(self) -> dict[str, float]:
+        """Seconds by the names of the calls of each step, in equal parts."""
+        return {name: math.fsum(each) for name, each in self._saved_by_call.items()}
 
     @property
     def base_s(self) -> float:
