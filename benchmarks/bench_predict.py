@@ -137,7 +137,7 @@ def measure_times(dataset: Path, misses: list[str]) -> None:
 
 def time_predictor(name: str, train: list[DatasetRow], asked: list[DatasetRow]) -> tuple[float, float, float]:
     """CPU seconds to learn, and CPU milliseconds of a guess: p50 and p95."""
-    make_predictor(name).fit(train[: len(train) // 10])  # what is imported at the first use is no part of it
+    make_predictor(name).fit(train[: len(train) // 10])  # what is imported at the first use is not part of it
     predictor = make_predictor(name)
     begun = time.process_time()
     predictor.fit(train)

@@ -99,7 +99,7 @@ def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     """The sandbox that a list of names, joined by commas, stands for; not started yet.
 
     Raises:
-        UsageError: no name, one that is unknown, or an object that is no sandbox.
+        UsageError: no name, one that is unknown, or an object that is not a sandbox.
     """
     unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not unique:
@@ -136,7 +136,7 @@ def make_problem_set(name: str) -> ProblemSet:
         UsageError: no such set, or a file without the name of its form.
     """
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
-        raise UsageError(f"{name!r} is no problem set; for a file of rows give jsonl:{name}")
+        raise UsageError(f"{name!r} is not a problem set; for a file of rows give jsonl:{name}")
     return make_plugin("problems", name, ProblemSet)
 
 
@@ -272,7 +272,7 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source |
     """The source of that name, made with its own options.
 
     Raises:
-        UsageError: there is no such source, it does not take one of the options, or it is no source.
+        UsageError: there is no such source, it does not take one of the options, or it is not a source.
     """
     if ":" not in name and name not in plugin_names("source"):
         raise UsageError(f"{name}: no such file or source; the command `sources` lists the sources")
@@ -294,7 +294,7 @@ def make_format(name: str) -> TraceFormat:
     """The export format of that name; one of ours may have a version behind a colon, as in `atif:1.8`.
 
     Raises:
-        UsageError: there is no such format, it has no such version, or it is no format.
+        UsageError: there is no such format, it has no such version, or it is not a format.
     """
     own, _, version = name.partition(":")
     if own in BUILT_IN["format"] and version:
@@ -479,7 +479,7 @@ def _check_paths(listed: Sequence[Any]) -> Sequence[str | Path]:
     if urls := [each for each in listed if isinstance(each, str) and _URL.match(each)]:
         raise UsageError(f"{urls[0]}: name a dataset on the Hub as hf://datasets/OWNER/NAME, or local files")
     if strange := [each for each in listed if not isinstance(each, (str, Path))]:
-        raise UsageError(f"a {type(strange[0]).__name__} is no path: give files or folders")
+        raise UsageError(f"a {type(strange[0]).__name__} is not a path: give files or folders")
     return listed
 
 

@@ -1,4 +1,4 @@
-"""Labels of whole traces: precedence, repair, messages without calls, messages that are no steps."""
+"""Labels of whole traces: precedence, repair, messages without calls, messages that are not steps."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ CELLS = [
     ("print(open('in.txt').read())", CallKind.READ),
     ("assert f(3) == 4", CallKind.VERIFY),
     ("def search_tree(x):\n    return x\nsearch_tree(3)", CallKind.OTHER),
-    ("this is no python", CallKind.OTHER),
+    ("this is not python", CallKind.OTHER),
     ("!pytest -q", CallKind.VERIFY),
 ]
 

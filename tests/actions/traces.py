@@ -74,5 +74,5 @@ def labels(*messages: Message) -> list[StepLabel]:
 
 
 def actions(*messages: Message) -> list[str]:
-    """Their actions; a message that is no step gives its rule."""
+    """Their actions; a message that is not a step gives its rule."""
     return [label.action.value if label.action else label.rule for label in labels(*messages)]

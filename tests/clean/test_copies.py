@@ -143,7 +143,7 @@ def test_the_answer_follows_from_the_texts_in_whatever_order() -> None:
 def test_chains_are_counted() -> None:
     chain = Copies(firsts=array("q", [0, 1, 2, 3, 0]), pairs=array("q", [0, 1, 1, 2, 2, 3]), candidates=3)
     assert chain.list_clusters() == [[0, 1, 2, 3, 4]]
-    assert chain.count_chained() == 1  # 3, which is no copy of 1; 4 equals 0
+    assert chain.count_chained() == 1  # 3, which is not a copy of 1; 4 equals 0
 
 
 def test_every_pair_that_is_alike_by_another_minhash_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_an_address_of_no_store_is_no_folder(run: Run, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     for address in ("s4://b/t", "S3://b/t", "https://b/t"):
         result = run("import", "swe_smith", "rows.jsonl", "--out", address)
-        assert result.code == 2 and "is no path of this machine, and addresses begin with s3://, gs://" in result.err
+        assert result.code == 2 and "is not a path of this machine, and addresses begin with s3://, gs://" in result.err
     assert not list(tmp_path.iterdir())
 
 

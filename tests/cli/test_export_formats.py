@@ -42,7 +42,7 @@ def test_the_summary_names_each_field_that_was_lost(run: Run, tmp_path: Path) ->
         ("atif:9", "ATIF is written in version 1.7 or 1.8"),
         ("chat:2", "chat has no versions; write --format chat"),
         ("nothing", "unknown format 'nothing': choose one of jsonl, chat, inline, openai"),
-        ("os:path", "'os:path' is no format: it has no 'name'"),
+        ("os:path", "'os:path' is not a format: it has no 'name'"),
     ],
 )
 def test_formats_that_there_are_not(run: Run, name: str, message: str, tmp_path: Path) -> None:

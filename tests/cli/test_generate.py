@@ -225,7 +225,7 @@ def test_an_out_folder_that_cannot_be_written(run: Run, setting: list[str]) -> N
     Path("other").mkdir()
     (Path("other") / "notes.txt").write_text("mine")
     result = run("generate", *setting, "--out", "other")
-    assert result.code == 1 and "is no traces folder" in result.err
+    assert result.code == 1 and "is not a traces folder" in result.err
 
 
 def test_a_second_writer_is_refused(run: Run, setting: list[str]) -> None:

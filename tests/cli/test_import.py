@@ -90,7 +90,7 @@ def test_settings_from_a_file_and_the_command_line_wins(run: Run, swe_file: Path
         ("limit = 1.5", "'--limit'"),
         ("limit = 'x'", "'--limit'"),
         ("limit = [1]", "takes one value"),
-        ("limit =", "is no TOML"),
+        ("limit =", "is not TOML"),
         ("config = 'other.toml'", "unknown key 'config'"),
     ],
 )
@@ -111,7 +111,7 @@ def test_wrong_settings_files(run: Run, swe_file: Path, tmp_path: Path, text: st
         (["swe_smith", "nowhere.jsonl"], 1, "nowhere.jsonl: no such file"),
         (["nothing_like_it", "{file}"], 2, "nothing_like_it: no such file or source"),
         (["no.such.module:Class", "{file}"], 2, "cannot load source"),
-        (["json:JSONDecoder", "{file}"], 2, "is no source"),
+        (["json:JSONDecoder", "{file}"], 2, "is not a source"),
         (["swe_smith:", "{file}"], 2, "no split behind the colon"),
         (["chat", "{file}", "--map", "messages"], 2, "FIELD=COLUMN"),
         (["chat", "{file}", "--map", "nofield=x"], 2, "unknown field 'nofield'"),

@@ -79,7 +79,7 @@ def test_a_file_that_two_sources_know_leaves_the_others_imported(run: Run, logs:
     assert "left out, since several sources know them: 1 file" in result.out
     assert f"{mixed}  swe_smith: messages, and the instance_id" in result.out and ", or talks: a record" in result.out
     last = result.err.splitlines()[-1]
-    assert last.startswith(f"foretrace: {mixed}: may be swe_smith (") and "in the place of auto" in last
+    assert last.startswith(f"foretrace: {mixed}: may be swe_smith (") and "instead of auto" in last
     facts = run("import", "auto", logs, "--out", tmp_path / "t", "--json").json
     assert facts["found"]["ambiguous_files"][0]["may_be"].keys() == {"talks", "swe_smith"}
     alone = run("import", "auto", mixed, "--out", tmp_path / "u")

@@ -102,7 +102,7 @@ def test_outputs_that_are_refused(run: Run, traces: Path, tmp_path: Path, verb: 
 def test_what_is_no_traces_folder(run: Run, tmp_path: Path, verb: str) -> None:
     (tmp_path / "empty").mkdir()
     more = {"label": ["--out", "l.csv"], "export": ["--format", "chat", "--out", "l.jsonl"], "show": []}[verb]
-    for folder, said in [(tmp_path / "empty", "is no traces folder"), (tmp_path / "absent", "no such folder")]:
+    for folder, said in [(tmp_path / "empty", "is not a traces folder"), (tmp_path / "absent", "no such folder")]:
         result = run(verb, folder, *more)
         assert (result.code, result.out) == (1, "")
         assert said in result.err

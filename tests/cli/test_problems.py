@@ -163,7 +163,7 @@ def test_a_bare_group_says_what_to_do(run: Run) -> None:
 
 def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = "foretrace: 'mine.jsonl' is no problem set; for a file of rows give jsonl:mine.jsonl\n"
+    said = "foretrace: 'mine.jsonl' is not a problem set; for a file of rows give jsonl:mine.jsonl\n"
     generate = ["generate", "--protocol", "tools", "--model", "demo", "--out", "t", "--problems"]
     for command in (["problems", "check"], generate):
         assert run(*command, "mine.jsonl", "--quiet")[::2] == (2, said)

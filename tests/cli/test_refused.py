@@ -1,4 +1,4 @@
-"""What the command refuses: a temperature that the model does not take, and objects that are no plugin."""
+"""What the command refuses: a temperature that the model does not take, and objects that are not plugins."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def test_what_a_build_would_refuse_is_refused_before_an_import(run: Run, swe_fil
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["build", "{traces}", "--recipes", "os:path"], "'os:path' is no recipe: it has no 'configs', 'rows'"),
-        (["import", "os:path", "{rows}"], "'os:path' is no source: it has no 'name'"),
-        (["generate", "--problems", "os:path", "--protocol", "tools", "--model", "demo"], "is no problem set: "),
-        (["generate", "--problems", "builtin", "--protocol", "os:path", "--model", "demo"], "is no protocol: "),
-        (["generate", "--problems", "builtin", "--protocol", "tools", "--model", "os:PathLike:x"], "is no model: "),
+        (["build", "{traces}", "--recipes", "os:path"], "'os:path' is not a recipe: it has no 'configs', 'rows'"),
+        (["import", "os:path", "{rows}"], "'os:path' is not a source: it has no 'name'"),
+        (["generate", "--problems", "os:path", "--protocol", "tools", "--model", "demo"], "is not a problem set: "),
+        (["generate", "--problems", "builtin", "--protocol", "os:path", "--model", "demo"], "is not a protocol: "),
+        (["generate", "--problems", "builtin", "--protocol", "tools", "--model", "os:PathLike:x"], "is not a model: "),
     ],
 )
 def test_an_object_that_is_no_plugin(run: Run, traces: Path, swe_file: Path, asked: list[str], said: str) -> None:

@@ -93,7 +93,7 @@ def test_bad_predictions_are_one_line_each(run: Run, sample_dataset: Path, tmp_p
         ([row, row], "line 2: a second prediction for"),
         ([{"predictions": 1, "dataset": "00"}, row], "or --allow-other-version takes what fits"),
         ([{"predictions": 9}, row], "format 9 of predictions is not known"),
-        ([row, 7], "line 2: is no prediction"),
+        ([row, 7], "line 2: is not a prediction"),
     ):
         refused = run("score", write_rows(tmp_path / "p.jsonl", lines), sample_dataset, "--quiet")
         assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1) and said in refused.err, said

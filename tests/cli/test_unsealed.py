@@ -79,4 +79,4 @@ def test_a_journal_that_cannot_be_read_is_named_and_the_rest_is_read(run: Run, t
     path.write_bytes(zstandard.ZstdCompressor().compress(b"[]\n"))
     done = run("show", traces, "--json")
     assert (done.code, done.json["traces"]) == (0, 4)
-    assert done.err.startswith(f"warning: {path}: is no journal of this foretrace") and done.err.count("\n") == 1
+    assert done.err.startswith(f"warning: {path}: is not a journal of this foretrace") and done.err.count("\n") == 1

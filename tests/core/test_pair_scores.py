@@ -69,12 +69,12 @@ def test_faults_of_lines_are_counted(tmp_path: Path) -> None:
     ("lines", "said"),
     [
         ([LINE, LINE], "line 2: a second score of the argument pair p at k step 3"),
-        ([{"key": "k", "step": 3, "chosen": 1, "rejected": 2}], "line 1: is no score of a pair: it has no family"),
-        ([{"step": 3}], "line 1: is no score of a pair: it has no key"),
-        ([LINE | {"step": "x"}], "line 1: is no score of a pair: its step is no number"),
-        (["nonsense\n"], "line 1: is no score of a pair"),
+        ([{"key": "k", "step": 3, "chosen": 1, "rejected": 2}], "line 1: is not a score of a pair: it has no family"),
+        ([{"step": 3}], "line 1: is not a score of a pair: it has no key"),
+        ([LINE | {"step": "x"}], "line 1: is not a score of a pair: its step is not a number"),
+        (["nonsense\n"], "line 1: is not a score of a pair"),
         ([{"pair_scores": 2}], "format 2 of pair scores is not known"),
-        ([{"pair_scores": 1, "verifier": 7}], "is no header of pair scores"),
+        ([{"pair_scores": 1, "verifier": 7}], "is not a header of pair scores"),
     ],
 )
 def test_a_line_that_is_no_score_is_named(tmp_path: Path, lines: list[Any], said: str) -> None:

@@ -30,9 +30,9 @@ def test_an_address_is_refused_where_a_path_is_wanted() -> None:
         with pytest.raises(UsageError, match=f"^{write_place(place)}: has to be on this machine"):
             make_local_path(place)
     for place in ("s4://b/t", "S3://b/t", "https://b/t", Path("file:///t")):
-        with pytest.raises(UsageError, match="is no path of this machine, and addresses begin with s3://, gs://"):
+        with pytest.raises(UsageError, match="is not a path of this machine, and addresses begin with s3://, gs://"):
             check_place(place, may_be_in_store=True)
-    with pytest.raises(UsageError, match=r"^s3:b/t: is no address; write s3://BUCKET/FOLDER$"):
+    with pytest.raises(UsageError, match=r"^s3:b/t: is not an address; write s3://BUCKET/FOLDER$"):
         make_local_path("s3:b/t")
     for place in ("s3://", "s3:", Path("s3://")):
         with pytest.raises(UsageError, match=r"^s3://: names no bucket; write s3://BUCKET/FOLDER$"):
@@ -78,7 +78,7 @@ def test_functions_that_take_stores_know_those_they_do_not_know(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.jsonl").touch()
-    with pytest.raises(UsageError, match=r"^s4://b/t.*: is no path of this machine, and addresses begin with s3://"):
+    with pytest.raises(UsageError, match=r"^s4://b/t.*: is not a path of this machine, and addresses begin with s3://"):
         call("s4://b/t")
     assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl"]
 

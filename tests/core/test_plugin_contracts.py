@@ -1,4 +1,4 @@
-"""An object at `module:Class` that is no plugin of its kind ends in one line that says what it lacks."""
+"""An object at `module:Class` that is not a plugin of its kind ends in one line that says what it lacks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("name", ["objects:Nothing", "objects:Wants", "os:PathLike"])
 def test_no_plugin_of_its_kind(kind: str, name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name}' is no {kind}: ") as caught:
+    with pytest.raises(UsageError, match=f"{name}' is not a {kind}: ") as caught:
         MAKERS[kind](name)
     assert "\n" not in str(caught.value)
 
@@ -57,12 +57,12 @@ def test_no_plugin_of_its_kind(kind: str, name: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "model"])  # a model's class has a capital letter
 @pytest.mark.parametrize("name", ["os:path", "os:sep"])
 def test_an_object_that_cannot_be_made(kind: str, name: str) -> None:
-    with pytest.raises(UsageError, match=f"'{name}' is no {kind}: it has no '"):
+    with pytest.raises(UsageError, match=f"'{name}' is not a {kind}: it has no '"):
         MAKERS[kind](name)
 
 
 def test_the_message_names_what_lacks() -> None:
-    with pytest.raises(UsageError, match=r"^'os:path' is no recipe: it has no 'configs', 'rows'$"):
+    with pytest.raises(UsageError, match=r"^'os:path' is not a recipe: it has no 'configs', 'rows'$"):
         load_recipes(["os:path"])
 
 

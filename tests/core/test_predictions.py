@@ -112,16 +112,16 @@ def test_faults_are_counted(line: str, fault: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["{\n", {"key": "k", "step": 0}], "line 1: is no prediction"),
-        ([[1]], "line 1: is no prediction: it is no JSON object"),
-        ([{"step": 0}], "line 1: is no prediction: it has no key or no step"),
-        ([{"key": "k", "step": "x"}], "its step is no number"),
-        ([{"key": "k", "step": 10.9}], "its step is no number"),
-        ([{"key": "k", "step": True}], "its step is no number"),
-        ([{"key": "k", "step": 0, "rank": 0}], "its rank is no number from 1 on"),
+        (["{\n", {"key": "k", "step": 0}], "line 1: is not a prediction"),
+        ([[1]], "line 1: is not a prediction: it is not a JSON object"),
+        ([{"step": 0}], "line 1: is not a prediction: it has no key or no step"),
+        ([{"key": "k", "step": "x"}], "its step is not a number"),
+        ([{"key": "k", "step": 10.9}], "its step is not a number"),
+        ([{"key": "k", "step": True}], "its step is not a number"),
+        ([{"key": "k", "step": 0, "rank": 0}], "its rank is not a number from 1 on"),
         ([{"key": "k", "step": 0, "action": "a"}] * 2, "line 2: a second prediction for k step 0 rank 1"),
         ([{"predictions": 9}], "format 9 of predictions is not known"),
-        ([{"predictions": 1, "k": "x"}], "is no header of predictions"),
+        ([{"predictions": 1, "k": "x"}], "is not a header of predictions"),
     ],
 )
 def test_what_is_no_prediction_is_named(lines: list[Any], message: str, tmp_path: Path) -> None:

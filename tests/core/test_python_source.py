@@ -1,4 +1,4 @@
-"""Parsing somebody else's code: what is no Python, and no warnings for us."""
+"""Parsing somebody else's code: what is not Python, and no warnings for us."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def test_predictions_for_rows_that_are_not_there(traces: Path, predicted: dict[s
     report = build([traces], tmp_path / "out", BuildSettings(**SHAPE, mistakes=(str(some),)))
     warnings = report.manifest["warnings"]
     steps = report.manifest["mistakes"]["files"][0]["steps"]
-    assert f"mistakes: {-(-steps // 10)} of {steps} predicted steps are no rows of this dataset" in warnings
+    assert f"mistakes: {-(-steps // 10)} of {steps} predicted steps are not rows of this dataset" in warnings
     assert "mistakes: lines of the predictions with torn_last_line: 1" in warnings
     most = change(predicted["proposer"], tmp_path / "most.jsonl", same, rename(1))
-    assert "predicted steps are no rows of this dataset; name predictions" in refuse(traces, most)
+    assert "predicted steps are not rows of this dataset; name predictions" in refuse(traces, most)

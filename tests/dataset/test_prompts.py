@@ -94,7 +94,7 @@ def steps(one: Trace) -> list[int]:
 
 
 def beginning(one: Trace) -> tuple[int, int]:
-    """Indexes of the first message that is no system text, and of the first turn after the task."""
+    """Indexes of the first message that is not system text, and of the first turn after the task."""
     start = next(i for i, m in enumerate(one.messages) if m.role != "system")
     return start, next(i for i, m in enumerate(one.messages) if i >= start and m.role in ("assistant", "tool"))
 
@@ -388,7 +388,7 @@ def test_a_tokenizer_may_be_a_file_or_its_folder(tokenizer: Path) -> None:
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     for path in (tmp_path, tmp_path / "missing.json"):
-        with pytest.raises(UsageError, match=r"is no tokenizer\.json"):
+        with pytest.raises(UsageError, match=r"is not a tokenizer\.json"):
             TokenizerCounter(str(path))
 
 
@@ -401,7 +401,7 @@ def test_a_build_counts_by_the_tokenizer_and_refuses_too_little_room(tokenizer: 
     wide = json.loads(tokenizer.read_text())
     wide["model"]["merges"] = []
     (tmp_path / "tokenizer.json").write_text(json.dumps(wide))
-    with pytest.raises(UsageError, match="the instruction alone takes"):
+    with pytest.raises(UsageError, match="the instruction itself takes"):
         build(tmp_path / "t", out=tmp_path / "e", tokenizer=str(tmp_path), max_context_tokens=2048)
 
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_loaded_is_said(sample_traces: Path, tmp_path: Path) -> N
     for config in ("verifier", "verifier_unpaired", "eval"):
         with pytest.raises(UsageError, match=f"config='{config}': its rows are chosen among all .* proposer, trajec"):
             foretrace.load(sample_traces, config)
-    with pytest.raises(UsageError, match="config='poser': is no config"):
+    with pytest.raises(UsageError, match="config='poser': is not a config"):
         foretrace.load(sample_traces, "poser")
     with pytest.raises(UsageError, match="split='dev': the splits are train, validation, test"):
         foretrace.load(sample_traces, split="dev")

@@ -254,7 +254,7 @@ def damaged(code: str, damages: tuple[str, ...]) -> Case:
 
 
 def outcome(code: str, damages: tuple[str, ...]) -> str:
-    """What became of code; what is no Python when it is read runs nothing, and its error is shown to the model."""
+    """What became of code; what is not Python when it is read runs nothing, and its error is shown to the model."""
     case = damaged(code, damages)
     true = meaning(code)
     assert true is not None, code
@@ -561,7 +561,7 @@ def test_code_in_any_fence(fence: str) -> None:
 
 
 def test_the_models_own_mistake_is_its_own() -> None:
-    """Well-formed JSON with code that is no Python: to be executed, so that the model sees the error."""
+    """Well-formed JSON with code that is not Python: to be executed, so that the model sees the error."""
     call = only('<tool_call>{"name": "p", "arguments": {"code": "x = (1\\nprint(\\"a\\")"}}</tool_call>')
     assert (call.code, call.repairs, call.error) == ('x = (1\nprint("a")', (), None)
 

@@ -293,7 +293,7 @@ def test_the_reward_counts_hidden_tests(stage: Stage) -> None:
 
     assert reward(RIGHT) == 1.0
     assert reward(f"{RIGHT}\nreal = add\ndef add(a, b):\n    return real(a, b) if a > 0 else 0") == pytest.approx(1 / 3)
-    assert reward("def add(a, b):\n    return {1: 3, 0: 0}[a]") == -1.0, "public tests are no reward"
+    assert reward("def add(a, b):\n    return {1: 3, 0: 0}[a]") == -1.0, "public tests are not a reward"
     assert reward("def add(a, b) return") == -1.0
     assert reward("print(int(input()) * 2 or 1)", TWICE) == 0.0
     only_public = msgspec.structs.replace(ADD, hidden_tests=())

@@ -129,7 +129,7 @@ def test_errors_are_stored_as_such_and_made_again(ground: Ground, tmp_path: Path
 
     report = ground.generate(tmp_path / "t", flaky)
     assert report.counts.errors == {"overflow": 1} and report.counts.examples == {"overflow": "toy: too long"}
-    assert (report.success, report.mean_reward) == (1.0, 1.0)  # an error is no failure of the model
+    assert (report.success, report.mean_reward) == (1.0, 1.0)  # an error is not a failure of the model
     (failed,) = [t for t in stored(tmp_path / "t").values() if t.outcome.error]
     assert (failed.outcome.success, failed.outcome.reward) == (None, None)
     again = ground.generate(tmp_path / "t", right)
@@ -594,7 +594,7 @@ def test_the_probe_is_recorded(ground: Ground, tmp_path: Path) -> None:
 def test_settings_of_the_episode_are_other_attempts(ground: Ground, tmp_path: Path) -> None:
     ground.generate(tmp_path / "t", right)
     assert ground.generate(tmp_path / "t", right, episode=EpisodeSettings(hints=True)).counts.already_done == 0
-    assert ground.generate(tmp_path / "t", wrong).counts.already_done == 6  # the model's words are no part of the key
+    assert ground.generate(tmp_path / "t", wrong).counts.already_done == 6  # the model's words are not part of the key
 
 
 def test_what_is_being_written_when_a_failure_ends_the_run_is_counted(

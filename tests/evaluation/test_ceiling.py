@@ -162,7 +162,7 @@ def test_every_source_agent_and_tool_has_all_three_ways() -> None:
 
 
 def test_times_from_stamps_may_hold_a_wait() -> None:
-    """Their share stands apart, and the longest calls are named; what was measured is no part of it."""
+    """Their share stands apart, and the longest calls are named; what was measured is not part of it."""
 
     def answer(name: str, seconds: float, source: Any) -> list[Message]:
         call = ToolCall(id="c", name=name, arguments='{"path": "a.py"}')

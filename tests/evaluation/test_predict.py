@@ -143,7 +143,7 @@ def test_limit_asks_for_the_first_rows(dataset: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("says", [("file_read", "\ud800", {}, 0.2), ("file_read", "x", '{"a": "\ud800"}', 0.2)])
 def test_text_that_no_file_can_hold_is_no_guess(says: Any) -> None:
-    with pytest.raises(BadGuessError, match=r"is no text|are no JSON"):
+    with pytest.raises(BadGuessError, match=r"is not text|are not JSON"):
         check_guesses([says], 1)
 
 
@@ -228,7 +228,7 @@ def test_what_cannot_be_served(dataset: Path, tmp_path: Path) -> None:
         foretrace.predict(dataset, predictor="majority", out=out, samples=7)
     with pytest.raises(UsageError, match="folds=3 is for a predictor"):
         foretrace.predict(dataset, model="scripted:x.jsonl", out=out, rows="proposer", folds=3)
-    with pytest.raises(UsageError, match="is no predictor: it has no 'fit', 'predict'"):
+    with pytest.raises(UsageError, match="is not a predictor: it has no 'fit', 'predict'"):
         foretrace.predict(dataset, predictor="pathlib:PurePath", out=out)
     message = write_dataset(tmp_path / "m", target="message")
     with pytest.raises(PredictionError, match="was built with target='message'; build with target='call'"):

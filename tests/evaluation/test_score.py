@@ -171,7 +171,7 @@ def test_intervals_are_over_groups_not_tasks(tmp_path: Path) -> None:
 
 
 def test_predictions_for_another_dataset_are_refused(scored: Any, gold: list[Row]) -> None:
-    """A score of none of what was predicted is no score: it needs to be asked for."""
+    """A score of none of what was predicted is not a score: it needs to be asked for."""
     others = [{"key": f"other{n}", "step": 1, "action": "repair"} for n in range(11)]
     with pytest.raises(PredictionError, match=r"11 of 21 predictions are for rows .* allow_partial=True"):
         scored([*others, *map(right, gold[:10])])
@@ -214,7 +214,7 @@ WILD = [
 
 
 UNREADABLE = (5, 7, 8)
-"""Those that are no JSON lines when they are the prediction itself."""
+"""Those that are not JSON lines when they are the prediction itself."""
 
 
 @pytest.mark.parametrize("number", range(len(WILD)))
@@ -225,7 +225,7 @@ def test_what_a_model_makes_up_never_breaks_the_score(scored: Any, gold: list[Ro
     predictions = [json.dumps(right(r)) for r in gold[1:]]
     as_fields = "\n".join([f'{{"key":{json.dumps(gold[0]["key"])},"step":{gold[0]["step"]},{text[1:]}', *predictions])
     if number in UNREADABLE:
-        with pytest.raises(PredictionError, match="line 1: is no prediction"):
+        with pytest.raises(PredictionError, match="line 1: is not a prediction"):
             scored(as_fields)
     else:
         assert figures(scored(as_fields))["exact_call"] < 1
@@ -233,9 +233,9 @@ def test_what_a_model_makes_up_never_breaks_the_score(scored: Any, gold: list[Ro
 
 @pytest.mark.parametrize(
     ("line", "why"),
-    [("nonsense", "is no prediction"), ("[]", "is no prediction"), ('{"key": "a"}', "is no prediction"),
-     ('{"key": "a", "step": "x"}', "is no prediction"), ('{"key": "a", "step": 1e400}', "is no prediction"),
-     ('{"key": "a", "step": null}', "is no prediction"), ("[" * 100_000, "is no prediction")],
+    [("nonsense", "is not a prediction"), ("[]", "is not a prediction"), ('{"key": "a"}', "is not a prediction"),
+     ('{"key": "a", "step": "x"}', "is not a prediction"), ('{"key": "a", "step": 1e400}', "is not a prediction"),
+     ('{"key": "a", "step": null}', "is not a prediction"), ("[" * 100_000, "is not a prediction")],
     ids=range(7),
 )  # fmt: skip
 def test_a_line_that_is_no_prediction_is_named(scored: Any, line: str, why: str) -> None:

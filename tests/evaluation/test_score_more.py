@@ -80,7 +80,7 @@ def test_ranks_and_not_the_order_of_lines_count(scored: Any, gold: list[Row]) ->
 
 
 def test_steps_without_a_first_guess_are_counted(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    """A guess of rank 2 alone is no first guess: that is wrong, and it is said, of the other file too."""
+    """A guess of rank 2 alone is not a first guess: that is wrong, and it is said, of the other file too."""
     lines = [guess(row, rank=1 if number >= 5 else 2) for number, row in enumerate(gold)]
     path = write(tmp_path / "p.jsonl", *lines)
     found = score(path, dataset, against=path)

@@ -62,7 +62,7 @@ def test_a_call_without_a_result_is_unknown_unless_nothing_waits_for_it() -> Non
     ask = Message(role="assistant", author="model", tool_calls=(ToolCall(id="b", name="ask_user"),), model_s=1.0)
     asked, handed_in = time_steps(make([ask, answer("b", 300.0), submit]))
     assert (handed_in.unknown, handed_in.tool_s) == (None, 0.0)
-    assert (asked.unknown, asked.tool_s) == (None, 0.0), "a person's time is no tool's"
+    assert (asked.unknown, asked.tool_s) == (None, 0.0), "a person's time is not a tool's"
 
 
 def test_parallel_calls_count_as_their_union_where_it_is_known() -> None:

@@ -308,13 +308,13 @@ def test_scores_of_a_reward_model(dataset: Path, predictions: Path, gold: list[R
     ("lines", "said"),
     [
         ([{"key": "k", "step": 1, "score": 1}] * 2, "line 2: a second score for k step 1 rank 1"),
-        ([{"key": "k", "step": 1}], "line 1: is no score of a prediction: it has no score"),
-        ([{"step": 1}], "line 1: is no score of a prediction: it has no key"),
+        ([{"key": "k", "step": 1}], "line 1: is not a score of a prediction: it has no score"),
+        ([{"step": 1}], "line 1: is not a score of a prediction: it has no key"),
         ([], "r.jsonl: holds no scores"),
-        ([{"key": "k", "step": 1, "rank": 0, "score": 1}], "its rank is no number from 1 on"),
+        ([{"key": "k", "step": 1, "rank": 0, "score": 1}], "its rank is not a number from 1 on"),
         ([{"key": "k", "step": 1, "score": 1}], "1 of 1 scores are for predictions that are not in"),
         ([{"key": "k", "step": 1, "score": 10**400}], "none of its 1 scores is a number"),
-        ([{"key": "k", "step": 10**400, "score": 1}], "its step is no number"),
+        ([{"key": "k", "step": 10**400, "score": 1}], "its step is not a number"),
     ],
 )
 def test_bad_scores_are_one_line(dataset: Path, predictions: Path, tmp_path: Path, lines: list[Row], said: str) -> None:

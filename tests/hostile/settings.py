@@ -20,7 +20,7 @@ SETTINGS = {
 }
 """`container`: no user namespaces, and the level left to the sandbox. L0 and L1 promise only verdicts."""
 IN_MAKE_TEST = {"L3": 1, "L2": 3, "container": 1, "L1": 3, "L0": 3}
-"""Of how many runs one is no slow test."""
+"""Of how many runs one is not a slow test."""
 ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snippet in load(kind)]
 BEHAVED = load("behaved")
 

@@ -102,7 +102,7 @@ def test_commands_read_and_write_a_store(bucket: S3Objects, rows: FileRows, tmp_
     loaded = subprocess.run([sys.executable, "-c", load[1]], capture_output=True, text=True, check=False)
     assert loaded.returncode == 0 and "completion" in loaded.stdout, loaded.stderr
     done = run("build", f"{place}/none", "--out", "none")
-    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(f"foretrace: {place}/none: is no traces")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(f"foretrace: {place}/none: is not a traces")
     assert not list(tmp_path.iterdir())
     done = run("build", f"{place}/t", "--out", "d", *build)
     assert done.returncode == 0 and read_objects(bucket, "d") == read_files(tmp_path / "d")
@@ -376,7 +376,7 @@ def test_what_cannot_be_used_is_said_before_work_begins(
     bucket.put("d/other.txt", b"", instead_of=None)
     with pytest.raises(BuildError, match=r"holds 'other.txt'; choose another folder"):
         foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
-    with pytest.raises(StoreError, match=r"is no traces folder and holds 'other.txt'; choose another"):
+    with pytest.raises(StoreError, match=r"is not a traces folder and holds 'other.txt'; choose another"):
         import_source(SweSmith(), [rows], f"{bucket.address}/d")
     for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         monkeypatch.delenv(f"AWS_{key}")

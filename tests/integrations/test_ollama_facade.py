@@ -1,4 +1,4 @@
-"""Our Ollama adapter at a facade over a real llama-server (it is no Ollama), and its requests under the official types.
+"""Our Ollama adapter at a facade over llama-server (which is not Ollama), and its requests under the official types.
 
 What the official client's types do not know, Ollama's own server does (`api/types.go`): it is listed below by name.
 """

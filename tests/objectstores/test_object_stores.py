@@ -98,7 +98,7 @@ def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
     (tmp_path / "left").write_bytes(b"of a killed one")
     objects.upload(tmp_path, ["left"])
     objects.put("shard-00/000009.parquet", b"of a killed one", instead_of=None)
-    with pytest.raises(StoreError, match="is no traces folder and holds 'left'"):
+    with pytest.raises(StoreError, match="is not a traces folder and holds 'left'"):
         import_source(SweSmith(), [rows], place)
     objects.remove(["left"])
     with open_traces_for_writing(place) as (folder, publish):
@@ -118,7 +118,7 @@ def test_a_dataset_that_was_not_published_is_not_there(place: str) -> None:
         folder.mkdir()
         (folder / "manifest.json").write_text("{}")
     assert not objects.list_names()
-    with pytest.raises(StoreError, match=f"{place}: is no traces folder"), open_traces_for_reading(place):
+    with pytest.raises(StoreError, match=f"{place}: is not a traces folder"), open_traces_for_reading(place):
         pass
 
 

@@ -1,4 +1,4 @@
-"""Examples of which a statement says that they are approximate, in any order, or one of several: they are no tests."""
+"""Examples of which a statement says that they are approximate, in any order, or one of several: they are not tests."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Played:
 
     @property
     def labels(self) -> list[str]:
-        """The action of each message of the model, or the rule where it is no step."""
+        """The action of each message of the model, or the rule where it is not a step."""
         return [str(label.action) if label.action else label.rule for label in label_trace(self.trace)]
 
     @property

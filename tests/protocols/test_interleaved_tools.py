@@ -1,4 +1,4 @@
-"""`interleaved_tools`: small blocks in a session; what fails is no part of the answer, and a fix replaces."""
+"""`interleaved_tools`: small blocks in a session; what fails is not part of the answer, and a fix replaces."""
 
 from __future__ import annotations
 

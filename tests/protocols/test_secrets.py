@@ -72,5 +72,5 @@ def test_no_hidden_value_reaches_the_model_or_the_trace(stage: Stage, protocol: 
             ]
             shown.append(encode_trace(played.trace).decode())
             assert not any(SECRET in text for text in shown)
-    # Code of a call in `inline` is no answer, and one reply of `interleaved` is not answered in any other way.
+    # Code of a call in `inline` is not an answer, and one reply of `interleaved` is not answered in any other way.
     assert (asked > 0) == (feedback == "counts" and protocol != "inline")

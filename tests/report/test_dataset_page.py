@@ -141,7 +141,7 @@ def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path:
     assert (score["kind"], score["name"], replay["kind"]) == ("score", "score.json", "replay")
     assert score["found"]["scores"] == msgspec.to_builtins(foretrace.score(tmp_path / "g.jsonl", dataset).scores)
     assert replay["found"]["launched"] == 40 and len(replay["found"]["frontier"]) > 5
-    for text, why in (("{}", "is no result of `score` or `replay`"), ("{", "is no JSON"), ("[" * 99_999, "is no")):
+    for text, why in (("{}", "is not a result of `score` or `replay`"), ("{", "is not JSON"), ("[" * 99_999, "is no")):
         (tmp_path / "other.json").write_text(text)
         with pytest.raises(StoreError, match=why):
             foretrace.view([dataset, tmp_path / "other.json"], out=tmp_path / "w")
@@ -192,6 +192,6 @@ def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> 
     with pytest.raises(PredictionError, match=r"none of its 1 predictions is for an eval row of .*; name the dataset"):
         foretrace.view([dataset, guesses], out=tmp_path / "v")
     guesses.write_text("no prediction\n")
-    with pytest.raises(ForetraceError, match="is no prediction"):
+    with pytest.raises(ForetraceError, match="is not a prediction"):
         foretrace.view([dataset, guesses], out=tmp_path / "v")
     assert not (tmp_path / "v").exists() and not list(tmp_path.glob(".*.partial"))

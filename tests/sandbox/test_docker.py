@@ -236,7 +236,7 @@ def test_a_folder_that_is_no_containers_is_never_emptied(tmp_path: Path) -> None
     inside = [*command[command.index(sys.executable) : -1], str(tmp_path / "foretrace.zip")]
     done = subprocess.run(inside, input=modules, capture_output=True, timeout=20, check=False)
     assert done.returncode == 1
-    assert done.stderr.decode().strip() == f"{tmp_path} is no fresh folder of a container"
+    assert done.stderr.decode().strip() == f"{tmp_path} is not a fresh folder of a container"
     assert kept.read_text() == "x"
 
 

@@ -230,5 +230,5 @@ def test_no_liar_passes_wherever_it_is_looked_at(several: Box, portion: int) -> 
     found = judge_all(several, honest + liars)
     assert [answer.name for answer in honest if not found[answer.name].passed] == []
     passed = [name for name, verdict in found.items() if verdict.passed and not name.startswith("honest: ")]
-    assert [name for name in passed if not name.startswith("mock: ")] == []  # a mock is no class of the answer's
+    assert [name for name in passed if not name.startswith("mock: ")] == []  # a mock is not a class of the answer's
     assert len(passed) <= 5

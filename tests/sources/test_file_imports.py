@@ -94,7 +94,7 @@ def test_the_last_turn_may_have_gone_on(tmp_path: Path) -> None:
 
 
 def test_one_session_in_two_files(tmp_path: Path) -> None:
-    """The longer one stays, in whatever order they come; what is no continuation is a conflict."""
+    """The longer one stays, in whatever order they come; what is not a continuation is a conflict."""
     files = [write_talk(tmp_path / f"{n}.jsonl", talk("1", n)) for n in (1, 2, 3)]
     for name, order in (("up", files), ("down", files[::-1]), ("mixed", [files[1], files[2], files[0]])):
         report = run(tmp_path / name, *order)

@@ -1,4 +1,4 @@
-"""Which encoding a conversation is written in, who answers its calls, and what is no step of its own."""
+"""Which encoding a conversation is written in, who answers its calls, and what is not a step of its own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_alfworld() -> None:
     assert roles(trace) == "uauata" and trace.messages[4].raw_role == "user"
     assert label_trace(trace)[0].rule == "nonstep.acknowledgement"
     other = chat("Rules.", READY, "Task: heat a pan.", "ACTION: go to shelf 1", LOOK, "ACTION: take pan 1")
-    assert trace.task.id != other.task.id, "the preamble is no task"
+    assert trace.task.id != other.task.id, "the preamble is not a task"
 
 
 def test_react_and_its_end() -> None:

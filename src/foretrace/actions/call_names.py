@@ -17,8 +17,8 @@ _MAX_CHARACTERS = 2000
 
 
 def name_call(call: ToolCall) -> str:
-    """The tool's name; of a shell also the program that the line is about: the first that is no `cd` or `echo`; of an
-    editor with several commands also the command. A call without a name is `(no name)`."""
+    """The tool's name; of a shell also the program that the line is about (the first one other than `cd` and
+    `echo`); of an editor with several commands also the command. A call without a name is `(no name)`."""
     group = TOOL_GROUPS.get("_".join(split_words_of_name(call.name)))
     if group not in ("shell", "editor"):
         return call.name or "(no name)"

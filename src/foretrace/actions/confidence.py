@@ -14,7 +14,7 @@ BLIND_AGREEMENT = 0.94
 """Agreement on rows of sources that nobody had seen when the rules were written. Every estimate begins here, since the
 rules were written with the hand labels that are counted in view."""
 NO_STEP = "no_step"
-"""What stands for the action where a message is no step."""
+"""What stands for the action where a message is not a step."""
 
 AgreementTable = Mapping[tuple[str, str], tuple[int, int]]
 """(rule, action) -> (hand-labelled steps that agreed, all that were seen)."""
@@ -69,7 +69,7 @@ class ConfidenceModel:
         return (self._agreed[family] + BLIND_AGREEMENT * self._strength) / (self._seen[family] + self._strength)
 
     def estimate(self, rule: str, action: str | None) -> float:
-        """The agreement to be expected where this rule gives this action (`None` is no step)."""
+        """The agreement to be expected where this rule gives this action (`None` is not a step)."""
         agreed, seen = self._table.get((rule, action or NO_STEP), (0, 0))
         expected = self.estimate_family(find_family(rule))
         return (agreed + expected * self._strength) / (seen + self._strength)

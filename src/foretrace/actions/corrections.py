@@ -36,7 +36,7 @@ class TraceCorrections(msgspec.Struct, frozen=True):
     id: str
     """Of the trace when it was looked at: of a trace that has changed since, no step is corrected."""
     actions: dict[int, ActionType | None]
-    """Message index -> action; `None` is no step."""
+    """Message index -> action; `None` is not a step."""
     row: int
     """Number of the first row, for messages."""
 
@@ -142,13 +142,13 @@ def read_corrections(path: Path) -> Corrections:
             continue
         where = f"{path}: row {number}"
         if action not in _ACTIONS:
-            raise SourceError(f"{where}: {action[:40]!r} is no action; write one of {', '.join(_ACTIONS)}")
+            raise SourceError(f"{where}: {action[:40]!r} is not an action; write one of {', '.join(_ACTIONS)}")
         key, trace_id = _read_text(row["key"]), _read_text(row["id"])
         if not key or not trace_id:
             raise SourceError(f"{where}: has no {'id' if key else 'key'}; keep these columns as they were written")
         index = _read_index(row["message_index"])
         if index is None:
-            raise SourceError(f"{where}: message_index {str(row['message_index'])[:40]!r} is no whole number")
+            raise SourceError(f"{where}: message_index {str(row['message_index'])[:40]!r} is not a whole number")
         before = rows.setdefault((key, index), number)
         if before != number:
             raise SourceError(f"{where}: step {index} of {key} is corrected in row {before} too; keep one of the two")

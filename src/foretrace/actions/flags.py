@@ -145,7 +145,7 @@ class _Repeated(NamedTuple):
 
     times: int
     state_version: int
-    """After it: what the call itself changes is no change in between."""
+    """After it: what the call itself changes is not a change in between."""
     observation: str
 
 

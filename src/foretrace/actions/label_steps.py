@@ -79,7 +79,7 @@ def label_trace(trace: Trace) -> list[StepLabel]:
     """Make one label for each assistant message of the trace, in order.
 
     Labels depend on structure: the tool, its arguments, what went before and what answered. The words of a message
-    decide only where it makes no call. A message that is no step gets the action `None` and a rule `nonstep.<why>`.
+    decide only where it makes no call. A message that is not a step gets the action `None` and a rule `nonstep.<why>`.
     """
     return [evidence.label for evidence in collect_evidence(trace)]
 

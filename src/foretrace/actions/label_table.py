@@ -34,8 +34,8 @@ _BATCH_TRACES = 64
 
 
 def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> list[dict[str, Any]]:
-    """Make one row for each assistant message of the trace; `action` is `None` where it is no step, `flags` are rules
-    of `flag_meanings`."""
+    """Make one row for each assistant message of the trace; `action` is `None` where it is not a step, `flags` are
+    rules of `flag_meanings`."""
     from foretrace.actions.flags import flag_trace
     from foretrace.actions.label_steps import collect_evidence
 

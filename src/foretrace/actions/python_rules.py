@@ -52,7 +52,7 @@ class _CodeFacts(msgspec.Struct):
     changes: int = 0
     """String constants that are SQL statements that change data."""
     writes: list[str] = []
-    """Paths that it opens for writing; empty text where the path is no literal."""
+    """Paths that it opens for writing; empty text where the path is not a literal."""
     paths: dict[str, str] = {}
     """Variable -> the path that it was last set to."""
     reads: int = 0

@@ -199,7 +199,7 @@ class RepairHistory:
             target = self._find_known_path(self._resolve_target(path))
             if failed:
                 self._refused_writes[target] = _Failure(facts.payload, index, now)
-                # A refused write is no write: nothing of the agent's is in that file because of it.
+                # A refused write is not a write: nothing of the agent's is in that file because of it.
                 if self._written_files.get(target) == index:
                     del self._written_files[target]
                     self._created_files.discard(target)

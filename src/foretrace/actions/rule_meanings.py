@@ -28,7 +28,7 @@ _MEANINGS = {
     "repair.wrong_answer": "It runs code after the agent's answer was rejected.",
     "repair.undo": "It takes back changes of the agent's while something was failing.",
     "repair.chat_code": "It shows code in chat after a report that the agent's earlier code failed.",
-    # Messages that are no step.
+    # Messages that are not steps.
     "nonstep.demonstration": "It is part of an example that was shown to the agent.",
     "nonstep.limit": "It is a note that the run ended on a limit.",
     "nonstep.reasoning": "It holds only thinking.",

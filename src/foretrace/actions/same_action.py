@@ -72,7 +72,7 @@ def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str
 
 
 def canonicalise_json(arguments_json: str) -> str:
-    """Write JSON text with sorted keys and without spaces; text that is no JSON is returned as it is."""
+    """Write JSON text with sorted keys and without spaces; text that is not JSON is returned as it is."""
     try:
         return _dump(json.loads(arguments_json))
     except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ from foretrace.actions.call_facts import split_words
 
 _COMMENT = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.S)
 _NO_CODE = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|/\*(?:.*?\*/|.*)""", re.S)
-"""Literals, quoted names and comments: what stands in them is no statement."""
+"""Literals, quoted names and comments: what stands in them is not a statement."""
 _READS = re.compile(r"\s*\(*\s*(?:SELECT|PRAGMA|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES|\.(?:tables|schema))\b", re.I)
 _CHANGES = re.compile(
     r"\s*(?:INSERT\s+(?:INTO|OR)|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(?:CREATE|DROP|ALTER|TRUNCATE)\s+"
@@ -80,7 +80,7 @@ _FULL_QUERY = re.compile(
 
 
 def is_read_only_sql(text: str) -> bool | None:
-    """True for a query, false for a statement that changes data, `None` for what is no SQL."""
+    """True for a query, false for a statement that changes data, `None` for what is not SQL."""
     head = text
     while comment := _COMMENT.match(head):
         head = head[comment.end() :]
@@ -100,7 +100,7 @@ def may_call_more(text: str) -> bool:
 
 
 def _list_readings(text: str) -> list[str]:
-    """The text without what is no code; twice where a backslash may keep a quotation mark from ending a literal."""
+    """The text without what is not code; twice where a backslash may keep a quotation mark from ending a literal."""
     escaped = _ESCAPED.sub("", text)
     return [_NO_CODE.sub("''", each) for each in ([text] if escaped == text else [text, escaped])]
 

@@ -41,7 +41,7 @@ class StepLabel(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """Index of the assistant message in `trace.messages`."""
     action: ActionType | None
-    """The action type, `None` where the message is no step (see `rule`)."""
+    """The action type, `None` where the message is not a step (see `rule`)."""
     rule: str
     """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; for a non-step `nonstep.<why>`; where a
     person decided, `corrected`."""

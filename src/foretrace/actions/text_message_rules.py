@@ -126,7 +126,7 @@ _ANSWER: _Decision = (ActionType.FINAL_ANSWER, "text.answer")
 
 
 def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
-    """Say why the assistant message at `index`, which makes no call, is no step; empty text where it is one."""
+    """Say why the assistant message at `index`, which makes no call, is not a step; empty text where it is one."""
     message = messages[index]
     content = message.content
     if message.author == "demo":

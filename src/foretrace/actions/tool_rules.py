@@ -91,7 +91,7 @@ def classify_call(name: str, arguments: str) -> CallFacts:
 
     Args:
         name: the tool's name; prefixes such as `functions.` and `mcp__server__` are ignored.
-        arguments: its arguments as JSON text; text that is no JSON object counts as one positional argument.
+        arguments: its arguments as JSON text; text that is not a JSON object counts as one positional argument.
     """
     # Long arguments would only fill the cache: they hardly ever repeat.
     return (_classify_call if len(arguments) < 2000 else _classify_call.__wrapped__)(name, arguments)
@@ -115,7 +115,7 @@ def _names_change(name: str) -> bool:
 
 
 def _strip_prefix(name: str) -> str:
-    """A name without that of its server; whole where the front is a verb that changes something, which is no server
+    """A name without that of its server; whole where the front is a verb that changes something, which is not a server
     (`delete__get_user`), or where the rest alone would mean something else."""
     match = _PREFIX.match(name)
     if match is None or match["plain"]:
@@ -179,7 +179,7 @@ def _to_snake_case(name: str) -> str:
 
 
 def decode_arguments(arguments: str) -> Arguments:
-    """Decode arguments to a mapping; anything that is no JSON object becomes `{"input": value}`."""
+    """Decode arguments to a mapping; anything that is not a JSON object becomes `{"input": value}`."""
     try:
         value = _decode(arguments) if arguments else {}
     except (ValueError, RecursionError):
@@ -469,7 +469,7 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str], values: Arguments) -> CallFacts:
-    """Classify a name whose first word is no verb (`crm_search_customers`, `chain_details`, `tracks_for_spotify`)."""
+    """Classify a name whose first word is not a verb (`crm_search_customers`, `tracks_for_spotify`)."""
     if not is_api:
         verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
         if verb in COMPUTE_VERBS:

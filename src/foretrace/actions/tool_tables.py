@@ -181,7 +181,7 @@ SURE_CHANGES = (CHANGE_VERBS - _NOUNS) | split_words(
     "upsert destroy drop purge wipe erase truncate overwrite terminate reboot shutdown restore rollback rotate "
     "provision patch prune undeploy unpublish evict drain bulkdelete del rm"
 )
-"""Those that are no nouns of things to look up: a tool with one of them anywhere in its name is never a read."""
+"""Those that are not nouns of things to look up: a tool with one of them anywhere in its name is never a read."""
 
 COMPUTE_VERBS = split_words(
     "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot "

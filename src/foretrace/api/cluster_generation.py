@@ -1,6 +1,6 @@
 """Make the attempts of `generate` on a cluster: each worker has a model and a sandbox of its own, on its node.
 
-The driver alone plans, writes and counts. A group that is lost with its node is made again: nothing of it was written.
+Only the driver plans, writes and counts. A group that is lost with its node is made again: nothing of it was written.
 """
 
 from __future__ import annotations

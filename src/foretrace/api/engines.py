@@ -18,7 +18,7 @@ def make_engine(
 
     Args:
         workers: Jobs at a time at most; `None` is as many as a cluster has cores, or `processes` on this machine.
-        ray_address: Of the Ray cluster; `None` is that of `RAY_ADDRESS`, or a Ray of this machine alone.
+        ray_address: Of the Ray cluster; `None` is that of `RAY_ADDRESS`, or a Ray that runs only on this machine.
 
     Raises:
         UsageError: an engine that is not known, or an address for one that needs none.

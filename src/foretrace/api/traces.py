@@ -34,7 +34,7 @@ class LabelReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     traces: int
     steps: int
     nonsteps: int
-    """Assistant messages that are no step."""
+    """Assistant messages that are not steps."""
     actions: dict[str, int]
     """Steps of each action, in the order of `ActionType`."""
     flags: dict[str, int]
@@ -184,7 +184,7 @@ def scrub(
 
 
 def label(trace: Trace) -> list[StepLabel]:
-    """One label for each assistant message of the trace: its action (None where it is no step), rule, effect.
+    """One label for each assistant message of the trace: its action (None where it is not a step), rule, effect.
 
     Raises:
         UsageError: it is not a `Trace`.

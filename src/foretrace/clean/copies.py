@@ -91,7 +91,7 @@ class Copies(NamedTuple):
         return [*self.iterate_clusters()]
 
     def count_chained(self) -> int:
-        """Texts that are no copy of the one in their cluster that has the most copies: how far chains reach."""
+        """Texts that are not copies of the one in their cluster that has the most copies: how far chains reach."""
         neighbours = Neighbours(self)
         chained = 0
         for cluster in self.iterate_clusters():

@@ -161,7 +161,7 @@ class Gate:
         yield from self._ask_together(numbers, texts)
 
     def _ask_together(self, numbers: list[int], texts: Sequence[str]) -> list[int]:
-        # what stands between them is no letter: it ends what stands in front of it, and anything may begin behind it
+        # what stands between them is not a letter: it ends what stands in front of it, and anything may begin behind it
         together = encode_text("\0".join([texts[number] for number in numbers]))
         return numbers if self._may_hold_anything(together) else []
 

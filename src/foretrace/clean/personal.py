@@ -22,7 +22,7 @@ _SERVICE_NAMES = read_words(
     "home all alluser allusers appveyor container containeruser buildbot xxx xxxx foo bar site index login "
     "dashboard page pages static api src lib bin tmp etc opt usr var scratch"
 )
-"""Names of accounts and folders that are no person's."""
+"""Names of accounts and folders that are not a person's."""
 
 _NAME = r"(?P<name>[^\W\d_][\w.-]{1,40}(?(sep)(?:(?: [^\W\d_a-z][\w.-]{0,40}){1,3}(?=(?P=sep)))?))"
 """In a path of Windows, a name may have spaces where the path goes on behind it."""
@@ -44,7 +44,7 @@ _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg
 _EMAIL = re.compile(
     r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
 )
-"""In JSON a line break is `\\n`, whose letter is no part of the address behind it."""
+"""In JSON a line break is `\\n`, whose letter is not part of the address behind it."""
 _HARMLESS_EMAIL = re.compile(
     r"(?i)^git@|@(?:[\w-]+\.)*(?:example|test|invalid|localhost)(?:\.\w+)?$|@users\.noreply\.github\.com$|^(?:noreply|no-reply)@"
 )
@@ -76,7 +76,7 @@ def _find_homes(text: str) -> Iterator[re.Match[str]]:
 
 
 def is_service_name(name: str) -> bool:
-    """Whether a name in a path is no person's."""
+    """Whether a name in a path is not a person's."""
     return (
         name.lower().partition(" ")[0] in _SERVICE_NAMES
         or USER_PLACEHOLDER.fullmatch(name) is not None

@@ -34,7 +34,7 @@ TIMEOUT = "redaction_timeout"
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
 """Characters of a text up to which what became of it is kept, and of how many."""
 _MAX_KNOWN = 1 << 15
-"""Texts of which it is kept what was found in them."""
+"""Texts whose findings are kept."""
 _SHORT_KEY = 64
 """Characters of a text that stands for itself; of longer ones a digest is kept."""
 _TextKey = str | bytes
@@ -382,7 +382,7 @@ def _check_arguments(before: Trace, after: Trace) -> None:
                 and _is_json(old_call.arguments)
                 and not _is_json(new_call.arguments)
             ):
-                raise ValueError("arguments are no JSON any more")
+                raise ValueError("arguments are not JSON any more")
 
 
 def _is_json(text: str) -> bool:

@@ -23,7 +23,7 @@ class Token(NamedTuple):
     body: str
     """What follows."""
     least: int = 16
-    """Characters of the body below which it is no secret; the body of a placeholder is seldom so long."""
+    """Characters of the body below which it is not a secret; the body of a placeholder is seldom so long."""
     sign: str = ""
     """Where the head is long or vague: a part of it that is quickly found."""
 

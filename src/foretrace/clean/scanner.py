@@ -236,7 +236,7 @@ def _list_heads(text: str, breaks: list[int], tokens_end: int) -> list[int]:
 
 
 def _is_long_line(match: re.Match[str], breaks: list[int]) -> bool:
-    """Whether the line behind a head that was cut in two holds so much of the token that it is no line of words."""
+    """Whether the line behind a head that was cut in two holds so much of the token that it is not a line of words."""
     end = next((i for i in breaks if i > match.start(2)), match.end())
     line = match.string[match.start(2) : end]
     return len(breaks) == 1 or (len(line) >= 16 and is_token(line))
@@ -349,7 +349,7 @@ def _take_rest(text: str, found: Found) -> Found:
 
 
 def _is_rest(text: str) -> bool:
-    """Whether a line could be the rest of a random text, and is no word, number or path of its own."""
+    """Whether a line could be the rest of a random text, and is not a word, number or path of its own."""
     has_digit = re.search(r"[0-9]", text) is not None
     kinds = has_digit + (re.search(r"[a-z]", text) is not None) + (re.search(r"[A-Z]", text) is not None)
     switches = len(SWITCHES.findall(text))

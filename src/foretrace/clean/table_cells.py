@@ -71,7 +71,7 @@ def find_inserted_values(text: str) -> Iterator[Cell]:
 
 
 def _find_columns(cells: list[str], bar: str) -> dict[int, str]:
-    """The columns whose names say that they hold secrets; none where the line is no head of a table."""
+    """The columns whose names say that they hold secrets; none where the line is not a head of a table."""
     names = [cell.strip(_MARKS) for cell in cells]
     if not _NAME.fullmatch(names[0]):
         names[0] = cells[0].rpartition('"')[2].strip()  # a table in a text of JSON

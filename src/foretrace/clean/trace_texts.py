@@ -56,7 +56,7 @@ def list_texts(trace: Trace) -> Iterator[str]:
 
 
 def list_facts(trace: Trace) -> Iterator[str]:
-    """The texts that are no part of the conversation, as JSON or as they are."""
+    """The texts that are not part of the conversation, as JSON or as they are."""
     task, origin = trace.task, trace.provenance
     yield from (trace.key, task.id, task.group)
     if trace.parent is not None:

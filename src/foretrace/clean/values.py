@@ -95,7 +95,7 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
     """Whether the value of a setting whose name says that it is secret looks like one.
 
     Args:
-        quoted: It stood in quotes, so that it is no expression of a program.
+        quoted: It stood in quotes, so that it is not an expression of a program.
         password: A person may have thought it up: six characters may do.
     """
     least = 6 if password else 8
@@ -153,7 +153,7 @@ _COMMON_PAIRS = read_words(
 
 
 def is_gibberish(value: str) -> bool:
-    """Whether letters alone are no words: most of their neighbours seldom stand side by side in English."""
+    """Whether letters alone are not words: most of their neighbours seldom stand side by side in English."""
     words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", value))
     letters = "".join(words)
     is_odd = re.search(r"[A-Z]{2}[a-z]|[a-z][A-Z](?![a-z])", value) is not None

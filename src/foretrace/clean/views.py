@@ -13,7 +13,7 @@ _DASHED = "".join(
     rf"|(?<={word}\n)"
     for word in ("sk", "csk", "xox[abeoprscd]", "xapp", "xai", "pplx", "glpat", "pypi", "nvapi", "tvly")
 )
-"""Heads of tokens that a break may cut in front of a dash, which is no mark of a diff then."""
+"""Heads of tokens that a break may cut in front of a dash, which is not a mark of a diff then."""
 _NO_WIDTH = "\u200b\u2060\ufeff"
 _COLOUR = r"\x1b\[[0-9;]{0,12}[mK]"
 _BREAK = re.compile(

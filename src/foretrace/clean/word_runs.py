@@ -31,7 +31,7 @@ _ESCAPES = re.compile(rb"\\[nrt]")
 _LINE_NUMBER = re.compile(rb"(?m)^[ \t]*\d+[ \t]*(?:[:|\t]|  )")
 """What `cat -n`, `grep -n` and editors put in front of a line."""
 _BOUND = b" \xff "
-"""Stands between two texts: a word that no text has, since it is no UTF-8."""
+"""Stands between two texts: a word that no text has, since it is not UTF-8."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 15
 """Bytes of a text that are read at a time."""
@@ -98,7 +98,7 @@ class RunFinder:
         self._may_be = np.zeros(1 << bits, np.bool_)
         self._may_be[self._hashes[tells] >> self._shift] = True
         self.telling = [self._find_telling(each) for each in hashes]
-        """Of each known text, which of its words stand in a seed that is no boilerplate."""
+        """Of each known text, which of its words stand in a seed that is not boilerplate."""
 
     def _find_telling(self, hashes: Array) -> Array:
         count = len(hashes) + SEED_WORDS - 1 if len(hashes) else 0

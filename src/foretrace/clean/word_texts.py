@@ -36,7 +36,7 @@ class WordText(msgspec.Struct, frozen=True):
     `app` and `py`."""
 
     digest: bytes
-    """Of all pieces: texts that differ in case, space and punctuation alone have one digest. 16 bytes."""
+    """Of all pieces: texts that differ only in case, space and punctuation have one digest. 16 bytes."""
     n_words: int
     """All words."""
     pieces: bytes

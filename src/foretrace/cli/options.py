@@ -48,7 +48,7 @@ class Invocation:
     def __init__(self, *, own_process: bool) -> None:
         self.debug = False
         self.own_process = own_process
-        """Whether this process is the command's alone."""
+        """Whether this process runs only the command."""
         self.output = Output()
 
 
@@ -223,9 +223,9 @@ def _config_settings(ctx: click.Context, path: Path) -> dict[str, Any]:
     except OSError as error:
         raise click.BadParameter(f"{path}: cannot read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{path}: is no TOML: it is not in UTF-8") from None
+        raise click.BadParameter(f"{path}: is not TOML: it is not in UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise click.BadParameter(f"{path}: is no TOML: {error}") from None
+        raise click.BadParameter(f"{path}: is not TOML: {error}") from None
     options = [p for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
     keys = {flag.removeprefix("--"): option for option in options for flag in (*option.opts, *option.secondary_opts)}
     keys = {key: option for key, option in keys.items() if key not in ("config", "help", "h", "-h", "-q")}
@@ -276,7 +276,7 @@ class Command(click.Command):
 
     Args:
         like: `module:function`.
-        without: Parameters of `like` that are no options.
+        without: Parameters of `like` that are not options.
         hidden: Options that `--help` leaves out.
         in_stores: Paths that may be addresses of an object store.
     """

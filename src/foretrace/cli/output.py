@@ -29,7 +29,7 @@ _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 _FIRST_LINE_S, _LINES_S = 1.0, 4.0
-"""Seconds before the first line of progress, and between lines, where stderr is no terminal."""
+"""Seconds before the first line of progress, and between lines, where stderr is not a terminal."""
 
 
 class ReaderGoneError(Exception):
@@ -60,7 +60,7 @@ class Output:
         self.interrupt_message = "interrupted"
         """What is said when the user interrupts now."""
         self.own_process = False
-        """Whether this process is the command's alone, not that of somebody who called `main`."""
+        """Whether this process runs only the command, and is not that of somebody who called `main`."""
 
     def stay_small(self) -> None:
         """Do without pandas from here on, where the process is ours: only the `datasets` library needs it."""

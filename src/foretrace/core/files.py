@@ -156,7 +156,7 @@ def describe_output(path: Path | str, replaced: bool) -> str:
 
 
 def refuse_inside_folder(path: Path, traces: Path, *, may_be_folder: bool = False) -> None:
-    """Refuse an output that is a folder, or inside the traces folder, whose files are its writer's alone."""
+    """Refuse an output that is a folder, or inside the traces folder, whose files belong only to its writer."""
     if path.is_dir() and not may_be_folder:
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")
     if path.resolve().is_relative_to(traces.resolve()):

@@ -22,7 +22,7 @@ FOLDER = "journal"
 SUFFIX = ".jsonl.zst"
 _CHUNK = 1 << 16
 _MAGIC = zstandard.FRAME_HEADER
-"""What every frame begins with. No frame holds it as text: it is no UTF-8."""
+"""What every frame begins with. No frame holds it as text: it is not UTF-8."""
 T = TypeVar("T")
 
 
@@ -236,7 +236,7 @@ def _decode_entry(path: Path, data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path}: is no journal of this foretrace ({error}); move it away to go on") from None
+        raise StoreError(f"{path}: is not a journal of this foretrace ({error}); move it away to go on") from None
 
 
 def group_keys(keys: Iterable[str]) -> dict[str, list[int]]:

@@ -77,7 +77,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise StoreError(f"{folder}: is a dataset, not a traces folder")
         manifest = msgspec.json.decode(data, type=Manifest)
     except FileNotFoundError:
-        raise StoreError(f"{folder}: is no traces folder (it has no manifest.json)") from None
+        raise StoreError(f"{folder}: is not a traces folder (it has no manifest.json)") from None
     except OSError as error:
         raise StoreError(f"{path}: cannot read: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -85,5 +85,5 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest.schema_version != SCHEMA_VERSION:
         raise StoreError(f"{path}: schema version {manifest.schema_version}, this foretrace reads {SCHEMA_VERSION}")
     if strange := [s.path for s in manifest.segments if not _SEGMENT.fullmatch(s.path)]:
-        raise StoreError(f"{path}: damaged: lists {strange[0]!r}, which is no segment")
+        raise StoreError(f"{path}: damaged: lists {strange[0]!r}, which is not a segment")
     return manifest

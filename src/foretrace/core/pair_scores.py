@@ -77,7 +77,7 @@ def read_pair_scores(path: Path) -> PairScoresFile:
     """Read a file of pair scores.
 
     Raises:
-        PredictionError: it cannot be read, a line is no score of a pair, or a pair is there twice.
+        PredictionError: it cannot be read, a line is not a score of a pair, or a pair is there twice.
     """
     header: PairScoresHeader | None = None
     problems: Counter[str] = Counter()
@@ -89,7 +89,7 @@ def read_pair_scores(path: Path) -> PairScoresFile:
             continue
         key, step = read_place(value, where, _KIND)
         if not isinstance(value.get("family"), str) or not isinstance(value.get("pair"), str):
-            raise PredictionError(f"{where}: is no {_KIND}: it has no family or no pair")
+            raise PredictionError(f"{where}: is not a {_KIND}: it has no family or no pair")
         place = PairPlace(key, step, value["family"], value["pair"])
         if place in scores:
             raise PredictionError(

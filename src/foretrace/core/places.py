@@ -59,9 +59,9 @@ def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
         return
     if find_address(place) is None:
         if scheme in SCHEMES:
-            wrong = f"{place}: is no address" if rest else f"{scheme}://: names no bucket"
+            wrong = f"{place}: is not an address" if rest else f"{scheme}://: names no bucket"
             raise UsageError(f"{wrong}; write {scheme}://BUCKET/FOLDER")
-        raise UsageError(f"{place}: is no path of this machine, and addresses begin with {'://, '.join(SCHEMES)}://")
+        raise UsageError(f"{place}: is not a path of this machine, and addresses begin with {'://, '.join(SCHEMES)}://")
     if not may_be_in_store:
         raise UsageError(
             f"{find_address(place)}: has to be on this machine; what `import`, `label` and `build` read and write in "

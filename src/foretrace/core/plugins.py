@@ -157,11 +157,11 @@ def check_arguments(kind: str, name: str, factory: Any, *arguments: Any, **optio
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:
-        raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: to make it fails with {error}") from None
+        raise UsageError(f"{name!r} is not a {_KIND_NAMES.get(kind, kind)}: to make it fails with {error}") from None
     except ValueError:  # Python does not know the signature of some classes written in C
         pass
     if inspect.isabstract(factory):
-        raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: it is an abstract class")
+        raise UsageError(f"{name!r} is not a {_KIND_NAMES.get(kind, kind)}: it is an abstract class")
 
 
 def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
@@ -173,7 +173,7 @@ def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
     members = dict.fromkeys([*inspect.get_annotations(contract), *vars(contract)])
     missing = [repr(m) for m in members if not m.startswith("_") and not hasattr(plugin, m)]
     if missing:
-        raise UsageError(f"{name!r} is no {_KIND_NAMES.get(kind, kind)}: it has no {', '.join(missing)}")
+        raise UsageError(f"{name!r} is not a {_KIND_NAMES.get(kind, kind)}: it has no {', '.join(missing)}")
 
 
 def _find_entry_points(kind: str) -> dict[str, EntryPoint]:

@@ -221,7 +221,7 @@ def read_header(path: Path) -> PredictionsHeader | None:
     """The header of a file; None where it has none.
 
     Raises:
-        PredictionError: it cannot be read, or its first line is no JSON object.
+        PredictionError: it cannot be read, or its first line is not a JSON object.
     """
     for number, value in read_json_lines(path, "prediction", Counter()):
         if number == 1 and "predictions" in value:
@@ -235,7 +235,7 @@ def read_predictions(path: str | Path) -> PredictionsFile:
 
     Raises:
         UsageError: it is an address.
-        PredictionError: it cannot be read, a line is no prediction, or a guess of a rank is there twice.
+        PredictionError: it cannot be read, a line is not a prediction, or a guess of a rank is there twice.
     """
     path = make_local_path(path)
     header: PredictionsHeader | None = None
@@ -269,7 +269,7 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         problems: Where it is counted.
 
     Raises:
-        PredictionError: the file cannot be read, or a line is no JSON object.
+        PredictionError: the file cannot be read, or a line is not a JSON object.
     """
     try:
         data = path.read_bytes()
@@ -287,9 +287,9 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
             if number == len(lines) and not data.endswith(b"\n"):
                 problems["torn_last_line"] += 1
                 return
-            raise PredictionError(f"{where}: is no {kind}: {error}") from None
+            raise PredictionError(f"{where}: is not a {kind}: {error}") from None
         if not isinstance(value, dict):
-            raise PredictionError(f"{where}: is no {kind}: it is no JSON object")
+            raise PredictionError(f"{where}: is not a {kind}: it is not a JSON object")
         yield number, value
 
 
@@ -307,10 +307,10 @@ def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
         PredictionError: it has none.
     """
     if "key" not in value or "step" not in value:
-        raise PredictionError(f"{where}: is no {kind}: it has no key or no step")
+        raise PredictionError(f"{where}: is not a {kind}: it has no key or no step")
     step = _read_int(value["step"])
     if step is None:
-        raise PredictionError(f"{where}: is no {kind}: its step is no number")
+        raise PredictionError(f"{where}: is not a {kind}: its step is not a number")
     return _replace_lone_surrogates(str(value["key"])), step
 
 
@@ -318,11 +318,11 @@ def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
     """Rank of a line; 1 where it does not say.
 
     Raises:
-        PredictionError: it is no number from 1 on.
+        PredictionError: it is not a number from 1 on.
     """
     rank = _read_int(value.get("rank", 1))
     if rank is None or rank < 1:
-        raise PredictionError(f"{where}: is no {kind}: its rank is no number from 1 on")
+        raise PredictionError(f"{where}: is not a {kind}: its rank is not a number from 1 on")
     return rank
 
 
@@ -339,7 +339,7 @@ def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -
     try:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as error:
-        raise PredictionError(f"{where}: is no header of {kind}: {error}") from None
+        raise PredictionError(f"{where}: is not a header of {kind}: {error}") from None
 
 
 def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Prediction:

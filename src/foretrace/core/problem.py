@@ -131,7 +131,7 @@ class TestResult(_Record, frozen=True, kw_only=True):
     actual: str | None = None
     """`repr` of what the candidate gave, at most 500 characters; `None` when it gave nothing."""
     expected: str | None = None
-    """`repr` of what the test asks for, at most 500 characters; `None` when the test is no comparison. Not for a
+    """`repr` of what the test asks for, at most 500 characters; `None` when the test is not a comparison. Not for a
     model's eyes where the test is hidden."""
     error: str | None = None
     """Why there is no value: an exception, a limit, or `not run`."""

@@ -7,7 +7,7 @@ import warnings
 from typing import Any, Literal, overload
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What `parse_quietly` raises for what is no Python (`ValueError`: a null byte; the last two: nested too deeply)."""
+"""What `parse_quietly` raises for what is not Python (`ValueError`: a null byte; the last two: nested too deeply)."""
 
 
 @overload
@@ -22,7 +22,7 @@ def parse_quietly(code: str, mode: str = "exec", *, compiles: bool = False) -> a
             outside of a function.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python (`PARSE_ERRORS`).
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python (`PARSE_ERRORS`).
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as an invalid escape in a string, which is of no use here
@@ -38,7 +38,7 @@ def try_parse(code: str, mode: Literal["eval"]) -> ast.Expression | None: ...
 @overload
 def try_parse(code: str, mode: Literal["exec"] = "exec") -> ast.Module | None: ...
 def try_parse(code: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST | None:
-    """The syntax tree of the code, or `None` where it is no Python."""
+    """The syntax tree of the code, or `None` where it is not Python."""
     try:
         return parse_quietly(code, mode)
     except PARSE_ERRORS:
@@ -49,7 +49,7 @@ def parse_literal(code: str) -> Any:
     """The value that the code writes out, such as `{'a': (1, None)}`.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python (`PARSE_ERRORS`), or no such value.
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python (`PARSE_ERRORS`), or no such value.
         TypeError: a value that cannot be made, such as a list in a set.
     """
     return ast.literal_eval(parse_quietly(code.strip(), "eval"))

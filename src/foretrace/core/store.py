@@ -160,7 +160,7 @@ def encode_row(trace: Trace) -> SegmentRow:
     """A trace that has its id as a row of a segment.
 
     Raises:
-        msgspec.ValidationError: it is no Trace; what cannot be read back is never written.
+        msgspec.ValidationError: it is not a Trace; what cannot be read back is never written.
         UnicodeEncodeError, TypeError, ...: it cannot be encoded.
     """
     bare, packed = token_arrays.pack(trace)
@@ -300,7 +300,7 @@ class TraceWriter:
             or `replaced`.
 
         Raises:
-            msgspec.ValidationError: it is no Trace; what cannot be read back is never written.
+            msgspec.ValidationError: it is not a Trace; what cannot be read back is never written.
             UnicodeEncodeError, TypeError, ...: it cannot be encoded.
         """
         trace = add_trace_id(trace)
@@ -548,4 +548,4 @@ def _refuse_strangers(folder: Path) -> None:
         return
     strangers = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".", "shard-")))
     if strangers:
-        raise StoreError(f"{folder}: is no traces folder and holds {strangers[0]!r}; choose another")
+        raise StoreError(f"{folder}: is not a traces folder and holds {strangers[0]!r}; choose another")

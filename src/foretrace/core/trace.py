@@ -127,7 +127,7 @@ class Message(_Record, frozen=True, kw_only=True):
     model_s: float | None = None
     """Seconds that the model took; `None` is unknown, which is not zero."""
     tool_s: float | None = None
-    """Seconds that the tool took, on its result; `None` is unknown. Waiting for a person is no tool's time."""
+    """Seconds that the tool took, on its result; `None` is unknown. Waiting for a person is not a tool's time."""
     started: str | None = None
     """ISO 8601 time at which the span began."""
     model_s_source: TimeSource | None = None

@@ -108,7 +108,7 @@ def check_output(out: Path, *, overwrite: bool) -> None:
     """Refuse to write a dataset over something that is there.
 
     Raises:
-        BuildError: `out` is a file, is there and not to be overwritten, or is no dataset.
+        BuildError: `out` is a file, is there and not to be overwritten, or is not a dataset.
     """
     if out.is_file():
         raise BuildError(f"{out}: is a file; name a folder")

@@ -184,7 +184,7 @@ def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
         return []
     about = (
         "What a shallow reader of prompt and completion gets right (counts, places, overlaps; fitted on train, "
-        "measured on test, a 99 % interval by groups): so much of a family is easy. It is no gate."
+        "measured on test, a 99 % interval by groups): so much of a family is easy. It is not a gate."
     )
     rows = [[family, describe_difficulty(figures)] for family, figures in families.items()]
     return ["## Difficulty", "", about, "", *_write_table(["family", "right"], rows)]

@@ -191,7 +191,7 @@ def check_room(settings: BuildSettings) -> None:
     if size > limit // 4:
         raise UsageError(
             Setting("max_context_tokens", limit),
-            f": by this tokenizer the instruction alone takes {size}; the smallest is {size * 4}",
+            f": by this tokenizer the instruction itself takes {size}; the smallest is {size * 4}",
         )
 
 

@@ -80,7 +80,7 @@ _LEAST_CHARS = 60
 
 @lru_cache(maxsize=4096)
 def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
-    """The tool as `{"name":N,"description":D,"parameters":{...}}`; a schema that is no JSON stands there as a string.
+    """The tool as `{"name":N,"description":D,"parameters":{...}}`; a schema that is not JSON stands there as a string.
 
     A tag of a call or result in a description is written with a JSON escape, so it looks like none and reads as it was.
 
@@ -146,7 +146,7 @@ def _read(parameters: str) -> Any:
 
 
 def _squeeze(parameters: str) -> str:
-    """JSON text without white space between its parts; a text that is no JSON as a JSON string."""
+    """JSON text without white space between its parts; a text that is not JSON as a JSON string."""
     if _read(parameters) is None:
         return encode_json(parameters) if parameters.strip() else ""
     return msgspec.json.format(parameters, indent=-1)

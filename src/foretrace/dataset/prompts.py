@@ -2,7 +2,7 @@
 
 A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings) and
 the history as it was, as turns of user and assistant that alternate, the user's first and last: strict chat templates
-take nothing else. It is a function of the messages before the step alone.
+take nothing else. It depends only on the messages before the step.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class TokenizerCounter:
         try:
             self._tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises bare Exception
-            raise UsageError(f"{file}: is no tokenizer.json: {error}") from None
+            raise UsageError(f"{file}: is not a tokenizer.json: {error}") from None
         from foretrace.core.digest import digest
 
         self.method = f"tokenizer {digest(self._tokenizer.to_str())}"
@@ -421,7 +421,7 @@ class PromptRenderer:
     def __init__(self, dataset: str | Path, *, tokenizer: str | Path | None = None) -> None:
         """
         Args:
-            dataset: What the proposer was trained on; its manifest alone is read.
+            dataset: What the proposer was trained on; only its manifest is read.
             tokenizer: What the dataset was built with.
 
         Raises:

@@ -128,12 +128,12 @@ def check_matched(guesses: ProposerGuesses, matched: int) -> list[str]:
     """Warnings of what was left out.
 
     Raises:
-        PredictionError: most of the predicted steps are no rows of this dataset.
+        PredictionError: most of the predicted steps are not rows of this dataset.
     """
     unknown = guesses.steps - matched
     if unknown > matched:
         raise PredictionError(
-            f"the mistakes: {unknown:,} of {guesses.steps:,} predicted steps are no rows of this dataset; name "
+            f"the mistakes: {unknown:,} of {guesses.steps:,} predicted steps are not rows of this dataset; name "
             "predictions of a dataset that was built from the same traces with the same settings"
         )
     problems: Counter[str] = Counter()
@@ -141,7 +141,7 @@ def check_matched(guesses: ProposerGuesses, matched: int) -> list[str]:
         problems.update({name: count for name, count in file["problems"].items() if name != "no_action"})
     told = [f"lines of the predictions with {name}: {count:,}" for name, count in sorted(problems.items())]
     if unknown > 0:
-        told.insert(0, f"{unknown:,} of {guesses.steps:,} predicted steps are no rows of this dataset")
+        told.insert(0, f"{unknown:,} of {guesses.steps:,} predicted steps are not rows of this dataset")
     return [f"mistakes: {each}" for each in told]
 
 

@@ -181,7 +181,7 @@ def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
         raw = path.read_bytes()
         manifest = _read_dict(json.loads(raw))
     except (FileNotFoundError, NotADirectoryError):
-        raise PushError(f"{dataset}: is no built dataset (it has no manifest.json): {remedy}") from None
+        raise PushError(f"{dataset}: is not a built dataset (it has no manifest.json): {remedy}") from None
     except (OSError, ValueError) as error:
         raise PushError(f"{path} cannot be read as JSON ({_flatten(str(error))}): {remedy}") from None
     if manifest.get("schema_version") != 1:

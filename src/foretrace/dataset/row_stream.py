@@ -119,4 +119,4 @@ def _find_config(name: str, settings: BuildSettings) -> tuple[Recipe, Config]:
     if any(config.name == name for recipe in recipes for config in recipe.configs):
         why = f": its rows are chosen among all rows of a build; what can be loaded from traces is {names}"
         raise UsageError(Setting("config", name), why)
-    raise UsageError(Setting("config", name), f": is no config; what can be loaded from traces is {names}")
+    raise UsageError(Setting("config", name), f": is not a config; what can be loaded from traces is {names}")

@@ -52,7 +52,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     keep_flagged: bool = False
     """Take successes although a step of theirs is flagged as a cheat."""
     license_allow: tuple[str, ...] = ()
-    """Licenses whose traces alone are taken; a trace that names none is of the license `unknown`."""
+    """Take only traces of these licenses; a trace that names none is of the license `unknown`."""
     license_deny: tuple[str, ...] = ()
     """Licenses whose traces are left out, and so are those that name none."""
     decontaminate: tuple[str, ...] = ()

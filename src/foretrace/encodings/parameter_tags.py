@@ -229,7 +229,7 @@ def _read_body(body: str) -> tuple[str, str | None]:
     if body.lstrip().startswith("{"):
         read = read_arguments(body.strip())
         if read.error or "json_repair" in read.repairs:
-            return "{}", "text that is no argument"
+            return "{}", "text that is not an argument"
         # An escaped `<` is ours.
         return encode_json(json.loads(read.text)) if "\\u003c" in read.text else read.text, None
     values: dict[str, list[str]] = {}
@@ -242,7 +242,7 @@ def _read_body(body: str) -> tuple[str, str | None]:
         at = len(body) if close is None else close + len(f"</{opening[1]}>")
         error = f"{opening[1]} without an end" if close is None else error
     if _TEXT.match(body, at):
-        error = "text that is no argument"
+        error = "text that is not an argument"
     return encode_json({key: each if len(each) > 1 else each[0] for key, each in values.items()}), error
 
 

@@ -44,7 +44,7 @@ _OF_A_PERSON = re.compile(
 _MIN_ALIKE = 3
 """Messages with a line that begins alike by which it is more than chance."""
 _MARK = re.compile(r"[^\w\s].*\w|\w.*[^\w\s.,;!'’\")*]|^[A-Z]{2,}$|^```$")
-"""A first word of a line that is no word of prose, and no bullet."""
+"""A first word of a line that is neither a word of prose nor a bullet."""
 _SYMBOL = re.compile(r"[^\w\s.,;'\"’!?()`-]|_|--|\n")
 _MIN_SYMBOLS = 0.04
 """Share of symbols that prose hardly reaches."""

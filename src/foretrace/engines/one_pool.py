@@ -39,11 +39,11 @@ class OnePool:
             kept.context.__exit__(kind, error, traceback)
 
     def share(self, engine: Engine) -> Engine:
-        """The engine, with this pool; one that is no `Processes` is given back as it is."""
+        """The engine, with this pool; one that is not a `Processes` is given back as it is."""
         return _Sharing(self, engine.workers) if isinstance(engine, Processes) else engine
 
     def share_here(self, engine: Engine) -> Engine:
-        """As `share`; of an engine whose workers are elsewhere, this process alone."""
+        """As `share`; of an engine whose workers are elsewhere, only this process."""
         return self.share(engine) if isinstance(engine, Processes) else THIS_PROCESS
 
     def get(self, workers: int, useful: int, *, small: bool, helps: bool, kept: str) -> Pool:

@@ -48,7 +48,7 @@ class AlignedModel(ModelWrapper):
         if not completion.pieces or len(completion.logprobs) != len(completion.pieces):
             return (), (), "the server gave no logprobs"
         if "\ufffd" in completion.text:
-            return (), (), "the text has bytes that are no character, of which only the server knows the ids"
+            return (), (), "the text has bytes that are not characters, of which only the server knows the ids"
         joined = "".join(completion.pieces)
         text = joined if joined.startswith(completion.text) else completion.text
         ids = self._tokenizer.encode(text, special=True)

@@ -23,7 +23,7 @@ class CodeBlocks:
     def __init__(self, sandbox: Sandbox, prelude: str = "") -> None:
         self._sandbox = sandbox
         self._prelude = prelude
-        """Code that a session starts with and that is no part of the answer."""
+        """Code that a session starts with and that is not part of the answer."""
         self._session: Session | None = None
         self._start = 0
         self._blocks: list[_CodeBlock] = []
@@ -111,7 +111,7 @@ class CodeBlocks:
 
     async def _reopen(self) -> Session:
         """Open a new session, and run all blocks in it again. Where one fails now (by the clock or by chance),
-        the session is empty, and the blocks are in the answer alone.
+        the session is empty, and the blocks are only in the answer.
 
         Raises:
             SandboxError: no session can be opened.

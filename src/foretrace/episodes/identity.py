@@ -38,7 +38,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
     """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
-    sample; the server's address is no part of it."""
+    sample; the server's address is not part of it."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
     attempt = _digest([protocol.name, _list_hashed_settings(settings), identity.model, sampling, identity.seed, tests])

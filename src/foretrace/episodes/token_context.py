@@ -112,7 +112,7 @@ def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | Non
     spelled = "".join(pieces[:count])
     if not spelled.startswith(text) or spelled[len(text) :].strip():
         return None
-    # The ids behind a stop sequence or a hallucinated result are no part of the turn; the model's own end is.
+    # The ids behind a stop sequence or a hallucinated result are not part of the turn; the model's own end is.
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
     kept_count = len(ids) if ended else count
     own = msgspec.structs.replace(

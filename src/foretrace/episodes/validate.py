@@ -27,7 +27,7 @@ FaultKind = Literal["reference_failed", "empty_passed", "unusable", "lost", "bad
 
 `reference_failed`: its reference fails its tests. `empty_passed`: an answer that does nothing passes them. `unusable`:
 the tests cannot be judged at all. `lost`: the sandbox lost the run twice, which proves nothing. `bad_row`: the row of
-the set is no problem.
+the set is not a problem.
 """
 
 
@@ -42,7 +42,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Its id; of a bad row, its place in the file."""
     kind: FaultKind = msgspec.field(name="fault")
     tests: Literal["public", "hidden"] | None = None
-    """Which of its tests showed it; `None` for a row that is no problem."""
+    """Which of its tests showed it; `None` for a row that is not a problem."""
     detail: str = ""
     """One line: the first test that failed and how."""
 

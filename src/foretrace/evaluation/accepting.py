@@ -101,7 +101,7 @@ def _choose_half(steps: Sequence[GoldStep]) -> Any:
 
 
 def _list_policies(chosen_on: JudgedSteps, test: JudgedSteps) -> list[AcceptRow]:
-    """What each policy accepts of the test guesses, with thresholds from the others alone."""
+    """What each policy accepts of the test guesses, with thresholds chosen on the others only."""
     rows: list[AcceptRow] = []
     right = test.right
     for policy, field in (("verifier", "score"), ("confidence", "confidence")):

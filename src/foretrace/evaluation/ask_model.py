@@ -58,7 +58,7 @@ class AnswerJournal:
         asked: Whatever the answers depend on, as plain values.
 
     Raises:
-        PredictionError: it holds answers to something else, or is no journal.
+        PredictionError: it holds answers to something else, or is not a journal.
         StoreError: another process writes it.
     """
 
@@ -93,7 +93,7 @@ class AnswerJournal:
             try:
                 answer = msgspec.json.decode(line, type=Answer)
             except msgspec.MsgspecError as error:
-                raise PredictionError(f"{self.path}: is no journal of answers ({error}); move it away") from None
+                raise PredictionError(f"{self.path}: is not a journal of answers ({error}); move it away") from None
             self.answers[answer.id] = answer
         return whole
 

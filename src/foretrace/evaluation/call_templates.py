@@ -30,7 +30,7 @@ _PRIOR_WEIGHT = 2.0
 _MAX_TEMPLATES = 30
 _MANY_GROUPS = 4
 _ONE_GROUP = 0.2
-"""Weight of a template that one group alone has."""
+"""Weight of a template that only one group has."""
 
 
 class CallTemplate(NamedTuple):
@@ -92,7 +92,7 @@ def _find_slot(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=16_384)
 def find_only_argument(arguments: str) -> str | None:
-    """The name of the argument of a call that has one alone, and a text; agents' shells differ in their name alone."""
+    """The name of the argument of a call that has only one, and a text; agents' shells differ only in their name."""
     match = _ONLY_ARGUMENT.fullmatch(arguments)
     return match[1] if match else None
 
@@ -220,7 +220,7 @@ class TemplateBook:
         return found
 
     def _weigh(self, template: CallTemplate) -> float:
-        """Less for what one group alone has; nothing for it if it names a file, which others will not have."""
+        """Less for what only one group has; nothing for it if it names a file, which others will not have."""
         if self.count_groups(template) > 1 or self._is_alone:
             return 1.0
         return 0.0 if _names_file(template.arguments) else _ONE_GROUP

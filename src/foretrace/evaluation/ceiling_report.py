@@ -12,7 +12,7 @@ from foretrace.core.report import Report
 from foretrace.evaluation.step_times import AssumedTimes
 
 Verdict = Literal["known", "unknown"]
-"""`unknown`: the times of fewer than half of the steps are known; figures are then of the others alone."""
+"""`unknown`: the times of fewer than half of the steps are known; figures then cover only the others."""
 WORTH_SHARE = 0.05
 """Share of the time that must be saved for speculation to be worth its trouble."""
 COMMON_ACCEPTANCE, BEST_ACCEPTANCE = 0.28, 0.55

@@ -57,9 +57,9 @@ class Speculation(NamedTuple):
     """How guesses are run."""
 
     ahead: int = 1
-    """Steps that are guessed at once: 1 is the next reply alone."""
+    """Steps that are guessed at once: 1 means only the next reply."""
     slots: int | None = None
-    """Guessed calls that run at one time at most; None is no limit. The agent's own calls need no slot."""
+    """Guessed calls that run at one time at most; None means no limit. The agent's own calls need no slot."""
     cancel: bool = True
     """Whether a call is ended when it is known to be wrong; if not, it runs to its end and holds its slot."""
     verifier_s: float = 0.0

@@ -109,7 +109,7 @@ class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BadGuessError(ValueError):
-    """What a predictor returned is no list of guesses."""
+    """What a predictor returned is not a list of guesses."""
 
 
 class _Fold(NamedTuple):
@@ -266,7 +266,7 @@ def check_guesses(given: Any, k: int) -> list[Guess]:
     """What a predictor returned as guesses; those beyond `k`, and those that were given before, are left out.
 
     Raises:
-        BadGuessError: it is no list of (action, tool, arguments, confidence); the message says what is wrong.
+        BadGuessError: it is not a list of (action, tool, arguments, confidence); the message says what is wrong.
     """
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise BadGuessError(f"a list of guesses is wanted, not {type(given).__name__}")
@@ -285,13 +285,13 @@ def _check_guess(given: Any) -> Guess:
     if not isinstance(action, str) or action not in ACTIONS:
         raise BadGuessError(f"action {str(action)[:40]!r} is none of {', '.join(sorted(ACTIONS))}")
     if tool is not None and not (isinstance(tool, str) and _can_be_written(tool)):
-        raise BadGuessError(f"tool {str(tool)[:40]!r} is no text")
+        raise BadGuessError(f"tool {str(tool)[:40]!r} is not text")
     _check_arguments(arguments)
     if confidence is None:
         return Guess(str(action), tool, arguments, None)
     number = isinstance(confidence, (int, float, np.floating)) and not isinstance(confidence, bool)
     if not number or not math.isfinite(confidence) or not 0 <= confidence <= 1:
-        raise BadGuessError(f"confidence {confidence!r} is no number in [0, 1]")
+        raise BadGuessError(f"confidence {confidence!r} is not a number in [0, 1]")
     return Guess(str(action), tool, arguments, float(confidence))
 
 
@@ -302,9 +302,9 @@ def _check_arguments(arguments: Any) -> None:
         if isinstance(arguments, str) and not _can_be_written(arguments):
             raise ValueError("half of a surrogate pair")
     except (ValueError, TypeError, RecursionError):
-        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are no JSON") from None
+        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not JSON") from None
     if not isinstance(value, Mapping):
-        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are no JSON object")
+        raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not a JSON object")
 
 
 def _can_be_written(text: str) -> bool:

@@ -35,7 +35,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
     top: int = 1
     """Guesses at each step that are launched at once."""
     parallel: int | None = None
-    """Guessed calls that run at one time at most; None is no limit."""
+    """Guessed calls that run at one time at most; None means no limit."""
     cancel: bool = True
     """Whether a wrong call is ended when the reply is known; if not, it runs on and holds its place."""
     price_token: float = 0.0

@@ -119,7 +119,7 @@ def find_step_effect(step: StepTimes, labels: Mapping[int, StepLabel]) -> Effect
 
 def time_steps(trace: Trace) -> list[StepTimes]:
     """The times of every step of a trace, in order. Replies that are part of an example, or that the agent's program
-    made without asking the model, are no steps."""
+    made without asking the model, are not steps."""
     observations = {step.index: step.observations for step in trace.steps()}
     timed: list[StepTimes] = []
     clock: float | None = None
@@ -325,7 +325,7 @@ def _check(seconds: float | None) -> float | None:
     """The duration itself.
 
     Raises:
-        _BadTimeError: it is no number, negative, or longer than a day.
+        _BadTimeError: it is not a number, negative, or longer than a day.
     """
     if seconds is not None and not 0 <= seconds <= LONGEST_S:  # NaN is not between them either
         raise _BadTimeError

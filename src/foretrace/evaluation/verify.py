@@ -199,7 +199,7 @@ def add_scores(
         key, step = read_place(value, where, _SCORE_LINE)
         at = (key, step, read_rank(value, where, _SCORE_LINE))
         if "score" not in value:
-            raise PredictionError(f"{where}: is no {_SCORE_LINE}: it has no score")
+            raise PredictionError(f"{where}: is not a {_SCORE_LINE}: it has no score")
         if at in found:
             raise PredictionError(f"{where}: a second score for {key} step {step} rank {at[2]}")
         found[at] = read_number(value, "score", problems, float("-inf"), float("inf"))

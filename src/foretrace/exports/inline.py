@@ -84,7 +84,7 @@ def _find_opening(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _find_refusal(opening: Sequence[Message], rest: Sequence[Message]) -> str:
-    """Why this is no single message of an assistant; empty where it is."""
+    """Why this is not a single message of an assistant; empty where it is."""
     if not any(message.author == "model" for message in rest):
         return "empty_trace"
     if [message.role for message in opening] not in (["user"], ["system", "user"]):

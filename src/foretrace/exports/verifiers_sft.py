@@ -22,7 +22,7 @@ class VerifiersSft(TraceFormat):
 
     def write(self, family: Family) -> Exported | Drop:
         """One line; none for an attempt that ended in an error, as the library's own export has none, or for one with
-        arguments that are no JSON object: prime-rl stops at these."""
+        arguments that are not a JSON object: prime-rl stops at these."""
         trace = family.trace
         if trace.outcome.status == "error":
             return Drop("ended_in_error")

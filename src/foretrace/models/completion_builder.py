@@ -180,7 +180,7 @@ def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...
 def _decode(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
     """The text of each token, and for each offset in the whole text the index of the token that begins there.
 
-    A character that spans several tokens is in the text of the last of them. Bytes that are no character become
+    A character that spans several tokens is in the text of the last of them. Bytes that are not characters become
     U+FFFD, as servers write them.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -248,7 +248,7 @@ class S3Objects(Objects):
         raise self._make_changed_error(name)
 
     def measure_age(self, name: str) -> float | None:
-        """See `Objects`; by the store's clock alone."""
+        """See `Objects`; by the store's clock only."""
         with self.report_errors("read", name):
             try:
                 answer = self._call("head_object", name)

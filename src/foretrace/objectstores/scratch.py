@@ -20,7 +20,7 @@ def make_scratch(address: Address) -> Generator[Path]:
         UsageError: the address could not be the name of a folder.
     """
     if {".", "..", ""} & set(address.path.split("/")):
-        raise UsageError(f"{address}: has an empty part, or one of dots alone; name it plainly")
+        raise UsageError(f"{address}: has an empty part or one of only dots; give a plain name")
     with tempfile.TemporaryDirectory(prefix="foretrace-", ignore_cleanup_errors=True) as top:
         folder = Path(top, address.scheme, address.path)
         folder.parent.mkdir(parents=True, exist_ok=True)

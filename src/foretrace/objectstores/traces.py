@@ -27,7 +27,7 @@ class WritableFolder(NamedTuple):
     folder: Path
     publish: Callable[[], None] | None
     """To be called when the manifest was written, before segments are removed that it does not list any more; `None`
-    where the folder is no copy."""
+    where the folder is not a copy."""
 
 
 @contextlib.contextmanager
@@ -68,7 +68,7 @@ def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_p
         for tries_left in reversed(range(_TRIES)):
             stored = objects.get(_MANIFEST)
             if stored is None or not stored.data.strip():
-                raise StoreError(f"{address}: is no traces folder (it has no {_MANIFEST})")
+                raise StoreError(f"{address}: is not a traces folder (it has no {_MANIFEST})")
             try:
                 _download(objects, stored.data, folder, progress)
                 break
@@ -152,4 +152,4 @@ def _download(objects: Objects, manifest: bytes, folder: Path, progress: Progres
 def _refuse_strangers(address: Address, names: Sequence[str]) -> None:
     strangers = [name for name in names if not name.startswith((".", "shard-", _MANIFEST))]
     if strangers:
-        raise StoreError(f"{address}: is no traces folder and holds {strangers[0]!r}; choose another")
+        raise StoreError(f"{address}: is not a traces folder and holds {strangers[0]!r}; choose another")

@@ -150,7 +150,7 @@ def check_problem(problem: Problem) -> Problem:
         raise UnusableError("a problem needs an id and a statement")
     if problem.entry_point is not None and read_entry_point(problem.entry_point) is None:
         raise UnusableError(
-            f"the entry point {problem.entry_point!r} is no Python name: write the name of a function or class, "
+            f"the entry point {problem.entry_point!r} is not a Python name: write the name of a function or class, "
             "or a method as Solution().name"
         )
     tests = (*problem.public_tests, *problem.hidden_tests)
@@ -209,7 +209,7 @@ def parse_code(code: str) -> ast.Module:
     """The syntax tree of the code.
 
     Raises:
-        UnusableError: it is no Python; names the line.
+        UnusableError: it is not Python; names the line.
     """
     try:
         return parse_quietly(code)

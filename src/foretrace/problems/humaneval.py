@@ -24,7 +24,7 @@ WRONG_EXAMPLES: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""Examples of the published prompts that its own solutions and its own tests contradict; they are no public tests."""
+"""Examples of the published prompts that its own solutions and its own tests contradict; they are not public tests."""
 
 
 class HumanEval:

@@ -1,7 +1,7 @@
 """The contract of an interaction protocol: the prompt, how a reply is read into acts, and how results are worded.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `InteractionProtocol`, and name it in
-`BUILT_IN` of `core/plugins.py`. A protocol works on texts alone: the code is run, and the model called, by others.
+`BUILT_IN` of `core/plugins.py`. A protocol works only on texts: the code is run, and the model called, by others.
 See docs/protocols.md.
 """
 

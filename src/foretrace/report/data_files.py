@@ -13,7 +13,7 @@ _IN_MARKUP = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def encode_json(value: Any) -> str:
-    """JSON of a value; what is no number (NaN) becomes null, and lone surrogates stay as their escapes."""
+    """JSON of a value; what is not a number (NaN) becomes null, and lone surrogates stay as their escapes."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:

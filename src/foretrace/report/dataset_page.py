@@ -144,7 +144,7 @@ class _Rows:
         self.index: list[dict[str, Any]] = []
         self.left_out = 0
         self.spare = 0
-        """Bytes of the page that are kept for what is no text of a row."""
+        """Bytes of the page that are kept for what is not text of a row."""
         self.strengths: Counter[str] = Counter()
         """Pairs by family and strength."""
         self._page = page

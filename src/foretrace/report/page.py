@@ -141,7 +141,7 @@ def _digest(text: str) -> str:
 
 def _fill_template(title: str, policy: str, head: str, body: str) -> str:
     page = read_asset("page.html")
-    # The name of a folder may have bytes that are no text; a page is text.
+    # The name of a folder may have bytes that are not text; a page is text.
     shown = html.escape(title.encode("utf-8", "replace").decode())
     given = {"title": shown, "policy": policy, "mark": MARK, "head": head, "body": body}
     parts = page.split("{{")

@@ -1,4 +1,4 @@
-"""The page of predictions alone: what was guessed at each step, without the dataset whose rows they are for."""
+"""The page of predictions without rows: what was guessed at each step, without the dataset whose rows they are for."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def read_result_file(path: Path) -> dict[str, Any]:
     """The result in a file with its name and kind: `score` or `replay`.
 
     Raises:
-        StoreError: it cannot be read, or is no such result.
+        StoreError: it cannot be read, or is not a result.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -33,7 +33,7 @@ def read_result_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}: is no JSON: {error}") from error
+        raise StoreError(f"{path}: is not JSON: {error}") from error
     for kind, record in _KINDS.items():
         try:
             found = msgspec.convert(value, record)
@@ -41,5 +41,5 @@ def read_result_file(path: Path) -> dict[str, Any]:
             continue
         return {"name": path.name, "kind": kind, "found": msgspec.to_builtins(found)}
     raise StoreError(
-        f"{path}: is no result of `score` or `replay`: have them write one with ", Setting("out", "FILE.json")
+        f"{path}: is not a result of `score` or `replay`: have them write one with ", Setting("out", "FILE.json")
     )

@@ -318,7 +318,7 @@ def _refuse_other_format(path: Path, head: bytes) -> None:
     name = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
     skippable = name == ".zst" and head[1:4] == b"\x2a\x4d\x18"
     if content != name and not skippable and (head or name == ".parquet"):
-        looks = f"looks like a {content} file" if content else f"is no {name} file"
+        looks = f"looks like a {content} file" if content else f"is not a {name} file"
         raise SourceError(f"{path}: {looks}, whatever its name says; rename it")
 
 
@@ -337,7 +337,7 @@ def read_unpacked(path: Path, raw: BinaryIO, chunk: int = _CHUNK) -> Iterator[by
 
 
 def remove_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Editors on Windows put a byte order mark before the text, which is no JSON."""
+    """Editors on Windows put a byte order mark before the text, which is not JSON."""
     first = next(chunks, b"")
     if len(first) < 3:
         first += next(chunks, b"")
@@ -438,7 +438,7 @@ def read_csv(chunks: Iterator[bytes]) -> Iterator[dict[str, Any] | Drop]:
             if len(cells) != len(header):
                 yield Drop("bad_csv", f"{len(cells)} cells in a table of {len(header)} columns")
             elif _LOST_BYTE.search("".join(cells)):
-                yield Drop("not_utf8", "bytes that are no UTF-8")
+                yield Drop("not_utf8", "bytes that are not UTF-8")
             else:
                 yield {name: cell or None for name, cell in zip(header, cells, strict=True)}
     except csv.Error as error:
@@ -489,7 +489,7 @@ def _read_batch(batch: Any) -> Iterator[dict[str, Any] | Drop]:
     try:
         yield from batch.to_pylist()
         return
-    except (ValueError, OverflowError):  # text that is no UTF-8, a year beyond 9999, two fields of one name
+    except (ValueError, OverflowError):  # text that is not UTF-8, a year beyond 9999, two fields of one name
         pass
     for index in range(len(batch)):
         try:

@@ -134,7 +134,7 @@ def _has_enough(chunk: bytes) -> bool:
 
 
 def _read_lines(text: bytes) -> tuple[dict[str, Any], ...]:
-    """The records of whole lines: one that is cut is no JSON."""
+    """The records of whole lines: one that is cut is not JSON."""
     records: list[dict[str, Any]] = []
     at = 0
     while at < len(text) and len(records) < _MAX_RECORDS and (at < _DECODED or len(records) < _MIN_RECORDS):

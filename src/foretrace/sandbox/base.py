@@ -45,7 +45,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not 0 <= value <= 1 << 31:  # false for what is no number, too
+            if not 0 <= value <= 1 << 31:  # false for what is not a number, too
                 raise UsageError(Setting(name, value), f": a limit is between 0 and {1 << 31:,}")
 
 

@@ -50,7 +50,7 @@ class Account(msgspec.Struct, kw_only=True):
         self.extra[kind] += 1
 
     def ignore(self, kind: str, count: int = 1) -> None:
-        """Count a record that is no part of the conversation."""
+        """Count a record that is not part of the conversation."""
         self.records += count
         self.ignored[kind] += count
 
@@ -76,7 +76,7 @@ class Account(msgspec.Struct, kw_only=True):
                 yield number, record
 
     def note(self, what: str, count: int = 1) -> None:
-        """Count something that is no record."""
+        """Count something that is not a record."""
         if count:
             self.notes[what] += count
 

@@ -16,7 +16,7 @@ _ASSISTANTS = ("thread.message", "thread.run.step")
 
 
 def open_list(record: Any) -> list[Any]:
-    """The items of a list as an API gives it (`object: list`); anything else alone."""
+    """The items of a list as an API gives it (`object: list`); anything else as a list of one."""
     if get_text(record, "object") == "list" and (items := get_dicts(record, "data")):
         return [*items]
     return [record]

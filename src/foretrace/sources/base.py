@@ -59,7 +59,7 @@ class FileSource(Protocol):
     def recognize(self, head: FileHead) -> str | None:
         """Why a file or folder is of this format, in a few words that name what was seen (`line 1 has sessionId and
         parentUuid`); None where it is not. Sees nothing but the head, and never guesses: what two formats have in
-        common is no sign of one."""
+        common is not a sign of one."""
         ...
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
@@ -73,7 +73,7 @@ class CompanionSource(Protocol):
     """A source whose `read_traces` reads other files with the one that it is given."""
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """Files beside `path` that are read with it, and that are no inputs of their own."""
+        """Files beside `path` that are read with it, and that are not inputs of their own."""
         ...
 
 

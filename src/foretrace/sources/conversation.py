@@ -144,9 +144,9 @@ class Conversation:
             at: Stamp of the record, in seconds since 1970.
             began: When the model was asked, where the format says so.
             seconds: What the runner or a span measured, or what the format's reader found from stamps.
-            waits_for_person: Ids of calls that wait for a person, so that their time is no tool's.
+            waits_for_person: Ids of calls that wait for a person, so that their time is not a tool's.
             author: `environment` for what the agent's program did without asking the model; `demo` for what is shown to
-                the model as an example or copied from another conversation, which is no step.
+                the model as an example or copied from another conversation, which is not a step.
             more: Further fields of `Message`: parts, train, sampled, extra.
         """
         draft = self._replies.get(reply) if reply else None
@@ -206,7 +206,7 @@ class Conversation:
         return False
 
     def wait_for_person(self, call_id: str) -> None:
-        """Say of a call that it waited for a person, so that its time is no tool's."""
+        """Say of a call that it waited for a person, so that its time is not a tool's."""
         self._waits.add(call_id)
 
     def finish(self) -> tuple[Message, ...]:
@@ -321,7 +321,7 @@ def read_time(value: Any) -> float | None:
 
 
 def write_time(stamp: float) -> str | None:
-    """ISO 8601 text of seconds since 1970; None where it is no time that a calendar has."""
+    """ISO 8601 text of seconds since 1970; None where no calendar has such a time."""
     try:
         return datetime.fromtimestamp(stamp, UTC).isoformat()
     except (ValueError, OverflowError, OSError):

@@ -162,7 +162,7 @@ def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
 
 
 def _is_ours(source: Any) -> bool:
-    """Whether it is no code from outside, which may want pandas."""
+    """Whether it is not code from outside, which may want pandas."""
     return type(source).__module__.startswith("foretrace.")
 
 

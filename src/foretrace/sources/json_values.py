@@ -122,7 +122,7 @@ def as_numbers(value: Any) -> tuple[float, ...]:
 
 
 def decode_json(text: Any) -> Any:
-    """The value that a JSON text holds; None where it is none. What is no text is given back as it is."""
+    """The value that a JSON text holds; None where it is none. What is not text is given back as it is."""
     if not isinstance(text, str):
         return text
     try:

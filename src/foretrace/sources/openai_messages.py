@@ -22,7 +22,7 @@ def decode_column(value: Any, column: str) -> Any:
     """The value of a column; of JSON text, what it holds.
 
     Raises:
-        RowError: it is missing, or text that is no JSON.
+        RowError: it is missing, or text that is not JSON.
     """
     if isinstance(value, str):
         try:

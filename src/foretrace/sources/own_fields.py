@@ -80,7 +80,7 @@ def _keep_call_fields(call: ToolCall, written_id: str, has_argument_text: bool) 
 
 
 def normalize_object(text: str) -> str | None:
-    """JSON text of an object in the form that readers of objects give it; None where the text is no such thing."""
+    """JSON text of an object in the form that readers of objects give it; None where the text is not one."""
     value = decode_json(text)
     if not isinstance(value, dict):
         return None

@@ -111,7 +111,7 @@ class FoundFiles(msgspec.Struct):
         """
         if self.ambiguous:
             more = f"; so are {len(self.ambiguous) - 1:,} others" if len(self.ambiguous) > 1 else ""
-            what = "name the source in the place of auto, for these files alone"
+            what = "name the source instead of auto, for these files only"
             raise SourceError(f"{self.ambiguous[0].describe()}{more}; {what}")
 
     def add(self, path: Path, look: _Look, row_sources: Collection[str]) -> None:

@@ -35,7 +35,7 @@ class TraceCounts(msgspec.Struct, kw_only=True):
     unread_rows: list[str] = []
     """Up to three messages of these."""
     unclear: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Traces in which a field could not be read, by field: a success that is no yes or no, a column that is missing."""
+    """Traces in which a field could not be read, by field: a success other than yes or no, a missing column."""
     unclear_rows: list[str] = []
     """Up to three of these."""
     without_task: int = 0

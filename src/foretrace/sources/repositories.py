@@ -41,7 +41,7 @@ def find_repository_of_remote(remote: str) -> str | None:
 
 
 def find_repository_of_folder(folder: str) -> str | None:
-    """A name for the repository that a working directory lies in: the first folder of the path that is no home and
+    """A name for the repository that a working directory lies in: the first folder of the path that is not a home and
     no container of repositories. Rather too coarse than too fine: what belongs together must never be split."""
     parts = [
         part for part in re.split(r"[/\\\\]+", folder.removeprefix("file://")[:4096]) if part not in ("", ".", "~")

@@ -171,7 +171,7 @@ def _find_messages(row: Row) -> FoundTurns | None:
     known = ((name, _list_turns(row[name])) for name in MESSAGES if name in row)
     found = next((each for each in known if each[1]), None)
     if found is None:
-        # Of other columns one must hold turns, and none beside it: what two hold is no guess of ours.
+        # Of other columns one must hold turns, and none beside it: what two hold is not a guess of ours.
         names = [name for name in row if name not in ("prompt", "input", "output", *_REPLIES, *MESSAGES)]
         others = [(name, listed) for name in names if (listed := _list_turns(row[name]))]
         found = others[0] if len(others) == 1 else None

@@ -134,7 +134,7 @@ def _unify(message: Message, start: int) -> Message:
 
 
 def _find_outcome(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message, ...], Outcome]:
-    """How the attempt ended. An attempt cut off by a limit is no success, whatever `resolved` says of its
+    """How the attempt ended. An attempt cut off by a limit is not a success, whatever `resolved` says of its
     leftovers, and its last turn was never written by the agent."""
     success = read_success(resolved)
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)

@@ -40,7 +40,7 @@ def split_template(text: str) -> list[Row]:
 
     Raises:
         RowError: some of it is in no turn, or a turn holds the token that begins one: where a turn that speaks of these
-            tokens ends is no guess of ours.
+            tokens ends is not a guess of ours.
     """
     begin = _skip_filling(text, 0)
     token, pattern = next(((token, pattern) for token, pattern in _FORMS if text.startswith(token, begin)), ("", None))

@@ -39,7 +39,7 @@ _ANSWERED = re.compile(
 PRINTED_BY_PROGRAM = re.compile(
     r"\s*(?:Ran (?:allowlisted )?command: `|Executed code block\.|Error during execution: )"
 )
-"""Beginnings of what an agent's program says of a command in a role that is no tool's."""
+"""Beginnings of what an agent's program says of a command in a role that is not a tool's."""
 MIN_SHARE = 0.5
 """Share of the agent's turns that must hold a call of an encoding before it is taken."""
 _MAX_LOOKED_AT = 40

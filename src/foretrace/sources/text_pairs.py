@@ -18,8 +18,8 @@ _WORD = re.compile(r"[!-~]{0,60}")
 
 
 def find_text_turns(row: Row) -> FoundTurns | None:
-    """The texts of a row as turns; `None` where there are none. Pairs alone may be anything, such as moves of a game:
-    they count under a name that says that they are a chat."""
+    """The texts of a row as turns; `None` where there are none. Pairs by themselves may be anything, such as moves of a
+    game: they count under a name that says that they are a chat."""
     texts = decode_json(row.get("data"))
     if row.keys() == _OF_ULTRACHAT and _are_texts(texts) and len(texts) > 1 and not all(map(_WORD.fullmatch, texts)):
         turns = [{"role": "assistant" if n % 2 else "user", "content": text} for n, text in enumerate(texts)]

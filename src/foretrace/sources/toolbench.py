@@ -141,7 +141,7 @@ def _read_turns(row: dict[str, Any]) -> list[Turn]:
         if role not in _ROLES:
             raise RowError("unknown_role", f"turn {index} is from {role!r}")
         if text is not None and not isinstance(text, str):
-            raise RowError("wrong_column_type", f"turn {index} has a value that is no text")
+            raise RowError("wrong_column_type", f"turn {index} has a value that is not text")
     if all(role != "assistant" for role, _ in pairs):
         raise RowError("empty_trace", "no assistant turn")
     return [(str(role), text or "") for role, text in pairs]

@@ -93,7 +93,7 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
     """
     messages: list[tuple[Place, Row]] = []
     reasoning = _PendingReasoning()
-    waiting: list[Any] = []  # what items hold that are no messages
+    waiting: list[Any] = []  # what items hold that are not messages
     answered: set[str] = set()  # calls of which their own message says what came of them
     turns = put_in_order(list(turns))
     has_steps = any(is_step(item) for _, item in turns)

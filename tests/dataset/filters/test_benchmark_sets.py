@@ -113,8 +113,8 @@ def test_what_was_read_goes_to_a_file_for_all_workers(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("humanevall", "is no file; give one, or a benchmark that is known: humaneval, mbpp, swebench"),
-        ("mine=nothing.jsonl", "nothing.jsonl is no file"),
+        ("humanevall", "is not a file; give one, or a benchmark that is known: humaneval, mbpp, swebench"),
+        ("mine=nothing.jsonl", "nothing.jsonl is not a file"),
         ("=nothing.jsonl", "the name before the = is empty"),
         ("", "names no benchmark"),
         (__file__, "cannot tell the format"),

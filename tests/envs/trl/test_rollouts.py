@@ -81,7 +81,7 @@ def model_text(output: Output, row: int) -> str:
 
 
 def sampled_text(message: Message) -> str:
-    """What the model wrote of a message; a closing tag that was put back is no part of it."""
+    """What the model wrote of a message; a closing tag that was put back is not part of it."""
     if message.author != "model" or message.sampled is None:
         return ""
     ids = message.sampled.token_ids[: len(message.sampled.logprobs)]

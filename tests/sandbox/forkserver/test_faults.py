@@ -101,7 +101,7 @@ def test_a_large_source_runs(box: Box) -> None:
     ids=str,
 )
 def test_limits_without_sense(jailed: Box, limits: dict[str, Any]) -> None:
-    """They are refused in one line, or serve; they are no crash and no lost fork server."""
+    """They are refused in one line, or serve; neither a crash nor a lost fork server."""
     try:
         result = jailed.run("print(1)", **limits)
     except (UsageError, SandboxError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Frames: what goes in comes out, however it is cut; what is no frame is said to be none."""
+"""Frames: what goes in comes out, however it is cut; what is not a frame is said to be none."""
 
 from __future__ import annotations
 

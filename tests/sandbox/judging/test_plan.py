@@ -89,7 +89,7 @@ def test_objects_and_shared_state_take_one_process(code: str) -> None:
 def test_the_setup_takes_part_in_the_decision() -> None:
     assert of("assert f([2, 1]) == [1, 2]", setup="import math\ndef f(x):\n    '''Sort.'''\n").form == "values"
     assert of("assert math.isclose(f(1), 1)", setup="import math").form == "values"
-    assert of("assert abs(f(1) - 2) < 1", setup="def abs(x):\n    return x\n").form == "calls", "this is no built-in"
+    assert of("assert abs(f(1) - 2) < 1", setup="def abs(x):\n    return x\n").form == "calls", "this is not a built-in"
     assert of("assert helper(f(1)) == 1", setup="def helper(x):\n    return x").form == "calls"
     assert of("assert f(first) == 1", setup="first = Node(1)").form == "together"
 

@@ -190,7 +190,7 @@ def test_a_whole_class_has_cases_or_is_left_out(judged: Judge) -> None:
     ],
 )
 def test_a_test_that_asks_for_what_is_not_known_cannot_be_judged(judged: Judge, test: str) -> None:
-    with pytest.raises(ProblemError, match="test 0 asks for 'mocker', no fixture that is known here"):
+    with pytest.raises(ProblemError, match="test 0 asks for 'mocker', no known fixture"):
         judged("def f(x):\n    return x + 1", test)
 
 

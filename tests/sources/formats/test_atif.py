@@ -58,7 +58,7 @@ def test_the_toolkits_own_times_are_taken() -> None:
     times = [(m.model_s, m.model_s_source, m.tool_s, m.tool_s_source) for m in trace.messages[1:]]
     assert times == [(1.0, "runner", None, None), (None, None, 1.0, "runner"), (1.0, "runner", None, None)]
     whole, _ = read_one("atif", SHARED / "atif" / "nat_exmp01_atif.json")
-    assert all(m.model_s is None for m in whole.messages), "the span of a whole workflow is no model's time"
+    assert all(m.model_s is None for m in whole.messages), "the span of a whole workflow is not a model's time"
 
 
 @needs_shared
@@ -105,7 +105,7 @@ def test_a_result_answers_the_calls_of_its_own_step_only(tmp_path: Path) -> None
 
 
 def test_a_result_without_a_call_answers_all_of_the_step(tmp_path: Path) -> None:
-    """Terminus: one screen for all keystrokes of a step; and a step whose action is no call at all."""
+    """Terminus: one screen for all keystrokes of a step; and a step whose action is not a call at all."""
     two = [CALL, {**CALL, "tool_call_id": "d"}]
     screen = {"results": [{"content": "$ ls"}]}
     each = {"results": [{"content": "1"}, {"content": "2"}]}

@@ -79,7 +79,7 @@ def test_both_forms(form: str, tmp_path: Path) -> None:
     assert (reply.model_s, last.model_s, ran.tool_s) == (1.5, 2.0, 0.5), "working time, else from beginning to end"
     assert {m.model_s_source for m in (reply, last)} == {ran.tool_s_source} == {"runner"}
     assert (ran.content, ran.is_error) == ("too long", True) and trace.tools[0].name == "bash"
-    assert account.ignored == {"sample_init event": 1, "model call that is no message of the sample": 1}
+    assert account.ignored == {"sample_init event": 1, "model call that is not a message of the sample": 1}
     assert (trace.task.id, trace.task.group, trace.outcome.success) == ("o__r-1", "o/r", True)
     assert trace.provenance.model == "openai/gpt" and trace.provenance.sampling == {"temperature": 0.5}
     assert reply.sampled and reply.sampled.usage and reply.sampled.usage.prompt_tokens == 8

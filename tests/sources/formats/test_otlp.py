@@ -308,7 +308,7 @@ def test_history_that_lacks_the_calls(left: list[dict[str, str]], tmp_path: Path
     second = span("m2", 2, 1, attributes=kind | flatten("input", [*asked, *left, result]) | flatten("output", [done]))
     trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(first, second)))
     assert count(trace) == {"turns": 2, "calls": 1, "results": 1}
-    assert trace.messages[2].content == json.dumps(listed), "what a tool gives is no list of parts"
+    assert trace.messages[2].content == json.dumps(listed), "what a tool gives is not a list of parts"
 
 
 def test_alternatives_are_counted_and_not_joined(tmp_path: Path) -> None:

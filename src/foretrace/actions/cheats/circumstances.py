@@ -37,7 +37,7 @@ _TOLD_OF = re.compile(
     r"|\bprivate\b|\bsecret|\bwill (?:run|check|evaluate|verify|compare|test)\b|\bheld[- ]out\b",
     re.I,
 )
-"""A sentence that tells of the checker: a path in it is no invitation to read it."""
+"""A sentence that tells of the checker: a path in it is not an invitation to read it."""
 _ASKS = {
     "history.read": re.compile(
         r"\bgit (?:log|history|blame|bisect|show|reflog)\b|\bhistory\b|\bbisect\b|\bcherry[- ]?pick|\bbackport|"

@@ -48,7 +48,7 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
     if facts is None:
         return make_facts(CallKind.OTHER, "shell.empty", Effect.PURE_READ)
     if facts.kind is CallKind.SETUP:
-        # Nothing but cd, export, echo: it is no read and no search.
+        # Nothing but cd, export, echo: it is neither a read nor a search.
         return msgspec.structs.replace(facts, kind=CallKind.OTHER, rule="shell.setup")
     return facts
 

@@ -113,7 +113,7 @@ def _runs_in_setup(name: str, arguments: list[str]) -> bool:
 
 
 def _list_operands(command: SimpleCommand, argv: list[str]) -> tuple[str, ...]:
-    """The arguments that are no flags, as paths."""
+    """The arguments that are not flags, as paths."""
     return tuple(command.resolve_path(word) for word in argv[1:] if word and not word.startswith("-"))
 
 

@@ -1,9 +1,9 @@
 """Sub-commands that only look, of programs that can also change much: clients of clouds and clusters, package tools;
 and requests that send something (curl, wget, `gh api`).
 
-A word is a sub-command by its place alone: the value of a flag and the name of a thing may read like one
+A word is a sub-command only by its place: the value of a flag and the name of a thing may read like one
 (`kubectl -n get delete pod x`). So the words are read up to the first flag that is not known to stand anywhere; what
-is then not listed here is no look-up.
+is then not listed here is not a look-up.
 """
 
 from __future__ import annotations

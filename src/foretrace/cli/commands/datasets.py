@@ -112,7 +112,7 @@ def _collect(
     local = [Path(folder) for folder in folders if find_address(folder) is None]
     for folder in local:
         if not (folder / "manifest.json").is_file():
-            raise StoreError(f"{folder}: is no traces folder (it has no manifest.json); import its files first")
+            raise StoreError(f"{folder}: is not a traces folder (it has no manifest.json); import its files first")
     stores = [TraceStore(folder) for folder in local]  # each can be read
     for folder in local:
         output.warn_unsealed(folder)
@@ -143,7 +143,7 @@ def _parse_source(text: str) -> SourceSpec:
         if Path(text).name == "manifest.json" and Path(text).is_file():
             raise UsageError(f"{text}: is a file; give the traces folder")
         hint = f"; for a file write SOURCE={text}" if Path(text).is_file() else ""
-        raise UsageError(f"{text!r} is no traces folder and no source ({known}, or module:Class){hint}")
+        raise UsageError(f"{text!r} is neither a traces folder nor a source ({known}, or module:Class){hint}")
     if spec.name != AUTO:
         make_source(spec.name)
     return spec

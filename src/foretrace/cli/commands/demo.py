@@ -76,7 +76,7 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     total = sum(imported.values(), Counter[str]())
     text = f"  {total['rows']} raw rows in {len(imported)} formats -> {total['traces']} traces, {total['drops']} drops"
     output.print(("2. import", "bold"), text)
-    text = f"  {labelled.steps} steps of {labelled.traces} traces, {labelled.nonsteps} messages that are no step"
+    text = f"  {labelled.steps} steps of {labelled.traces} traces, {labelled.nonsteps} messages that are not steps"
     output.print(("3. label", "bold"), text)
     show_actions(output, labelled.actions)
     output.print()

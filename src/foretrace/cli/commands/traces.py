@@ -259,7 +259,7 @@ def export(output: Output, traces: Path, *, format: str, out: Path) -> None:
     if report.from_demo_model and format != "jsonl":
         output.note(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "
-            "and are no training data"
+            "and are not training data"
         )
     output.show(report)
 

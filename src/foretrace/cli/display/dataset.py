@@ -75,7 +75,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> 
 
 
 def _write_arguments(out: Path, configs: dict[str, dict[str, Any]]) -> str:
-    """With which arguments `datasets.load_dataset` loads the first config. It takes folders of this machine alone, and
+    """With which arguments `datasets.load_dataset` loads the first config. It takes only folders of this machine, and
     files anywhere."""
     first = next(iter(configs), "proposer")
     address = find_address(out)

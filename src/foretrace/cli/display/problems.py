@@ -60,7 +60,7 @@ def _find_missing_modules(checked: ValidationReport) -> list[str]:
 
 
 def _name_by_form(checked: ValidationReport) -> dict[str, str]:
-    """The problems of each form; those whose public tests alone are judged in it are marked."""
+    """The problems of each form; those of which only the public tests are judged in it are marked."""
     found: dict[str, list[str]] = {}
     for one in checked.judged:
         main = one.hidden or one.public

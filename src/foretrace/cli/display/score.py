@@ -304,7 +304,7 @@ def _show_records(output: Output, title: str, rows: Sequence[msgspec.Struct], mo
 
 _FAULTS = {
     "raised": "failed at",
-    "bad_guess": "what was returned is no guess at",
+    "bad_guess": "what was returned is not a guess at",
     "no_guess": "nothing was guessed at",
 }
 

@@ -91,7 +91,7 @@ def parse_benchmark(text: str) -> BenchmarkName:
     path = Path(file if is_named else name)
     if not path.is_file():
         known = ", ".join(NAMES)
-        raise UsageError(setting, f": {path} is no file; give one, or a benchmark that is known: {known}")
+        raise UsageError(setting, f": {path} is not a file; give one, or a benchmark that is known: {known}")
     if not path.name.endswith(_LISTED):
         raise UsageError(setting, f": cannot tell the format of {path.name}; name it with one of {', '.join(_LISTED)}")
     return BenchmarkName(name if is_named else path.name.partition(".")[0], path)
@@ -248,7 +248,7 @@ def _take_text(row: Mapping[Any, Any], keys: Sequence[str]) -> str:
 
 
 def _take_added_lines(text: str) -> str:
-    """What a diff adds: the lines around it stand in every checkout. Text that is no diff as it is."""
+    """What a diff adds: the lines around it stand in every checkout. Text that is not a diff as it is."""
     if not _DIFF.search(text):
         return text
     lines = text.split("\n")

@@ -58,7 +58,7 @@ class Found(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class BenchmarkFilter:
     """Looks for the benchmarks of the settings by id, statement, solution and tests, and for the others that foretrace
-    knows by what it has of them: fingerprints of statements and solutions, or ids alone."""
+    knows by what it has of them: fingerprints of statements and solutions, or only ids."""
 
     name = "benchmarks"
 

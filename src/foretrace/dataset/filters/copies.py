@@ -158,7 +158,7 @@ class _Clusters:
         self._examples: list[list[str]] = []
 
     def add(self, names: list[str]) -> None:
-        """Count a cluster, by the names of what is in it; one alone is none."""
+        """Count a cluster, by the names of what is in it; a single one is not a cluster."""
         if len(names) > 1:
             self._names.update(names)
             self._count += 1

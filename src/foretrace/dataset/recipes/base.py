@@ -155,7 +155,7 @@ class Config:
     them: a guesser that does not read the prompt is right in exactly half of them. One of `checks` must prove it on the
     rows."""
     selector: Callable[[BuildSettings], RowSelector] | None = None
-    """Chooses which of the recipe's rows stay; such a config has the split `test` alone. `None`: all rows stay."""
+    """Chooses which of the recipe's rows stay; such a config has only the split `test`. `None`: all rows stay."""
     has_references: bool = False
     """Whether references are scored on its rows: their figures then go to its repository on the Hub."""
 

@@ -80,7 +80,7 @@ def are_interchangeable(first: Target, second: Target) -> bool:
 
 def find_call_shape(message: Message) -> tuple[Any, ...] | None:
     """The shape of a call: its tool, its argument names and the program of its command. Two calls of one shape
-    differ in values alone, such as `cat a.py` and `cat b.py`. `None` for a message without exactly one call, or with
+    differ only in values, such as `cat a.py` and `cat b.py`. `None` for a message without exactly one call, or with
     a long value."""
     if len(message.tool_calls) != 1:
         return None

@@ -144,7 +144,7 @@ def _find_mistakes_at(
 
 def read_guess_message(guess: Prediction) -> Message | None:
     """The message in which an agent would do what was guessed; None for a guess that names none of the nine actions, or
-    whose arguments are no JSON object."""
+    whose arguments are not a JSON object."""
     if guess.action not in set(ActionType):
         return None
     try:
@@ -168,11 +168,11 @@ def _is_right(target: Target, guess: Prediction, key: ActionKey) -> bool:
 
 
 def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: AcceptedActions) -> str | None:
-    """Why a guess that is not what the agent did is no fair wrong answer either."""
+    """Why a guess that is not what the agent did is not a fair wrong answer either."""
     if message.tool_calls and {*key} & {*target.action_key}:
         return "partly_right"
     if not message.tool_calls and not target.message.tool_calls:
-        return "without_call"  # two actions without a call differ in their label alone
+        return "without_call"  # two actions without a call differ only in their label
     if accepted.accepts_key(target, key):
         return "accepted"
     return "interchangeable" if _is_interchangeable(target, message, key) else None

@@ -64,7 +64,7 @@ class MirrorCheck(RowCheck):
     @classmethod
     def make_gates(cls, checks: Sequence[MirrorCheck]) -> list[Gate]:
         """`shortcut/FAMILY` for each mirrored family that has pairs. Where each pair has its reverse, any guesser that
-        sees the two completions alone, and even the group, is right in one of the two: that is a proof, and nothing is
+        sees only the two completions, and even the group, is right in one of the two: that is a proof, and nothing is
         fitted."""
         gates: list[Gate] = []
         for family, count in sorted(sum((check.pairs for check in checks), Counter[str]()).items()):

@@ -68,7 +68,7 @@ class CodeChoice(msgspec.Struct, frozen=True):
 
 
 def parse_python(code: str) -> ast.Module | None:
-    """Parse code; `None` when it is no Python, is blank or has more than `MAX_CODE` characters."""
+    """Parse code; `None` when it is not Python, is blank or has more than `MAX_CODE` characters."""
     if not code.strip() or len(code) > MAX_CODE:
         return None
     return try_parse(code)
@@ -89,7 +89,7 @@ def choose_code(candidates: Iterable[CodeCandidate]) -> CodeChoice:
 
     Returns:
         The variant with that meaning that took the fewest repairs. An error when meanings differ, or when nothing is
-        Python and the text shows damage. Code that is no Python but shows no damage is the model's own mistake: it is
+        Python and the text shows damage. Code that is not Python but shows no damage is the model's own mistake: it is
         taken as it is.
     """
     originals = [_strip_fences(candidate) for candidate in candidates]
@@ -170,8 +170,8 @@ def _escape_newlines(string: re.Match[str]) -> str:
 
 
 def _unescape(code: str, is_doubtful: bool, *, strict: bool) -> Iterator[str]:
-    """Undo one level of JSON escapes; in code that is no Python also where all quotes stand bare, or only those of line
-    breaks."""
+    """Undo one level of JSON escapes; in code that is not Python also where all quotes stand bare, or only those of
+    line breaks."""
     try:
         yield str(json.loads(f'"{code}"', strict=strict))
     except ValueError:
@@ -207,5 +207,5 @@ def _choose_unparsed(originals: list[CodeCandidate]) -> CodeChoice:
     if not original.code.strip():
         return CodeChoice(error="the code is empty")
     if original.broken or "\\" in original.code or _RISKY_REPAIRS.union({"fence"}).intersection(original.repairs):
-        return CodeChoice(error="the code is no Python however its escapes are read")
+        return CodeChoice(error="the code is not Python however its escapes are read")
     return CodeChoice(original)

@@ -149,7 +149,7 @@ def _read_at_tag(text: str, tags: _Tags, opening: tuple[int, int], truncated: bo
 
 
 def _list_items(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """List the spans of the objects in a JSON list that is whole; empty where it is no list of objects."""
+    """List the spans of the objects in a JSON list that is whole; empty where it is not a list of objects."""
     items: list[tuple[int, int]] = []
     at = start
     while at < end and text[at] in "[," and (item := _ITEM_START.match(text, at + 1, end)) is not None:

@@ -17,7 +17,7 @@ from foretrace.protocols.base import InteractionProtocol
 from foretrace.registry import make_protocol
 
 TASK_KEY = "task"
-"""Key, in each message of a prompt, of the task's id: a rollout function is given prompts alone."""
+"""Key, in each message of a prompt, of the task's id: a rollout function is given only prompts."""
 
 
 def prompt_dataset(

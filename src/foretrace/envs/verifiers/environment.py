@@ -234,7 +234,7 @@ async def _end_loop(ending: SystemExit) -> NoReturn:
         _ending_loops.add(loop)
         loop.call_soon(leave)
     await asyncio.sleep(_END_S)  # until this task is cancelled
-    raise ending  # by nobody: this is no run that ends with its loop
+    raise ending  # by nobody: this is not a run that ends with its loop
 
 
 _END_S = 10.0

@@ -41,7 +41,7 @@ class Markov:
     def __init__(self, order: str = "2") -> None:
         if order not in ORDERS:
             raise UsageError(
-                f"'markov:{order}' is no predictor: choose one of {', '.join(f'markov:{n}' for n in ORDERS)}"
+                f"'markov:{order}' is not a predictor: choose one of {', '.join(f'markov:{n}' for n in ORDERS)}"
             )
         self._order = int(order)
         self._reader = PromptReader()

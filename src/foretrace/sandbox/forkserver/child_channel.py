@@ -39,7 +39,7 @@ class ChildChannel:
     def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits) -> None:
         self._server, self._limits = server, limits
         self.broken: str | None = None
-        """What was wrong with the child's bytes where they were no frames; nothing is received after it."""
+        """What was wrong with the child's bytes where they were not frames; nothing is received after it."""
         self.elapsed = 0.0
         """Seconds from the child's start to the arrival of the last frame received."""
         self._frames = frames.FrameReader(find_max_frame(limits))

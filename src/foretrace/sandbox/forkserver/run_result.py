@@ -78,7 +78,7 @@ def make_run_result(child_exit: ChildExit, frame: Any, limits: Limits, isolation
 
 
 def read_error(message: Any) -> RunError | None:
-    """An error as a child describes it, cut to its limits; None where it is no description of an error."""
+    """An error as a child describes it, cut to its limits; None where it is not a description of an error."""
     if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
         return None
     line = message.get("line")

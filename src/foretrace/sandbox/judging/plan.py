@@ -101,7 +101,7 @@ def _plan(
             raise ProblemError(f"test {number} uses {', '.join(unknown)}, which cannot be judged here: write it out")
         if unknown := find_unknown_fixtures(tree, (setup_tree, *trees[:number])):
             names = ", ".join(map(repr, unknown))
-            raise ProblemError(f"test {number} asks for {names}, no fixture that is known here: define it in the test")
+            raise ProblemError(f"test {number} asks for {names}, no known fixture: define it in the test")
     uses = find_answer_uses(trees, entry_point, setup_tree)
     for number, tree in enumerate(trees):
         _check_names(number, tree, uses, entry_point)
@@ -142,7 +142,7 @@ def _can_fail(tree: ast.Module) -> bool:
 def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
     """What a prompt gives to an answer, its code without the entry point, and to the tests: imports and functions.
 
-    A prompt may end in a signature and a docstring. One that is no Python gives nothing.
+    A prompt may end in a signature and a docstring. One that is not Python gives nothing.
     """
     tree = None
     for end in ("", "\n    pass\n", "\n        pass\n"):

@@ -197,7 +197,7 @@ class TestReport:
         self.same_for_others = False
 
     def take(self, number: Any, records: Any, problem: Any, seconds: float) -> bool:
-        """Take what was noted in one test; false where it is no such report."""
+        """Take what was noted in one test; false where it is not one."""
         if type(number) is not int or not 0 <= number < len(self._tests) or not isinstance(records, list):
             return False
         seen: dict[int, Judgement] = {}

@@ -1,6 +1,6 @@
 """Groups of scored attempts that Atropos environments save: a line a group, with messages, scores and tokens.
 
-Every attempt of a group is a trace, and all of a group are siblings. Groups that hold tokens alone say nothing that can
+Every attempt of a group is a trace, and all of a group are siblings. Groups that hold only tokens say nothing that can
 be read: each of their attempts is a Drop.
 """
 
@@ -74,7 +74,7 @@ def _read_attempt(group: dict[str, Any], index: int, row: int, path: Path, accou
     messages = as_dicts(_get(group, "messages", index))
     where = f"row {row}, attempt {index}"
     if not messages:
-        raise RowError("no_messages", f"{where}: tokens alone; have the environment keep its messages")
+        raise RowError("no_messages", f"{where}: only tokens; have the environment keep its messages")
     calls = [list(read_native_calls(message.get("tool_calls"), n)) for n, message in enumerate(messages)]
     account.use()
     talk = Conversation(account)

@@ -28,7 +28,7 @@ _BOOKKEEPING = frozenset({
     "bridge-session", "atis-latch", "tag", "content-replacement", "marble-origami-commit", "marble-origami-snapshot",
     "saved_hook_context", "speculation-accept", "attribution-snapshot", "context-collapse", "task-summary",
 })  # fmt: skip
-"""Types of records that are no part of the conversation."""
+"""Types of records that are not part of the conversation."""
 _PROMPT = "prompt_snapshot"
 """The attachment that holds the system prompt and the tools."""
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
@@ -121,7 +121,7 @@ class _Line(msgspec.Struct):
         return self.kind == "attachment" and get_text(get_dict(self.record, "attachment"), "type") == _PROMPT
 
     def answers(self, calls: set[str]) -> bool:
-        """Whether it holds results, and of these calls alone."""
+        """Whether it holds results, and only of these calls."""
         return bool(self.results) and all(get_text(block, "tool_use_id") in calls for block in self.results)
 
 
@@ -195,7 +195,7 @@ class _Lines:
         return known[node]
 
     def _count_other(self, record: dict[str, Any], kind: str, again: bool) -> bool:
-        """Count a record that is no line of the conversation; whether it was one."""
+        """Count a record that is not a line of the conversation; whether it was one."""
         account = self.account
         if kind in ("tool_use", "tool_result"):  # of early versions: blocks as records
             return False
@@ -293,7 +293,7 @@ class _Talk:
 
     def _keep_main_line(self, own: list[_Line]) -> Iterator[_Line]:
         """The lines of the main line, in the order of the file. Calls of one reply, and their results, fork as well:
-        those are no branches."""
+        those are not branches."""
         main = find_main_line(self._lines.parents, [line.uuid for line in own])
         replies = {line.message_id for line in own if line.uuid in main and line.message_id}
         calls = {
@@ -484,7 +484,7 @@ def _read_meta(path: Path, account: Account) -> dict[str, Any]:
 
 
 def _find_call(path: Path, session: str, agent: str) -> str:
-    """The call that started a subagent whose file is read alone, from the session's file where that is near."""
+    """The call that started a subagent whose file is read by itself, from the session's file where that is near."""
     for folder in (path.parent, path.parent.parent.parent):
         file = folder / f"{session}.jsonl"
         if not session or "/" in session or not file.is_file():

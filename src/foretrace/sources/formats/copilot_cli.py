@@ -25,8 +25,8 @@ _OTHER_AGENT = "parentToolCallId"
 
 
 class CopilotCli:
-    """A file is one session of events, each with its stamp. What a subagent did is in the same file and is no step of
-    this one: its result is that of the call that started it."""
+    """A file is one session of events, each with its stamp. What a subagent did is in the same file and is not a step
+    of this one: its result is that of the call that started it."""
 
     name = "copilot_cli"
     license = None

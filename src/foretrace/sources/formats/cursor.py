@@ -33,7 +33,7 @@ class Cursor:
                 return f"line {number}: type {record['type']}"
             if record.keys() <= _FIELDS and get_text(record, "role") in ("user", "assistant"):
                 content = get_dict(record, "message").get("content")
-                return f"line {number}: role and message.content alone" if isinstance(content, list) else None
+                return f"line {number}: only role and message.content" if isinstance(content, list) else None
             if get_text(record, "type") != "turn_ended":
                 return None
         return None

@@ -1,8 +1,8 @@
 """inspect_ai logs (`.eval` and `.json`): each sample of each epoch is an attempt.
 
 The messages of a sample are its conversation; its events say how long each call of the model and of a tool took,
-without the time that was spent waiting for others. Model calls that are no message of it (of graders, of agents beside)
-are counted, and are none of its turns.
+without the time that was spent waiting for others. Model calls that are not messages of it (of graders, of other
+agents) are counted, and do not become turns.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class InspectAI:
             if isinstance(sample, dict):
                 yield _Sample(sample, header, account).read(path)
             else:
-                drop = sample if isinstance(sample, Drop) else Drop("not_an_object", "a sample that is no object")
+                drop = sample if isinstance(sample, Drop) else Drop("not_an_object", "a sample that is not an object")
                 account.drop(drop.reason)
                 yield drop
         if not found:
@@ -152,7 +152,7 @@ class _Sample:
                     self._tools = read_tool_specs(event.get("tools")) or self._tools
                     self._account.use()
                 else:
-                    self._account.ignore("model call that is no message of the sample")
+                    self._account.ignore("model call that is not a message of the sample")
             elif kind == "tool":
                 self._runs[as_text(event.get("id"))] = event
                 self._account.use()

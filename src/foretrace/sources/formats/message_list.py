@@ -31,7 +31,7 @@ from foretrace.sources.toolkit_messages import is_task, read_toolkit
 from foretrace.sources.turn_items import ROLES, flatten_turns, is_agent, is_turn
 
 _MAX_BEFORE = 20
-"""Records that are no messages which may stand before the first one: what the file is about."""
+"""Records that are not messages which may stand before the first one: what the file is about."""
 _IDS = ("sessionId", "session_id", "thread_id", "sessionID", "conversation_id", "conversationId", "threadId", "chat_id")
 _PARTIAL = frozenset({"stream_event"})
 """Types of records that are pieces of a message that comes whole too."""
@@ -53,7 +53,7 @@ class MessageList:
         column: rows of which each is a message of the agent are replies to questions of their own."""
         listed = head.records or ((head.document,) if head.document else ())
         opened = [each for record in listed for each in open_list(record)]
-        # A document that is no list is a message by itself, and no conversation.
+        # A document that is not a list is a message by itself, and no conversation.
         records = [each for each in opened if get_text(each, "type") not in _PARTIAL and each is not head.document]
         messages = [n for n, record in enumerate(records) if _is_message(record)]
         if not messages or messages[0] >= _MAX_BEFORE or find_turns(records[messages[0]]) is not None:

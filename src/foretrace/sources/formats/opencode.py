@@ -158,7 +158,7 @@ class _Talk:
                 self.talk.add_user(text, number, author="environment", at=at, extra={"kind": kind})
 
     def _count_other(self, kind: str) -> None:
-        """Count a part that is no part of the conversation."""
+        """Count a part that is not part of the conversation."""
         if kind in _IGNORED:
             self.account.ignore(f"part {kind}")
         elif kind == "retry":

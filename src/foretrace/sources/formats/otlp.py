@@ -173,7 +173,7 @@ class _Writer:
                 more |= {"train": False, "extra": {**turn.extra, "is_cut": True}}
             more["sampled"] = Sampled(finish_reason=exchange.finish_reason, usage=exchange.usage)
         else:
-            self._account.note("turns that are known from the history alone")
+            self._account.note("turns known only from the history")
         self._talk.add_agent(index, text=turn.text, reasoning=turn.reasoning, calls=calls, parts=turn.parts, **more)
 
     def _add_result(self, turn: Turn, index: int) -> None:

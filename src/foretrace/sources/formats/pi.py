@@ -23,7 +23,7 @@ _SPOKEN = _SUMMARIES | {"message", "custom_message"}
 _ROLES = frozenset({
     "user", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary", "compactionSummary",
 })  # fmt: skip
-"""Roles of messages that are no replies; the program's are the last ones."""
+"""Roles of messages that are not replies; the program's are the last ones."""
 
 
 class Pi:

@@ -92,7 +92,7 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log
 
 
 def _count(account: Account, is_log: bool, ignored: str = "") -> None:
-    """Count a request as a record; those of a log of changes are no records, its lines are."""
+    """Count a request as a record; those of a log of changes are not records, its lines are."""
     if is_log:
         account.note(f"requests: {ignored}" if ignored else "requests")
     elif ignored:

@@ -247,7 +247,7 @@ class Conversations:
 
 
 def find_first_talk(turns: Iterable[Turn]) -> tuple[Any, ...] | None:
-    """By what the first turn that is no system prompt is known again."""
+    """By what the first turn that is not a system prompt is known again."""
     return next((turn.signature for turn in turns if turn.role != "system"), None)
 
 

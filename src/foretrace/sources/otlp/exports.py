@@ -29,7 +29,7 @@ from foretrace.sources.turn_items import flatten_turns, is_turn
 Record = dict[str, Any]
 _OPERATIONS: dict[SpanKind, str] = {"model": "chat", "tool": "execute_tool", "agent": "invoke_agent", "other": "other"}
 _UNTOLD = "is_any_function"
-"""Attribute of a span that may be of any function: one that calls others is no tool."""
+"""Attribute of a span that may be of any function: one that calls others is not a tool."""
 _LANGFUSE: dict[str, SpanKind] = {"GENERATION": "model", "TOOL": "tool", "AGENT": "agent"}
 _LANGSMITH: dict[str, SpanKind] = {"llm": "model", "tool": "tool"}
 _MLFLOW: dict[str, SpanKind] = {"CHAT_MODEL": "model", "LLM": "model", "TOOL": "tool", "AGENT": "agent"}

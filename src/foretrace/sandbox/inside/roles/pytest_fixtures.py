@@ -192,7 +192,7 @@ def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.E
     """What a fixture gives."""
     if function is None:
         if name not in BUILTIN_FIXTURES:
-            raise LookupError(f"a test asks for {name!r}, which is no fixture that is known here")
+            raise LookupError(f"a test asks for {name!r}, which is not a known fixture")
         return until.enter_context(BUILTIN_FIXTURES[name]())
     parameters = inspect.signature(function).parameters
     bound = types.MethodType(function, instance) if "self" in parameters else function

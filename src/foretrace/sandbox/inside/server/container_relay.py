@@ -23,7 +23,7 @@ def main(archive: str) -> None:
     """
     folder = os.path.dirname(archive)
     if not os.path.ismount(folder) or os.listdir(folder) != [os.path.basename(archive)]:
-        sys.exit(f"{folder} is no fresh folder of a container")  # it will be emptied after each run
+        sys.exit(f"{folder} is not a fresh folder of a container")  # it will be emptied after each run
     sys.path.remove(archive)
     sys.path_importer_cache.pop(archive, None)
     os.unlink(archive)

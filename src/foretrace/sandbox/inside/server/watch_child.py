@@ -36,7 +36,7 @@ class ChildStreams:
         self.max_output, self.max_cpu_s = int(limits["output_mb"]) << 20, float(limits["cpu_s"])
         self.output_bytes = 0
         self.kill_reason: str | None = None
-        # The plain kind: what the socket module builds around it is dear after each fork.
+        # The plain kind: what the socket module builds around it is expensive after each fork.
         self.channel, self._their_channel = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self.out, their_out = os.pipe()
         self.err, their_err = os.pipe()
@@ -218,7 +218,7 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
         stdin: what the run reads, None for nothing; this closes it.
     """
     running = RunningChild(parent, confinement, request, stdin)
-    watched = confinement.level in (1, 2)  # where the system has no limit that counts this child alone
+    watched = confinement.level in (1, 2)  # where the system has no limit that counts only this child
     while not (running.may_have_ended and running.reap(block=False)):
         running.handle_messages()
         if running.kill_reason is None:

@@ -38,7 +38,7 @@ _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class FrameError(Exception):
-    """Bytes that are no frame, or a frame longer than it may be."""
+    """Bytes that are not a frame, or a frame longer than it may be."""
 
 
 def pack_frame(message: Any) -> bytes:
@@ -63,9 +63,9 @@ def unpack_frame(body: bytes) -> Any:
         text = body.decode("ascii")
         message, end = _scan(text, 0)  # what json.loads calls in the end; a fresh process pays for each detour
     except (ValueError, RecursionError, StopIteration):
-        raise FrameError("a frame that is no JSON") from None
+        raise FrameError("a frame that is not JSON") from None
     if message is None or end != len(text):
-        raise FrameError("a frame that is no JSON")
+        raise FrameError("a frame that is not JSON")
     return message
 
 
@@ -109,7 +109,7 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are left that are no whole frame."""
+        """How many bytes are left that are not a whole frame."""
         return len(self._buffer)
 
 
