@@ -68,7 +68,7 @@ def test_rows_that_cannot_be_used_are_listed(run: Run, tmp_path: Path) -> None:
     assert found == [("bad_row", "row 1"), ("bad_row", "row 2"), ("reference_failed", "fails")]
     assert result.err == "foretrace: jsonl: left out 2: row 1, row 2; the reference fails for 1: fails\n"
     text = run("problems", "check", "jsonl", "--path", path, "--quiet").out
-    assert "no test at all" in text and "no JSON" in text
+    assert "no test at all" in text and "not JSON" in text
 
 
 def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) -> None:

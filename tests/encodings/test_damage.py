@@ -499,7 +499,7 @@ REFUSED = {
     '{"name": "p", "arguments": {"code": "print("}}")"}}': "text between",
     '{"name": "p", "arguments": {"path": "x"}}': "no 'code'",
     '{"name": "p", "arguments": {"code": "x = \\"\\ud83d\\""}}': "half a character",
-    '{"name": "p", "arguments": {"code": "x = (\\\\n1"}}': "no Python",
+    '{"name": "p", "arguments": {"code": "x = (\\\\n1"}}': "not Python",
     '{"name": "p", "arguments": {"code": "# a\\\\ny = (\\\\nx = 1"}}': "a comment may hold",
     '{"name": "p", "arguments": {"code": ""}}': "empty",
     '{"name": "p", "arguments"': "not JSON",
@@ -532,8 +532,8 @@ def test_half_escaped_code_is_never_read_otherwise(code: str) -> None:
 
 
 UNDER_ESCAPED = {
-    "ok = c in ('\\\\', '/')": "no Python",
-    "print(s.split('\\\\'))": "no Python",
+    "ok = c in ('\\\\', '/')": "not Python",
+    "print(s.split('\\\\'))": "not Python",
     "re.findall(r'\\bfoo\\b', s)": "control characters",
     "open('C:\\new\\table\\f')": "control characters",
 }  # fmt: skip

@@ -69,7 +69,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_said(tmp_path: Path, caplog: 
     file = tmp_path / "p.jsonl"
     file.write_text(f"not json\n{row}\n{{}}\n")
     assert [p.id for p in load_problems(f"jsonl:{file}", None, None)] == ["a/1"]
-    assert caplog.text.count("left out: ") == 2 and "p.jsonl row 0: no JSON" in caplog.text
+    assert caplog.text.count("left out: ") == 2 and "p.jsonl row 0: not JSON" in caplog.text
     file.write_text("not json\n")
-    with pytest.raises(ProblemError, match="none of its 1 problems can be used: row 0: no JSON"):
+    with pytest.raises(ProblemError, match="none of its 1 problems can be used: row 0: not JSON"):
         load_problems(f"jsonl:{file}", None, None)

@@ -86,9 +86,9 @@ def test_blank_lines_count_as_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("a.jsonl", b'{"n": 1}\n{"n": \n{"n": 3}\n', "no JSON"),
-        ("a.jsonl", b'{"n": 1}\n{"n": "\xff"}\n{"n": 3}\n', "no JSON"),
-        ("a.jsonl", b'{"n": 1}\n{"a": ' + b"[" * 100_000 + b'\n{"n": 3}', "no JSON"),
+        ("a.jsonl", b'{"n": 1}\n{"n": \n{"n": 3}\n', "not JSON"),
+        ("a.jsonl", b'{"n": 1}\n{"n": "\xff"}\n{"n": 3}\n', "not JSON"),
+        ("a.jsonl", b'{"n": 1}\n{"a": ' + b"[" * 100_000 + b'\n{"n": 3}', "not JSON"),
         ("a.json", b'[{"n": 1}, 2, {"n": 3}]', "JSON number, not an object"),
     ],
 )

@@ -173,10 +173,10 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("humaneval", {**HUMAN_EVAL, "canonical_solution": 5}, "`canonical_solution`"),
     ("humaneval", {**HUMAN_EVAL, "test": "def check(candidate):\n  assert (\n"}, "a test is not Python"),
     ("humaneval", {**HUMAN_EVAL, "prompt": "def inc(n:\n"}, "the setup is not Python"),
-    ("humaneval", {**HUMAN_EVAL, "entry_point": "a b"}, "no Python name"),
+    ("humaneval", {**HUMAN_EVAL, "entry_point": "a b"}, "is not a Python name"),
     ("mbpp", {**MBPP_FULL, "test_list": [], "challenge_test_list": []}, "no test at all"),
     ("mbpp", {**MBPP_FULL, "test_list": ["assert out(1) == 2"], "challenge_test_list": []}, "no test calls a function"),
-    ("mbpp", {**MBPP_FULL, "test_list": ["assert inc(1"]}, "no Python"),
+    ("mbpp", {**MBPP_FULL, "test_list": ["assert inc(1"]}, "not Python"),
     ("mbpp", {**MBPP_FULL, "test_list": [5]}, "`test_list` must be a list of texts"),
     ("mbpp", {k: v for k, v in MBPP_FULL.items() if k != "task_id"}, "no key 'task_id'"),
     ("jsonl", {"entry_point": "f", "tests": ["assert f(1)"]}, "no statement"),
@@ -185,8 +185,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("jsonl", {"statement": "x", "entry_point": "f", "test_list": ["assert f()"]}, "are read; test_list not"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": [""]}, "an empty test"),
     ("jsonl", {"statement": "x", "tests": ["assert f(1)"]}, "entry_point"),
-    ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f(1"]}, "no Python"),
-    ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f('\x00')"]}, "no Python"),
+    ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f(1"]}, "not Python"),
+    ("jsonl", {"statement": "x", "entry_point": "f", "tests": ["assert f('\x00')"]}, "not Python"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": 5}, "`tests` must be a list"),
     ("jsonl", {"statement": "x", "entry_point": "f", "tests": [5]}, "tests[0] must be an assert"),
     ("jsonl", {"statement": "x", "cases": [{"stdin": "1"}]}, "cases[0] has no stdout"),
@@ -199,7 +199,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("jsonl", {**OWN, "statement": 5}, "`statement` must be text"),
     ("jsonl", {**OWN, "setup": "def ("}, "the setup is not Python"),
     ("jsonl", {**OWN, "id": " "}, "needs an id"),
-    ("jsonl", {**OWN, "tests": ["assert f(" + "(" * 100_000 + ")"]}, "no Python"),
+    ("jsonl", {**OWN, "tests": ["assert f(" + "(" * 100_000 + ")"]}, "not Python"),
 ]
 
 

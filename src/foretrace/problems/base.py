@@ -214,9 +214,9 @@ def parse_code(code: str) -> ast.Module:
     try:
         return parse_quietly(code)
     except SyntaxError as error:
-        raise UnusableError(f"no Python: {error.msg} (line {error.lineno})") from None
+        raise UnusableError(f"not Python: {error.msg} (line {error.lineno})") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UnusableError(f"no Python: {error or type(error).__name__}") from None
+        raise UnusableError(f"not Python: {error or type(error).__name__}") from None
 
 
 def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:

@@ -52,4 +52,4 @@ def _make_problem_row(raw: RawRow, at: str, name: str) -> ProblemRow | UnusableR
         return ProblemRow(at, name, raw.value)
     if raw.value.reason in _DAMAGE:
         raise ProblemError(f"{at}: {raw.value.detail}")
-    return UnusableRow(at, f"no JSON: {raw.value.detail}" if raw.value.reason in _NO_JSON else raw.value.detail)
+    return UnusableRow(at, f"not JSON: {raw.value.detail}" if raw.value.reason in _NO_JSON else raw.value.detail)

@@ -18,7 +18,7 @@ import msgspec
 from foretrace.core.python_source import try_parse
 
 MAX_CODE = 200_000
-"""Characters of code that are parsed; longer code counts as no Python."""
+"""Characters of code that are parsed; longer code does not count as Python."""
 _MAX_FENCES = 3
 _LEVELS = ("double_escaped", "quadruple_escaped")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

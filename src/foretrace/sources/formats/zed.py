@@ -101,7 +101,7 @@ def _unpack(own: str, kind: Any, data: Any) -> Any:
         value = decode_json(data.decode()) if isinstance(data, bytes) else None
     except UnicodeDecodeError as error:
         return Drop("not_utf8", f"thread {own}: {error}")
-    return value if value is not None else Drop("bad_json", f"thread {own}: no JSON")
+    return value if value is not None else Drop("bad_json", f"thread {own}: not JSON")
 
 
 def _make_trace(own: str, thread: Row, path: Path, account: Account) -> Trace | Drop:
