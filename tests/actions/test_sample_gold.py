@@ -46,7 +46,7 @@ def gold() -> list[Step]:
 
 @pytest.fixture(scope="module")
 def labels(sample_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str | None]:
-    """(key, message index) -> action; `None` is not a step."""
+    """(key, message index) -> action; `None` where it is not a step."""
     out = tmp_path_factory.mktemp("labels") / "labels.parquet"
     assert main(["label", str(sample_traces), "--out", str(out), "--quiet"]) == 0
     return {(row["key"], row["message_index"]): row["action"] for row in pq.read_table(out).to_pylist()}

@@ -69,7 +69,7 @@ class ConfidenceModel:
         return (self._agreed[family] + BLIND_AGREEMENT * self._strength) / (self._seen[family] + self._strength)
 
     def estimate(self, rule: str, action: str | None) -> float:
-        """The agreement to be expected where this rule gives this action (`None` is not a step)."""
+        """The agreement to be expected where this rule gives this action (`None`: the message is not a step)."""
         agreed, seen = self._table.get((rule, action or NO_STEP), (0, 0))
         expected = self.estimate_family(find_family(rule))
         return (agreed + expected * self._strength) / (seen + self._strength)

@@ -36,7 +36,7 @@ class TraceCorrections(msgspec.Struct, frozen=True):
     id: str
     """Of the trace when it was looked at: of a trace that has changed since, no step is corrected."""
     actions: dict[int, ActionType | None]
-    """Message index -> action; `None` is not a step."""
+    """Message index -> action; `None` where it is not a step."""
     row: int
     """Number of the first row, for messages."""
 

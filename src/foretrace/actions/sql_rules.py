@@ -100,7 +100,7 @@ def may_call_more(text: str) -> bool:
 
 
 def _list_readings(text: str) -> list[str]:
-    """The text without what is not code; twice where a backslash may keep a quotation mark from ending a literal."""
+    """The text without literals, quoted names and comments; twice where a backslash may escape a quotation mark."""
     escaped = _ESCAPED.sub("", text)
     return [_NO_CODE.sub("''", each) for each in ([text] if escaped == text else [text, escaped])]
 

@@ -142,7 +142,7 @@ def make_statistical_gates(families: Mapping[str, Sequence[Pair]], seed: int) ->
 def measure_shortcuts(families: Mapping[str, Sequence[Pair]], seed: int) -> list[Gate]:
     """Measure the blind guessers on every family, sorted by family. The order of the pairs does not matter.
 
-    A build asks for families without mirror only: one of mirrored pairs (for each pair its reverse, in the same group)
+    A build asks only for families without mirror: one of mirrored pairs (for each pair its reverse, in the same group)
     comes out at exactly .5; a figure below .5 is not a fault. Longer cycles (a > b > c > a) balance each text too, but
     a guesser with fixed scores gets two of the three right.
     """

@@ -52,7 +52,7 @@ def find_drop_reason(group: Mapping[str, Any], *, drop_one_score: bool, max_toke
 
     Args:
         drop_one_score: whether a group in which all scores are the same is dropped.
-        max_tokens: ids of a sequence from which on its group is dropped; 0 or less is not a limit.
+        max_tokens: ids of a sequence from which on its group is dropped; 0 or less means no limit.
     """
     if drop_one_score and len(set(group["scores"])) == 1:
         return ONE_SCORE

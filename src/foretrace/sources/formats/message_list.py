@@ -53,7 +53,7 @@ class MessageList:
         column: rows of which each is a message of the agent are replies to questions of their own."""
         listed = head.records or ((head.document,) if head.document else ())
         opened = [each for record in listed for each in open_list(record)]
-        # A document that is not a list is a message by itself, and no conversation.
+        # A document that is not a list is a message by itself, not a conversation.
         records = [each for each in opened if get_text(each, "type") not in _PARTIAL and each is not head.document]
         messages = [n for n, record in enumerate(records) if _is_message(record)]
         if not messages or messages[0] >= _MAX_BEFORE or find_turns(records[messages[0]]) is not None:
