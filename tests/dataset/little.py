@@ -115,13 +115,14 @@ def files(folder: Path, config: str, split: str = "*") -> list[Path]:
 
 
 def rows(folder: Path, config: str, split: str = "*") -> Iterator[dict[str, Any]]:
-    """Rows as plain pyarrow reads them, each with the name of its split."""
+    """Rows as plain pyarrow reads them, JSON values decoded, each with the name of its split."""
     for path in files(folder, config, split):
         for row in pq.read_table(path).to_pylist():
-            yield row | {"split": path.name.split("-")[0]}
+            decoded = {name: [json.loads(text) for text in row[name]] for name in ("messages", "tools") if name in row}
+            yield row | decoded | {"split": path.name.split("-")[0]}
 
 
 def edit(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
     """Write a Parquet file again with other rows."""
-    table = pq.read_table(path)
+    table = pq.read_table(path, arrow_extensions_enabled=False)
     pq.write_table(pa.Table.from_pylist(change(table.to_pylist()), schema=table.schema), path)

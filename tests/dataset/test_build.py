@@ -177,22 +177,22 @@ def test_unpaired_rows_are_the_pairs_again(found: dict[str, list[dict[str, Any]]
 def test_trajectories_are_whole_attempts_with_native_calls(
     found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]
 ) -> None:
-    """Arguments and tools are JSON texts, and loss falls only on what the model itself wrote."""
+    """Arguments are objects, nothing is empty, and loss falls only on what the model itself wrote."""
     wanted = {k for k, t in traces.items() if t.outcome.success}
     assert {r["key"] for r in found["trajectories"]} == wanted
     for row in found["trajectories"]:
         trace = traces[row["key"]]
         assert len(row["messages"]) == len(trace.messages)
-        named = {tool["function"]["name"] for tool in json.loads(row["tools"])}
+        named = {tool["function"]["name"] for tool in row["tools"]}
         trained = 0
         for message, original in zip(row["messages"], trace.messages, strict=True):
             assert message["role"] == original.role
             if message["train"]:
                 trained += 1
                 assert original.role == "assistant" and original.author == "model" and original.train is not False
-            for call, own in zip(message["tool_calls"], original.tool_calls, strict=True):
-                assert isinstance(call["function"]["arguments"], str)
-                assert json.loads(call["function"]["arguments"]) == json.loads(own.arguments)
+            assert all(value not in ("", None, []) for name, value in message.items() if name != "content")
+            for call, own in zip(message.get("tool_calls", ()), original.tool_calls, strict=True):
+                assert call["function"]["arguments"] == json.loads(own.arguments)
                 assert call["function"]["name"] in named
         assert trained == row["steps"] > 0
 

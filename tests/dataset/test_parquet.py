@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,27 +29,16 @@ COLUMNS: dict[str, ColumnType] = {
     "good": "bool",
     "action": "action",
     "next": "actions",
-    "messages": "trajectory",
+    "messages": "json_list",
     "key": "string",
     "step": "int",
 }
 CONFIG = Config("little", COLUMNS, "for tests")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-CALL = st.fixed_dictionaries(
-    {
-        "id": TEXTS,
-        "type": st.just("function"),
-        "function": st.fixed_dictionaries({"name": TEXTS, "arguments": TEXTS}),
-    }
-)
-MESSAGE = st.fixed_dictionaries(
-    {
-        "role": st.sampled_from(["user", "assistant", "tool"]),
-        "content": TEXTS,
-        "tool_calls": st.lists(CALL, max_size=2),
-        "tool_call_id": TEXTS,
-        "train": st.booleans(),
-    }
+NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+VALUE = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
 )
 VALUES = st.fixed_dictionaries(
     {
@@ -59,7 +49,7 @@ VALUES = st.fixed_dictionaries(
         "good": st.none() | st.booleans(),
         "action": st.sampled_from(ACTIONS),
         "next": st.lists(st.sampled_from(ACTIONS), max_size=3),
-        "messages": st.lists(MESSAGE, max_size=3),
+        "messages": st.lists(VALUE, max_size=3),
     }
 )
 
@@ -83,6 +73,7 @@ def plain(values: dict[str, Any]) -> dict[str, Any]:
         "prompt": [{"role": role, "content": text} for role, text in values["prompt"]],
         "action": ACTIONS.index(values["action"]),
         "next": [ACTIONS.index(a) for a in values["next"]],
+        "messages": [msgspec.json.encode(value).decode() for value in values["messages"]],
     }
 
 

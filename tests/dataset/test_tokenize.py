@@ -68,15 +68,16 @@ class FakeTokenizer:
 
 
 def call(name: str, arguments: dict[str, Any], own: str = "c1") -> dict[str, Any]:
-    return {"id": own, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return {"id": own, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def message(role: str, content: str, *calls: dict[str, Any], train: bool = False, answers: str = "") -> dict[str, Any]:
-    return {"role": role, "content": content, "tool_calls": [*calls], "tool_call_id": answers, "train": train}
+    more = ({"tool_calls": [*calls]} if calls else {}) | ({"tool_call_id": answers} if answers else {})
+    return {"role": role, "content": content, **more, "train": train}
 
 
-def row(*messages: dict[str, Any], tools: str = "[]") -> dict[str, Any]:
-    return {"messages": [*messages], "tools": tools, "key": "k1"}
+def row(*messages: dict[str, Any], tools: tuple[Any, ...] = ()) -> dict[str, Any]:
+    return {"messages": [*messages], "tools": [*tools], "key": "k1"}
 
 
 CHAT = (
@@ -169,21 +170,11 @@ def test_rows_without_trained_messages_are_left_out():
 
 
 def test_tools_are_shown_and_none_means_none():
-    tool = '[{"type":"function","function":{"name":"bash","description":"","parameters":{"type":"object"}}}]'
+    tool = {"type": "function", "function": {"name": "bash", "description": "", "parameters": {"type": "object"}}}
     tokenizer = FakeTokenizer()
-    (made,) = foretrace.tokenize([row(*CHAT, tools=tool)], tokenizer)
+    (made,) = foretrace.tokenize([row(*CHAT, tools=(tool,))], tokenizer)
     assert tokenizer.decode(made["input_ids"]).startswith(f"{START}system\n[{{")
     assert trained_texts(tokenizer, made) == TRAINED
-
-
-def test_results_carry_the_name_of_the_tool():
-    def with_names(messages: list[dict[str, Any]], tools: Any, generate: bool) -> str:
-        named = [m | {"role": m["name"]} if m["role"] == "tool" else m for m in messages]
-        return chatml(named, tools, generate)
-
-    tokenizer = FakeTokenizer(with_names)
-    (made,) = foretrace.tokenize([row(*CHAT)], tokenizer)
-    assert f"{START}bash\na.py" in tokenizer.decode(made["input_ids"])
 
 
 def test_arguments_as_text_for_a_template_that_wants_text():

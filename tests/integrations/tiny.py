@@ -29,9 +29,9 @@ class Turn(NamedTuple):
     trained: bool
 
 
-def turns(messages: Iterable[dict[str, Any]], tools: str = "[]") -> list[Turn]:
+def turns(messages: Iterable[dict[str, Any]], tools: Iterable[Any] = ()) -> list[Turn]:
     """The chat as `TEMPLATE` writes it, without the template."""
-    listed = "".join(json.dumps(tool, ensure_ascii=False) + "\n" for tool in json.loads(tools))
+    listed = "".join(json.dumps(tool, ensure_ascii=False) + "\n" for tool in tools)
     made = [Turn(f"{START}system\n", f"# Tools\n{listed}{END}\n", False)] if listed else []
     for message in messages:
         calls = "".join(_call(**call["function"]) for call in message.get("tool_calls") or [])
@@ -40,8 +40,8 @@ def turns(messages: Iterable[dict[str, Any]], tools: str = "[]") -> list[Turn]:
     return made
 
 
-def _call(name: str, arguments: str) -> str:
-    given = json.dumps(json.loads(arguments), ensure_ascii=False)
+def _call(name: str, arguments: Any) -> str:
+    given = json.dumps(arguments, ensure_ascii=False)
     return f'\n<tool_call>\n{{"name": "{name}", "arguments": {given}}}\n</tool_call>'
 
 

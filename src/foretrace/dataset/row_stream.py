@@ -15,7 +15,7 @@ from foretrace.actions.corrections import read_corrections
 from foretrace.core.errors import ForetraceWarning, Setting, UsageError
 from foretrace.core.store import TraceStore
 from foretrace.dataset.demonstration import refuse_demo_traces
-from foretrace.dataset.parquet import RowWindow, make_table
+from foretrace.dataset.parquet import RowWindow, make_table, read_values
 from foretrace.dataset.plan import check_room, make_empty_error, make_jobs, plan_build
 from foretrace.dataset.prompt_digests import Digests, pack_digests
 from foretrace.dataset.recipes.attempts import TaskAttempts
@@ -101,7 +101,11 @@ class RowStream:
     def _show(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if rows:
             for batch in make_table(self._config, rows).to_batches(max_chunksize=_ROWS_AT_ONCE):
-                yield from batch.to_pylist()
+                shown = batch.to_pydict()
+                for name, kind in self._config.columns.items():
+                    if kind == "json_list":
+                        shown[name] = read_values(kind, shown[name])
+                yield from (dict(zip(shown, values, strict=True)) for values in zip(*shown.values(), strict=True))
 
 
 def _run(_doing: str, function: Callable[..., Any], jobs: Sequence[Any]) -> Iterator[tuple[int, Any]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from foretrace.core.errors import BuildError
+from foretrace.encodings.json_arguments import encode_json
 
 IGNORED = -100
 """The label of a token that bears no loss."""
@@ -77,11 +76,11 @@ class _ChatTemplate:
 
         Only text is rendered again for each trained message: it is tokenised once.
         """
-        if not self._parallel and any(len(m["tool_calls"] or ()) > 1 for m in row["messages"]):
+        if not self._parallel and any(len(m.get("tool_calls", ())) > 1 for m in row["messages"]):
             self._objects = self._find_argument_form(2)
             self._parallel = True
-        messages = _make_messages(row["messages"], as_objects=self._objects)
-        tools = msgspec.json.decode(row["tools"] or "[]") or None
+        messages = row["messages"] if self._objects else [_write_arguments(m) for m in row["messages"]]
+        tools = row["tools"] or None
         text = self._apply(messages, tools, where)
         spans: list[Span] = []
         for index, message in enumerate(messages):
@@ -167,13 +166,19 @@ class _ChatTemplate:
 
     def _check_calls_shown(self, calls: int, as_objects: bool) -> None:
         numbers = range(calls)
-        values = [f'{{"probe":"probe_value_{n}"}}' for n in numbers]
         asked = [
-            {"id": f"probe0000{n}", "function": {"name": f"probe_tool_{n}", "arguments": value}}
-            for n, value in enumerate(values)
+            {
+                "id": f"probe0000{n}",
+                "type": "function",
+                "function": {"name": f"probe_tool_{n}", "arguments": {"probe": f"probe_value_{n}"}},
+            }
+            for n in numbers
         ]
-        answers = [{"role": "tool", "content": f"probe_result_{n}", "tool_call_id": f"probe0000{n}"} for n in numbers]
-        chat = [
+        answers = [
+            {"role": "tool", "content": f"probe_result_{n}", "tool_call_id": f"probe0000{n}", "name": f"probe_tool_{n}"}
+            for n in numbers
+        ]
+        chat: list[dict[str, Any]] = [
             {"role": "user", "content": "probe"},
             {"role": "assistant", "content": "", "tool_calls": asked},
             *answers,
@@ -181,7 +186,8 @@ class _ChatTemplate:
         ]
         parameters = {"type": "object", "properties": {}}
         tools = [{"type": "function", "function": {"name": "other", "description": "", "parameters": parameters}}]
-        text = self._apply(_make_messages(chat, as_objects=as_objects), tools, f"{calls} tool call{'s' * (calls > 1)}")
+        shown = chat if as_objects else [_write_arguments(message) for message in chat]
+        text = self._apply(shown, tools, f"{calls} tool call{'s' * (calls > 1)}")
         wanted = [f"probe_{what}_{n}" for n in numbers for what in ("tool", "value", "result")]
         missing = [part for part in wanted if part not in text]
         if missing:
@@ -193,28 +199,14 @@ class _ChatTemplate:
             raise BuildError("the chat template shows tool calls as Python and not as JSON")
 
 
-def _make_messages(messages: Sequence[dict[str, Any]], *, as_objects: bool) -> list[dict[str, Any]]:
-    """The messages as chat templates want them: nothing empty, results with the name of the tool."""
-    names: dict[str, str] = {}
-    result: list[dict[str, Any]] = []
-    for message in messages:
-        shown: dict[str, Any] = {"role": message["role"], "content": message["content"] or ""}
-        calls = message.get("tool_calls") or []
-        names |= {call["id"]: call["function"]["name"] for call in calls}
-        if calls:
-            shown["tool_calls"] = [_make_call(call, as_objects) for call in calls]
-        if answered := message.get("tool_call_id"):
-            shown["tool_call_id"] = answered
-            if answered in names:
-                shown["name"] = names[answered]
-        result.append(shown)
-    return result
-
-
-def _make_call(call: dict[str, Any], as_objects: bool) -> dict[str, Any]:
-    name, arguments = call["function"]["name"], call["function"]["arguments"]
-    given = msgspec.json.decode(arguments) if as_objects else arguments
-    return {"id": call["id"], "type": "function", "function": {"name": name, "arguments": given}}
+def _write_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its calls' arguments as JSON text."""
+    if "tool_calls" not in message:
+        return message
+    functions = [call["function"] for call in message["tool_calls"]]
+    texts = [function | {"arguments": encode_json(function["arguments"])} for function in functions]
+    calls = [call | {"function": text} for call, text in zip(message["tool_calls"], texts, strict=True)]
+    return message | {"tool_calls": calls}
 
 
 def _check_shown(message: dict[str, Any], turn: str, where: str) -> None:

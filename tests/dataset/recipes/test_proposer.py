@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -65,24 +64,6 @@ def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
         actions = [r["action"] for r in attempt]
         assert [r["next_actions"] for r in attempt] == [actions[i : i + 5] for i in range(len(actions))]
         assert [r["state_version"] for r in attempt] == sorted(r["state_version"] for r in attempt)
-
-
-def test_trajectory_results_name_their_calls(tmp_path: Path) -> None:
-    """Calls without ids get some, and each result names the call that it answers."""
-    two = Message(
-        role="assistant",
-        author="model",
-        tool_calls=(
-            ToolCall(name="bash", arguments='{"command":"ls"}'),
-            ToolCall(name="bash", arguments='{"command":"id"}'),
-        ),
-    )
-    built(tmp_path, trace("a", user("x"), two, seen("1"), seen("2"), runs("pwd"), seen("3"), says("end")))
-    messages = next(rows(tmp_path / "d", "trajectories"))["messages"]
-    ids = [c["id"] for m in messages for c in m["tool_calls"]]
-    assert len(set(ids)) == 3 and all(ids)
-    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
-    assert [t["function"]["name"] for t in json.loads(next(rows(tmp_path / "d", "trajectories"))["tools"])] == ["bash"]
 
 
 def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:

@@ -41,8 +41,9 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} ({'; '.join(text for text in (figure, self.detail) if text)}){rows}"
 
 
-ColumnType = Literal["messages", "trajectory", "string", "strings", "int", "bool", "action", "actions"]
-"""Type of a column: `messages` is a list of {role, content}, `action` a ClassLabel of the nine."""
+ColumnType = Literal["messages", "json_list", "string", "strings", "int", "bool", "action", "actions"]
+"""Type of a column: `messages` is a list of {role, content}, `json_list` a list of any JSON values (`List(Json())` for
+`datasets`), `action` a ClassLabel of the nine."""
 
 IDENTITY: dict[str, ColumnType] = {
     "key": "string",

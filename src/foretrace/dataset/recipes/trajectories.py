@@ -1,7 +1,12 @@
-"""`trajectories`: whole attempts with native tool calls and a train flag on every message."""
+"""`trajectories`: whole attempts with native tool calls and a train flag on every message.
+
+Messages are in the form that chat templates of tool-calling models take: arguments as objects, no field that is empty.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,17 +16,16 @@ from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
 from foretrace.dataset.recipes.base import IDENTITY, Config, Row
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.encodings.json_arguments import encode_json
 
-_ANY_PARAMETERS = '{"type":"object"}'
-"""Parameters of a tool of which nothing else is known."""
-
+_LONG_NUMBER = re.compile(r"\d{19}")
+_INT64 = range(-(2**63), 2**64)
+"""Whole numbers that the `datasets` library reads: it refuses a row with a longer one."""
 
 CONFIG = Config(
     name="trajectories",
     columns={
-        "messages": "trajectory",
-        "tools": "string",
+        "messages": "json_list",
+        "tools": "json_list",
         "success": "bool",
         "flags": "strings",
         "steps": "int",
@@ -64,56 +68,62 @@ def _make_values(attempt: Attempt) -> dict[str, Any]:
 
 def _make_messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
-    waiting: list[str] = []
+    waiting: dict[str, str] = {}
+    """The calls of the last assistant message by their ids, each with the name of its tool."""
     for index, message in enumerate(trace.messages):
-        calls = [c for c in message.tool_calls if c.error is None]
-        ids = [c.id or f"call_{index}_{n}" for n, c in enumerate(calls)]
-        item: dict[str, Any] = {
-            "role": message.role,
-            "content": remove_calls(message) if message.role == "assistant" else message.prefix + message.content,
-            "tool_calls": [_make_call(c, i) for c, i in zip(calls, ids, strict=True)],
-            "tool_call_id": "",
-            "train": index in trained,
-        }
+        item: dict[str, Any] = {"role": message.role, "content": message.prefix + message.content}
         if message.role == "assistant":
-            waiting = ids
-        elif message.role == "tool":
-            item["tool_call_id"] = _find_answered_call(message, waiting)
-        messages.append(item)
+            item["content"] = remove_calls(message)
+            calls = [_make_call(c, f"call_{index}_{n}") for n, c in enumerate(message.tool_calls) if c.error is None]
+            waiting = {c["id"]: c["function"]["name"] for c in calls}
+            if calls:
+                item["tool_calls"] = calls
+        elif message.role == "tool" and (answered := _find_answered_call(message, waiting)):
+            item["tool_call_id"] = answered
+            if name := waiting.pop(answered, ""):
+                item["name"] = name
+        messages.append(item | {"train": index in trained})
     return messages
 
 
-def _find_answered_call(message: Message, waiting: list[str]) -> str:
-    if message.tool_call_ids:
-        return message.tool_call_ids[0]
-    return waiting.pop(0) if len(waiting) > 1 else waiting[0] if waiting else ""
+def _find_answered_call(message: Message, waiting: dict[str, str]) -> str:
+    return message.tool_call_ids[0] if message.tool_call_ids else next(iter(waiting), "")
 
 
 def _make_call(call: ToolCall, call_id: str) -> dict[str, Any]:
-    arguments = call.arguments if _is_json(call.arguments) else encode_json(call.arguments)
-    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    arguments = _read_json(call.arguments, call.arguments)
+    return {"id": call.id or call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _is_json(text: str) -> bool:
+def _read_json(text: str, otherwise: Any) -> Any:
+    """The value of JSON text, numbers that are too long for the `datasets` library as text."""
     try:
-        msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        return json.loads(text, parse_int=_read_integer) if _LONG_NUMBER.search(text) else value
     except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+        return otherwise
 
 
-def _make_tools(trace: Trace) -> str:
-    """JSON text of the tools, in OpenAI's form; where the source names none, the names that were called."""
-    specs = trace.tools or tuple(
-        ToolSpec(name=name, parameters=_ANY_PARAMETERS)
-        for name in sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
-    )
-    listed = (
-        f'{{"type":"function","function":{{"name":{encode_json(s.name)},"description":{encode_json(s.description)},'
-        f'"parameters":{s.parameters if _is_json(s.parameters) else _ANY_PARAMETERS}}}}}'
-        for s in specs
-    )
-    return f"[{','.join(listed)}]"
+def _read_integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= 20 and int(digits) in _INT64 else digits
+
+
+def _make_tools(trace: Trace) -> list[dict[str, Any]]:
+    """The tools in OpenAI's form; where the source names none, the names that were called."""
+    called = sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
+    return [
+        {
+            "type": "function",
+            "function": {"name": spec.name, "description": spec.description, "parameters": _read_parameters(spec)},
+        }
+        for spec in trace.tools or [ToolSpec(name=name) for name in called]
+    ]
+
+
+def _read_parameters(spec: ToolSpec) -> dict[str, Any]:
+    """The schema, with the two fields that templates take for granted."""
+    schema = _read_json(spec.parameters, None)
+    return {"type": "object", "properties": {}} | (schema if isinstance(schema, dict) else {})
 
 
 PLUGIN = Trajectories()
