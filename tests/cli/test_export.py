@@ -359,6 +359,34 @@ def test_the_summary_counts_what_was_written_and_what_not(
         assert (whole["written"], whole["dropped"]) == (len(plays), {})
 
 
+@pytest.mark.parametrize("format", ["chat", "openai", "sharegpt", "verifiers_sft"])
+def test_generated_text_is_exported_character_for_character(
+    run: Run, folder: Path, tmp_path: Path, format: str
+) -> None:
+    """All five protocols, odd replies among them; the answers are the user's, as the model saw them."""
+    done = run("export", folder, "--format", format, "--out", tmp_path / "o.jsonl", "--json").json
+    assert done["written"] == done["traces"]
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    turns = [row["conversations"] if "conversations" in row else row["messages"] for row in rows]
+    said = [[turn.get("content", turn.get("value")) for turn in each if is_agent(turn)] for each in turns]
+    sampled = [[m.content for m in trace.messages if m.role == "assistant"] for trace in read_traces(folder)]
+    assert ["".join(texts) for texts in said] == ["".join(texts) for texts in sampled]
+    assert not any(turn.get("tool_calls") or turn.get("role") == "tool" for each in turns for turn in each)
+
+
+def is_agent(turn: dict[str, Any]) -> bool:
+    return turn.get("role", turn.get("from")) in ("assistant", "gpt")
+
+
+def test_a_form_of_calls_that_a_format_does_not_have(run: Run, folder: Path, tmp_path: Path) -> None:
+    for format, form in (("inline", "xml"), ("jsonl", "verbatim"), ("sharegpt", "native")):
+        done = run("export", folder, "--format", format, "--calls", form, "--out", tmp_path / "o.jsonl")
+        assert done.code == 2
+        assert f"--calls {form}: {format} does not have that form" in done.err
+    native = run("export", folder, "--format", "openai", "--calls", "native", "--out", tmp_path / "o.jsonl", "--json")
+    assert native.json["written"] and '"tool_calls"' in (tmp_path / "o.jsonl").read_text()
+
+
 def test_the_ids_of_a_real_inline_episode_spell_the_message(run: Run, tmp_path: Path) -> None:
     replies = [f"<think>\n{call('print(1)')}", f"\nAgain.\n{call('print(2)')}", f"\nIt is so.\n{ANSWER}"]
 

@@ -356,7 +356,12 @@ def _check_label_files(traces: Path, out: str | Path | None, review: str | Path 
 
 
 def export(
-    traces: str | Path, *, format: str | TraceFormat, out: str | Path, progress: ProgressFunc | None = None
+    traces: str | Path,
+    *,
+    format: str | TraceFormat,
+    out: str | Path,
+    calls: Literal["verbatim", "native", "xml"] | None = None,
+    progress: ProgressFunc | None = None,
 ) -> ExportReport:
     """Write the traces of a folder to `out` in a format that others read.
 
@@ -367,15 +372,18 @@ def export(
             atif:1.8 (Harbor's trajectories) and hub_session (the Hub's viewer) write a folder, a file for each trace;
             or module:Class.
         out: File: .jsonl, or with .gz or .zst; a folder for atif and hub_session.
+        calls: How chat, openai, sharegpt and verifiers_sft write calls: verbatim (as the agent did in its text), native
+            (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated traces,
+            else native; sharegpt has no native calls.
 
     Raises:
-        UsageError: no such format, or an `out` that does not fit.
+        UsageError: no such format, or an `out` or `calls` that does not fit.
         StoreError: the traces cannot be read, or `out` cannot be written.
     """
     from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo_model
-    from foretrace.exports.export_traces import check_out, export_traces
+    from foretrace.exports.export_traces import check_calls, check_out, export_traces
     from foretrace.registry import make_format
 
     traces, out = make_local_path(traces), make_local_path(out)
@@ -383,8 +391,9 @@ def export(
     store = TraceStore(traces)
     refuse_inside_folder(out, traces, may_be_folder=made.suffix is not None)
     check_out(made, out)
+    check_calls(made, calls)
     _check_sealed(store, out)
-    report = export_traces(store, made, out, is_demo_model=is_demo_model, progress=progress)
+    report = export_traces(store, made, out, calls=calls, is_demo_model=is_demo_model, progress=progress)
     return msgspec.structs.replace(report, format=format if isinstance(format, str) else type(format).__name__)
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from foretrace.core.trace import Message, Part, Trace
+from foretrace.encodings.call_forms import CallForm
 from foretrace.rows.base import Drop
 
 FieldCounts = Counter[str]
@@ -62,6 +63,9 @@ class TraceFormat(Protocol):
     suffix: str | None = None
     """How the name of each file ends, where a file holds one trace: then the output is a folder. `None`: lines of one
     file."""
+    call_forms: Sequence[CallForm] = ()
+    """The forms of calls that can be asked for, first the one that `write` gives calls that are apart from the text;
+    empty where the format says of each call where it stands."""
     holds_families: bool = False
     """Whether a trace is written together with those that it started: else `write` gets none of these."""
 

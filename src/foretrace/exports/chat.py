@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
+from foretrace.encodings.call_forms import CallForm, merge_spans
 from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.exports.base import Exported, Family, TraceFormat, find_losses, split_at_parts
 from foretrace.sources.own_fields import write_tools
@@ -23,6 +24,7 @@ class Chat(TraceFormat):
     """Read by the source `chat`, and by trainers that take OpenAI messages with columns of one's own."""
 
     name = "chat"
+    call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported:
         """One line."""
@@ -52,43 +54,6 @@ def make_chat_row(trace: Trace) -> dict[str, Any]:
     if trace.provenance.model is not None:
         row["model"] = trace.provenance.model
     return row
-
-
-def merge_spans(messages: Sequence[Message]) -> list[Message]:
-    """The messages, with adjacent spans of one turn of the model as one: contents joined, calls in their order."""
-    found: list[Message] = []
-    for message in messages:
-        if found and message.continues and _is_adjacent(found[-1], message):
-            found[-1] = _join(found[-1], message)
-        else:
-            found.append(message)
-    return found
-
-
-def _is_adjacent(one: Message, other: Message) -> bool:
-    return (
-        one.role == other.role == "assistant"
-        and (one.turn, one.author, one.train) == (other.turn, other.author, other.train)
-        and not one.injected
-        and not other.injected
-    )
-
-
-def _join(one: Message, other: Message) -> Message:
-    at = len(one.content)
-    calls = [
-        msgspec.structs.replace(c, span=None if c.span is None else (c.span[0] + at, c.span[1] + at))
-        for c in other.tool_calls
-    ]
-    thoughts = [text for text in (one.reasoning, other.reasoning) if text is not None]
-    return msgspec.structs.replace(
-        one,
-        content=one.content + other.content,
-        reasoning="\n\n".join(thoughts) if thoughts else None,
-        tool_calls=(*one.tool_calls, *calls),
-        parts=(*one.parts, *(msgspec.structs.replace(part, at=part.at + at) for part in other.parts)),
-        sampled=None,
-    )
 
 
 def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:

@@ -12,12 +12,13 @@ from pathlib import Path
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import StoreError, UsageError
+from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import atomic_file, describe_write_error, make_partial_name, open_compressed, sync_folder
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
+from foretrace.encodings.call_forms import CallForm, choose_form, write_calls
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat
 from foretrace.exports.families import read_families
 from foretrace.rows.base import Drop
@@ -53,6 +54,18 @@ class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Whether a file was there before."""
 
 
+def check_calls(format: TraceFormat, calls: CallForm | None) -> None:
+    """Check that a format has the form of calls that was asked for.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if calls is None or calls in format.call_forms:
+        return
+    forms = f"choose one of {', '.join(format.call_forms)}" if format.call_forms else "it says where each call stands"
+    raise UsageError(Setting("calls", calls), f": {format.name} does not have that form; {forms}")
+
+
 def check_out(format: TraceFormat, out: Path) -> None:
     """Check that an output fits the format, before anything is read.
 
@@ -73,6 +86,7 @@ def export_traces(
     format: TraceFormat,
     out: Path,
     *,
+    calls: CallForm | None = None,
     is_demo_model: Callable[[str | None], bool],
     progress: ProgressFunc | None = None,
 ) -> ExportReport:
@@ -92,7 +106,7 @@ def export_traces(
             members = sum(1 for _ in family.list_traces())
             done: Exported | Drop = Drop(INTERNAL_ERROR)
             with contain_errors(format.name, family.trace.key):
-                done = format.write(family)
+                done = format.write(_write_calls(family, format, calls))
             counts["traces"] += members
             counts["demo"] += sum(is_demo_model(trace.provenance.model) for trace in family.list_traces())
             if isinstance(done, Drop):
@@ -119,6 +133,15 @@ def export_traces(
         files=1 if is_file else counts["files"],
         replaced=replaced,
     )
+
+
+def _write_calls(family: Family, format: TraceFormat, calls: CallForm | None) -> Family:
+    """The trace with calls in the form that was asked for, else in its own where the format has that."""
+    trace, own = family.trace, choose_form(family.trace)
+    form = calls or (own if own in format.call_forms else None)
+    if form is None or form == format.call_forms[0]:
+        return family
+    return Family(msgspec.structs.replace(trace, messages=tuple(write_calls(trace.messages, form))), family.children)
 
 
 def _sort(counts: FieldCounts) -> dict[str, int]:

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, Trace
+from foretrace.encodings.call_forms import CallForm, merge_spans
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
-from foretrace.exports.chat import find_call_ids, make_call, make_text, merge_spans
+from foretrace.exports.chat import find_call_ids, make_call, make_text
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import write_tools
 
@@ -26,6 +27,7 @@ class OpenAI(TraceFormat):
     """Read by OpenAI's fine-tuning, by trainers that follow it, and by the source `chat`."""
 
     name = "openai"
+    call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported | Drop:
         """One line; a trace in which the model says nothing cannot be learnt from."""

@@ -6,15 +6,16 @@ Calls stand in the agent's text as `<tool_call>` blocks, so that text and calls 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from foretrace.core.trace import Message, ToolCall
+from foretrace.encodings.call_forms import CallForm, merge_spans
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 from foretrace.exports.base import Exported, Family, TraceFormat, find_losses
-from foretrace.exports.chat import merge_spans
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import normalize_object, write_tools
 
@@ -29,6 +30,7 @@ class ShareGPT(TraceFormat):
     """Read by LLaMA-Factory, Axolotl, Unsloth and the like, and by the source `chat`."""
 
     name = "sharegpt"
+    call_forms: Sequence[CallForm] = ("xml", "verbatim")
 
     def write(self, family: Family) -> Exported | Drop:
         """One line."""

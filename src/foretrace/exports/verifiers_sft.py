@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from foretrace.encodings.call_forms import CallForm
 from foretrace.exports.base import Exported, Family, TraceFormat
 from foretrace.exports.openai import find_message_losses, make_messages
 from foretrace.rows.base import Drop
@@ -19,6 +22,7 @@ class VerifiersSft(TraceFormat):
     """Read by prime-rl's `sft`, and by the source `chat`."""
 
     name = "verifiers_sft"
+    call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported | Drop:
         """One line; none for an attempt that ended in an error, as the library's own export has none, or for one with

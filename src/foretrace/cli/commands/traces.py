@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from foretrace.cli.output import Output
 from foretrace.core.errors import Setting, UsageError
@@ -249,13 +249,20 @@ def view(
     output.show(report, {"inputs": [str(path) for path in inputs]})
 
 
-def export(output: Output, traces: Path, *, format: str, out: Path) -> None:
+def export(
+    output: Output,
+    traces: Path,
+    *,
+    format: str,
+    out: Path,
+    calls: Literal["verbatim", "native", "xml"] | None = None,
+) -> None:
     """Write the traces of a folder in a format that others read, and say what it could not hold."""
     from foretrace.api.traces import export
 
     output.warn_unsealed(traces)
     output.interrupt_message = f"interrupted; nothing was written to {out}"
-    report = output.work(f"exporting {traces}", export, traces, format=format, out=out)
+    report = output.work(f"exporting {traces}", export, traces, format=format, out=out, calls=calls)
     if report.from_demo_model and format != "jsonl":
         output.note(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "

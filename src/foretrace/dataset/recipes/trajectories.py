@@ -1,20 +1,22 @@
 """`trajectories`: whole attempts with native tool calls and a train flag on every message.
 
 Messages are in the form that chat templates of tool-calling models take: arguments as objects, no field that is empty.
+Calls of a generated trace stay in the text, where its instructions ask for them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
+from foretrace.core.trace import Message, ToolCall, ToolSpec
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
 from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+from foretrace.encodings.call_forms import choose_form, merge_spans, write_calls
 from foretrace.encodings.calls_in_text import remove_calls
 
 _LONG_NUMBER = re.compile(r"\d{19}")
@@ -56,9 +58,11 @@ class Trajectories:
 def _make_values(attempt: Attempt) -> dict[str, Any]:
     trace = attempt.trace
     trained = {target.index for target in attempt.targets}
+    marked = (msgspec.structs.replace(m, train=index in trained) for index, m in enumerate(trace.messages))
+    messages = merge_spans(write_calls(marked, choose_form(trace)))
     return {
-        "messages": _make_messages(trace, trained),
-        "tools": _make_tools(trace),
+        "messages": _make_messages(messages),
+        "tools": _make_tools(trace.tools, messages),
         "success": trace.outcome.success,
         "flags": list(trace.outcome.flags),
         "steps": len(trained),
@@ -66,11 +70,11 @@ def _make_values(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _make_messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
+def _make_messages(messages: list[Message]) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
     waiting: dict[str, str] = {}
     """The calls of the last assistant message by their ids, each with the name of its tool."""
-    for index, message in enumerate(trace.messages):
+    for index, message in enumerate(messages):
         item: dict[str, Any] = {"role": message.role, "content": message.prefix + message.content}
         if message.role == "assistant":
             item["content"] = remove_calls(message)
@@ -82,8 +86,8 @@ def _make_messages(trace: Trace, trained: set[int]) -> list[dict[str, Any]]:
             item["tool_call_id"] = answered
             if name := waiting.pop(answered, ""):
                 item["name"] = name
-        messages.append(item | {"train": index in trained})
-    return messages
+        made.append(item | {"train": message.train})
+    return made
 
 
 def _find_answered_call(message: Message, waiting: dict[str, str]) -> str:
@@ -108,15 +112,15 @@ def _read_integer(digits: str) -> int | str:
     return int(digits) if len(digits) <= 20 and int(digits) in _INT64 else digits
 
 
-def _make_tools(trace: Trace) -> list[dict[str, Any]]:
+def _make_tools(tools: Sequence[ToolSpec], messages: list[Message]) -> list[dict[str, Any]]:
     """The tools in OpenAI's form; where the source names none, the names that were called."""
-    called = sorted({c.name for m in trace.messages for c in m.tool_calls if c.name})
+    called = sorted({c.name for m in messages for c in m.tool_calls if c.name})
     return [
         {
             "type": "function",
             "function": {"name": spec.name, "description": spec.description, "parameters": _read_parameters(spec)},
         }
-        for spec in trace.tools or [ToolSpec(name=name) for name in called]
+        for spec in tools or [ToolSpec(name=name) for name in called]
     ]
 
 

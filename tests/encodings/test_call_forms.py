@@ -1,0 +1,69 @@
+"""Calls as the agent wrote them, apart from the text, or all as blocks: nothing that was said is lost."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exports.any_traces import messages
+from foretrace.core.trace import Message, ToolCall
+from foretrace.encodings.call_forms import merge_spans, write_calls
+from foretrace.encodings.calls_in_text import find_calls
+
+CODE = "So:\n<code>\nprint(1)\n</code>"
+WRITTEN = ToolCall(id="a", name="python", arguments='{"code": "print(1)"}', span=(4, len(CODE)))
+NATIVE = ToolCall(id="b", name="bash", arguments='{"command": "ls"}')
+SAID = Message(role="assistant", author="model", content=CODE, tool_calls=(WRITTEN,))
+ANSWER = Message(role="tool", author="environment", content="1", tool_call_ids=("a",), prefix="OBSERVATION:\n")
+
+
+@given(st.lists(messages(), max_size=6))
+def test_verbatim_text_is_the_text_of_the_agent(said: list[Message]) -> None:
+    written = write_calls(said, "verbatim")
+    assert len(written) == len(said)
+    for before, after in zip(said, written, strict=True):
+        assert after.prefix + after.content == before.prefix + before.content
+        assert all(call.span is None for call in after.tool_calls)
+    own = [m.content for m in said if m.role == "assistant"]
+    assert "".join(m.content for m in merge_spans(written) if m.role == "assistant") == "".join(own)
+
+
+@given(st.lists(messages(), max_size=6))
+def test_native_leaves_all_as_it_is_and_xml_no_call_apart(said: list[Message]) -> None:
+    assert write_calls(said, "native") == said
+    assert not any(message.tool_calls or message.role == "tool" for message in write_calls(said, "xml"))
+
+
+def test_what_answers_a_call_in_the_text_is_a_users_message() -> None:
+    for ids in (("a",), ()):
+        answer = msgspec.structs.replace(ANSWER, tool_call_ids=ids)
+        said, answered = write_calls([SAID, answer], "verbatim")
+        assert (said.content, said.tool_calls) == (CODE, ())
+        assert (answered.role, answered.content) == ("user", "OBSERVATION:\n1")
+    both = msgspec.structs.replace(SAID, tool_calls=(WRITTEN, NATIVE))
+    other = msgspec.structs.replace(ANSWER, tool_call_ids=("b",))
+    said, *answers = write_calls([both, ANSWER, other], "verbatim")
+    assert (said.tool_calls, [m.role for m in answers]) == ((NATIVE,), ["user", "tool"])
+
+
+def test_xml_can_be_read_again() -> None:
+    both = msgspec.structs.replace(SAID, tool_calls=(WRITTEN, NATIVE))
+    more = msgspec.structs.replace(SAID, continues=True)
+    said, answered = write_calls([both, more, ANSWER], "xml")
+    assert said.content.startswith("So:\nSo:\n<tool_call>")
+    assert [call.name for call in find_calls(said.content)] == ["python", "bash", "python"]
+    assert answered.content == "<tool_response>\nOBSERVATION:\n1\n</tool_response>"
+
+
+def test_a_call_that_cannot_be_read_stays_in_the_text() -> None:
+    broken = msgspec.structs.replace(SAID, tool_calls=(msgspec.structs.replace(WRITTEN, error="cut"),))
+    assert write_calls([broken], "xml")[0].content == CODE
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_answers_of_one_turn_are_one_message_of_the_user(turn: int) -> None:
+    other = msgspec.structs.replace(ANSWER, content="2", turn=turn, prefix="")
+    found = merge_spans(write_calls([SAID, ANSWER, other], "verbatim"))
+    assert [m.content for m in found] == ([CODE, "OBSERVATION:\n1\n2"] if turn == 0 else [CODE, "OBSERVATION:\n1", "2"])
