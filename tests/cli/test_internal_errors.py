@@ -18,7 +18,7 @@ from foretrace.core.store import read_traces
 from foretrace.core.trace import ToolCall, Trace
 
 PLUGINS = """
-from foretrace.dataset.recipes.base import IDENTITY, Config
+from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config
 from foretrace.exports.jsonl import Jsonl
 from foretrace.sources.chat import Chat
 
@@ -36,7 +36,7 @@ class Lines(Jsonl):
             raise ValueError("not this one")
         return super().write(family)
 
-CONFIG = Config(name="steps", columns={**IDENTITY}, about="Steps.")
+CONFIG = Config(name="steps", columns={**COMMON_COLUMNS}, about="Steps.")
 
 class Steps:
     configs = (CONFIG,)
@@ -45,7 +45,7 @@ class Steps:
             if "town 1" in attempt.trace.messages[0].content:
                 raise ValueError("not this one")
             for target in attempt.targets:
-                yield CONFIG.make_row(attempt.make_identity(target.index))
+                yield CONFIG.make_row(attempt.make_common_values(target.index))
 """
 RULES = """
 from foretrace.actions import label_steps

@@ -261,7 +261,7 @@ def test_failed_siblings_give_pairs_whatever_the_outcomes(tmp_path: Path) -> Non
 
 
 def test_target_settings(little: Path, tmp_path: Path) -> None:
-    """type: the type alone, and no pairs; call: type, tool and arguments; message: the agent's own words."""
+    """type: only the type; call: type, tool and arguments; message: the agent's own words."""
     for target in ("type", "call", "message"):
         build(little, out=tmp_path / target, target=target, statistical_gates=False)
     texts = {t: {(r["key"], r["step"]): r for r in rows(tmp_path / t, "proposer")} for t in ("type", "call", "message")}
@@ -274,7 +274,7 @@ def test_target_settings(little: Path, tmp_path: Path) -> None:
     last = json.loads(texts["call"]["little/000/0", 12]["completion"][0]["content"])
     assert last == {"action": "final_answer", "tool": None, "arguments": {}}
     assert texts["message"]["little/000/0", 12]["completion"][0]["content"].startswith("Fixed src/")
-    assert not files(tmp_path / "type", "verifier") and files(tmp_path / "message", "verifier")
+    assert all(files(tmp_path / target, "verifier") for target in ("type", "call", "message"))
 
 
 def test_recipes_can_be_chosen(little: Path, tmp_path: Path) -> None:

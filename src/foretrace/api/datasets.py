@@ -32,6 +32,7 @@ def build(
     split: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
     eval_size: int = 2000,
+    weights: Mapping[str, float] | None = None,
     pairs: int = 4,
     recipes: Sequence[str] = (),
     statistical_gates: bool = True,
@@ -66,6 +67,7 @@ def build(
         split: Shares of train, validation and test, by group.
         seed: Seed of all random choices.
         eval_size: Eval rows drawn as they occur (slice `natural`), at most.
+        weights: Weight of a row by how its attempt ended (success, failed, unknown), for the column `weight`; else 1.
         pairs: Preference pairs of one kind that a trace may give: 0, or at least 2.
         recipes: Names of recipes, or `module:Class`; none builds all.
         statistical_gates: Measure the pair families.
@@ -145,6 +147,7 @@ def make_build_settings(given: Mapping[str, Any]) -> BuildSettings:
         BuildSettings,
         given,
         **{name: None if given[name] is None else str(given[name]) for name in ("tokenizer", "corrections")},
+        weights=given.get("weights") or {},
         mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
     )
     settings.check()

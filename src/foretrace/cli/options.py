@@ -109,6 +109,17 @@ def _parse_columns(texts: Sequence[str]) -> dict[str, str]:
     return parse_pairs("columns", list(texts), form="FIELD=COLUMN", example="messages=turns")
 
 
+def _parse_weights(texts: Sequence[str]) -> dict[str, float]:
+    from foretrace.core.pairs import parse_pairs
+
+    pairs = [pair for text in texts for pair in text.split(",")]
+    given = parse_pairs("weights", pairs, form="OUTCOME=WEIGHT", example="success=1,failed=0.2")
+    try:
+        return {name: float(weight) for name, weight in given.items()}
+    except ValueError:
+        raise click.BadParameter(f"{','.join(pairs)!r}: write numbers, e.g. success=1,failed=0.2") from None
+
+
 _OF_TEXT: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("assume_times", "str | Path | Mapping"): str,
     ("split", "Sequence[float]"): _parse_shares,
@@ -121,6 +132,7 @@ _OF_TEXTS: dict[str, Callable[[Sequence[str]], Any]] = {
     "license_deny": _parse_names,
     "decontaminate": _parse_names,
     "columns": _parse_columns,
+    "weights": _parse_weights,
 }
 """By parameter: what makes its value of all texts of an option that may be repeated."""
 

@@ -180,7 +180,13 @@ def _make_array(kind: ColumnType, values: list[Any]) -> Any:
         return pa.array([[_ACTION_INDEX[v] for v in items] for items in values], pa.list_(pa.int64()))
     if kind == "json_list":
         return pa.array(values, pa.list_(pa.string())).cast(pa.list_(pa.json_()))
-    types = {"string": pa.string(), "strings": pa.list_(pa.string()), "int": pa.int32(), "bool": pa.bool_()}
+    types = {
+        "string": pa.string(),
+        "strings": pa.list_(pa.string()),
+        "int": pa.int32(),
+        "float": pa.float64(),
+        "bool": pa.bool_(),
+    }
     return pa.array(values, types[kind])
 
 
@@ -223,6 +229,7 @@ def make_features(config: Config) -> str:
         "string": text,
         "strings": {"feature": text, "_type": "List"},
         "int": {"dtype": "int32", "_type": "Value"},
+        "float": {"dtype": "float64", "_type": "Value"},
         "bool": {"dtype": "bool", "_type": "Value"},
         "action": action,
         "actions": {"feature": action, "_type": "List"},

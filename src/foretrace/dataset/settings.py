@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,8 @@ from foretrace.dataset.proposer_guesses import check_guess_file
 SPLITS = ("train", "validation", "test")
 TargetFormat = Literal["type", "call", "message"]
 Outcomes = Literal["success", "not_failed", "all"]
+OUTCOME_NAMES = {True: "success", False: "failed", None: "unknown"}
+"""Names of outcomes, by whether the attempt succeeded."""
 Dedup = Literal["keep-best"]
 Window = Literal["sliding", "blocks"]
 
@@ -38,6 +41,8 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Rows of the natural slice of `eval` at most."""
     outcomes: Outcomes = "success"
     """Whose steps are targets: successful attempts, those that did not fail (unknown included), or all."""
+    weights: dict[str, float] = {}
+    """Weight of a row by how its attempt ended: `success`, `failed`, `unknown`; 1 for what is not named."""
     pairs: int = 4
     """Rows of each pair family that one trace may give at most."""
     recipes: tuple[str, ...] = ()
@@ -87,6 +92,11 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(
                 Setting("split"), f" is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1"
             )
+        for name, weight in self.weights.items():
+            if name not in OUTCOME_NAMES.values() or not 0 <= weight < math.inf:
+                names = ", ".join(OUTCOME_NAMES.values())
+                given = f"{name}={weight:g}"
+                raise UsageError(Setting("weights", given), f": give {names} a number that is not negative")
         if len({*self.recipes}) < len(self.recipes):
             raise UsageError(Setting("recipes"), f" names one recipe twice: {', '.join(self.recipes)}")
         if self.eval_size < 0 or self.pairs < 0:

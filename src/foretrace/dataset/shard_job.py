@@ -36,7 +36,7 @@ from foretrace.dataset.recipes.attempts import (
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Recipe, Row, RowSelector, load_configs, load_recipes
 from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles, count_origin
-from foretrace.dataset.settings import SPLITS, BuildSettings
+from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import Pair, PairSample
 from foretrace.dataset.trace_filters import TraceSelection, examine_traces, make_trace_filters
 from foretrace.encodings.unread_calls import find_unread_calls
@@ -156,7 +156,7 @@ def read_tasks(
 
 def name_outcome(trace: Trace) -> str:
     """The outcome in a word."""
-    return {True: "success", False: "failed", None: "unknown"}[trace.outcome.success]
+    return OUTCOME_NAMES[trace.outcome.success]
 
 
 def _count_trace(trace: Trace, counts: BuildCounts) -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from dataset.little import corpus, rows, runs, says, seen, trace, user
 from foretrace.api.datasets import build
+from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, ToolCall
+from foretrace.core.trace import Message, Outcome, ToolCall
 
 
 def built(folder: Path, *traces: Any, **settings: Any) -> dict[str, Any]:
@@ -72,3 +74,23 @@ def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:
     built(tmp_path, bare)
     row = next(rows(tmp_path / "d", "trajectories"))
     assert (row["license"], row["source"], row["success"], row["key"]) == ("unknown", "little", True, "bare")
+
+
+def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
+    bad = msgspec.structs.replace(
+        corpus(1)[0], key="bad", outcome=Outcome(success=False, reward=0.25, flags=("peeked",))
+    )
+    manifest = built(tmp_path, bad, *corpus(8), outcomes="all", weights={"failed": 0.2})
+    assert manifest["settings"]["weights"] == {"failed": 0.2}
+    ends = {one.key: (one.outcome.success, one.outcome.reward, [*one.outcome.flags]) for one in [bad, *corpus(8)]}
+    for config in ("proposer", "verifier", "verifier_unpaired", "eval", "trajectories"):
+        for row in rows(tmp_path / "d", config):
+            assert (row["success"], row["reward"], row["flags"]) == ends[row["key"]]
+            assert row["weight"] == (0.2 if row["success"] is False else 1.0)
+    assert any(row["key"] == "bad" for row in rows(tmp_path / "d", "proposer"))
+
+
+@pytest.mark.parametrize("weights", [{"good": 1.0}, {"failed": -1.0}, {"failed": float("nan")}])
+def test_weights_are_checked_first(tmp_path: Path, weights: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="success, failed, unknown"):
+        built(tmp_path, *corpus(2), weights=weights)

@@ -163,3 +163,20 @@ def test_a_finish_before_the_last_change_is_strongly_wrong(tmp_path: Path) -> No
     early = [r for r in found if "final_answer" in said(r, "rejected") and r["step"] == 1]
     assert all(r["strength"] == "strong" for r in early)
     assert all(r["strength"] == "weak" for r in found if "final_answer" in said(r, "chosen"))
+
+
+def test_pairs_of_types(tmp_path: Path) -> None:
+    """Right and wrong type at a prompt; a type that any success took there is not wrong."""
+    write_traces(corpus(), tmp_path / "t")
+    manifest = build(tmp_path / "t", out=tmp_path / "d", target="type", statistical_gates=False).manifest
+    found = list(rows(tmp_path / "d", "verifier"))
+    assert len(found) > 20 and "no_pairs_of_types" not in manifest["drops"].get("verifier", {})
+    right: dict[str, set[str]] = {}
+    for row in rows(tmp_path / "d", "proposer"):
+        right.setdefault(json.dumps(row["prompt"]), set()).add(said(row, "completion"))
+    for row in found:
+        assert said(row, "chosen") != said(row, "rejected")
+        assert all(json.loads(said(row, side)).keys() == {"action"} for side in ("chosen", "rejected"))
+        assert said(row, "rejected") not in right[json.dumps(row["prompt"])]
+    mirrored = Counter((said(r, "chosen"), said(r, "rejected")) for r in found if r["family"] != "sibling")
+    assert all(mirrored[wrong, chosen] == count for (chosen, wrong), count in mirrored.items())

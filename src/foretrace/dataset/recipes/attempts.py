@@ -21,7 +21,7 @@ from foretrace.core.trace import Message, Trace
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompt_texts import make_message_text, make_target_text
 from foretrace.dataset.prompts import Prompts, TokenCounter
-from foretrace.dataset.settings import BuildSettings, Outcomes
+from foretrace.dataset.settings import OUTCOME_NAMES, BuildSettings, Outcomes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,9 +180,9 @@ class Attempt:
         texts = [message.content, *(call.arguments for call in message.tool_calls)]
         return None if any(text.strip() for text in texts) else "empty_step"
 
-    def make_identity(self, step: int) -> dict[str, Any]:
-        """The identity columns of a row at `step`."""
-        trace = self.trace
+    def make_common_values(self, step: int) -> dict[str, Any]:
+        """The values of `COMMON_COLUMNS` for a row at `step`."""
+        trace, outcome = self.trace, self.trace.outcome
         return {
             "key": trace.key,
             "step": step,
@@ -190,6 +190,10 @@ class Attempt:
             "group": trace.task.group,
             "source": trace.provenance.source,
             "license": trace.provenance.license or "unknown",
+            "success": outcome.success,
+            "reward": outcome.reward,
+            "flags": list(outcome.flags),
+            "weight": self._settings.weights.get(OUTCOME_NAMES[outcome.success], 1.0),
         }
 
 

@@ -41,19 +41,24 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} ({'; '.join(text for text in (figure, self.detail) if text)}){rows}"
 
 
-ColumnType = Literal["messages", "json_list", "string", "strings", "int", "bool", "action", "actions"]
+ColumnType = Literal["messages", "json_list", "string", "strings", "int", "float", "bool", "action", "actions"]
 """Type of a column: `messages` is a list of {role, content}, `json_list` a list of any JSON values (`List(Json())` for
 `datasets`), `action` a ClassLabel of the nine."""
 
-IDENTITY: dict[str, ColumnType] = {
+COMMON_COLUMNS: dict[str, ColumnType] = {
     "key": "string",
     "step": "int",
     "task": "string",
     "group": "string",
     "source": "string",
     "license": "string",
+    "success": "bool",
+    "reward": "float",
+    "flags": "strings",
+    "weight": "float",
 }
-"""Columns that every row carries: where it comes from. `step` is the index of the assistant message."""
+"""Columns that every row carries: where it comes from, how the attempt ended, and the weight of that outcome. `step` is
+the index of the assistant message."""
 
 
 class Row(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from foretrace.dataset.parquet import find_rank
 from foretrace.dataset.recipes.attempts import TaskAttempts
-from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Row
 from foretrace.dataset.recipes.proposer import iterate_steps, make_values
 from foretrace.dataset.settings import BuildSettings
 
@@ -90,7 +90,7 @@ CONFIG = Config(
         "state_version": "int",
         "natural": "bool",
         "balanced": "bool",
-        **IDENTITY,
+        **COMMON_COLUMNS,
     },
     about="Held-out steps with gold action and call; `natural` and `balanced` mark the two slices.",
     repository="eval",

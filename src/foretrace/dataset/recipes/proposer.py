@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from foretrace.dataset.recipes.attempts import Target, TaskAttempts
-from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Row
 
 CONFIG = Config(
     name="proposer",
@@ -18,7 +18,7 @@ CONFIG = Config(
         "effect": "string",
         "rule": "string",
         "state_version": "int",
-        **IDENTITY,
+        **COMMON_COLUMNS,
     },
     about="Predict the next action: prompt and completion, for supervised fine-tuning.",
     repository="proposer-sft",
@@ -65,7 +65,7 @@ def make_values(target: Target) -> dict[str, Any]:
         "effect": str(target.label.effect),
         "rule": target.label.rule,
         "state_version": target.label.state_version,
-        **target.attempt.make_identity(target.index),
+        **target.attempt.make_common_values(target.index),
     }
 
 

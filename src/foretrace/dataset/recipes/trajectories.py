@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.core.trace import Message, ToolCall, ToolSpec
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
-from foretrace.dataset.recipes.base import IDENTITY, Config, Row
+from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Row
 from foretrace.encodings.call_forms import choose_form, merge_spans, write_calls
 from foretrace.encodings.calls_in_text import remove_calls
 
@@ -28,10 +28,8 @@ CONFIG = Config(
     columns={
         "messages": "json_list",
         "tools": "json_list",
-        "success": "bool",
-        "flags": "strings",
         "steps": "int",
-        **IDENTITY,
+        **COMMON_COLUMNS,
     },
     about="Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
     repository="trajectories",
@@ -63,10 +61,8 @@ def _make_values(attempt: Attempt) -> dict[str, Any]:
     return {
         "messages": _make_messages(messages),
         "tools": _make_tools(trace.tools, messages),
-        "success": trace.outcome.success,
-        "flags": list(trace.outcome.flags),
         "steps": len(trained),
-        **attempt.make_identity(len(trace.messages)),
+        **attempt.make_common_values(len(trace.messages)),
     }
 
 

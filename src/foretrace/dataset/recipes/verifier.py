@@ -21,7 +21,7 @@ import msgspec
 from foretrace.core.digest import digest, hash_fraction
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Mistake, Target, TaskAttempts, make_action_key
-from foretrace.dataset.recipes.base import IDENTITY, MAX_NAMED_ROWS, Config, Gate, Row, RowCheck, RowGroup
+from foretrace.dataset.recipes.base import COMMON_COLUMNS, MAX_NAMED_ROWS, Config, Gate, Row, RowCheck, RowGroup
 from foretrace.dataset.recipes.mirrored_pairs import (
     MIRRORED,
     REPEAT_BALANCED,
@@ -158,7 +158,7 @@ PAIRED = Config(
         "pair": "string",
         "action": "action",
         "rejected_action": "action",
-        **IDENTITY,
+        **COMMON_COLUMNS,
     },
     about="Pairs of a right and a wrong next action of the same prompt, for preference training.",
     repository="verifier-pref",
@@ -177,7 +177,7 @@ UNPAIRED = Config(
         "strength": "string",
         "pair": "string",
         "action": "action",
-        **IDENTITY,
+        **COMMON_COLUMNS,
     },
     about="The same pairs as single rows with a label.",
     repository="verifier-pref",
@@ -194,9 +194,6 @@ class Verifier:
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """Rows of all families, each mirrored pair as two neighbours."""
-        if task.settings.target == "type":
-            task.drops["no_pairs_of_types"] += 1
-            return
         wanted = [attempt for attempt in task.attempts if attempt.wanted]
         accepted = AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         for family, first, second, strengths in find_mirrored_pairs(wanted, task, accepted):
@@ -271,7 +268,7 @@ def _make_rows(target: Target, wrong: _WrongAnswer, family: str, strength: str, 
         "strength": strength,
         "pair": pair,
         "action": target.label.action,
-        **target.attempt.make_identity(target.index),
+        **target.attempt.make_common_values(target.index),
     }
     yield PAIRED.make_row(shared | {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.action})
     yield UNPAIRED.make_row(shared | {"completion": chosen, "label": True})
