@@ -34,6 +34,7 @@ def score(
     against: str | Path | None = None,
     validation: str | Path | None = None,
     allow: Sequence[str] = (),
+    cascade: float | None = None,
     seed: int = 0,
     allow_partial: bool = False,
     allow_other_version: bool = False,
@@ -47,6 +48,8 @@ def score(
         validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test
             groups serves for that.
         allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        cascade: Cost of a guess beside asking the large model, e.g. 0.05: how right and how cheap is a cascade, which
+            takes the guesses that are sure enough and asks the large model else?
         seed: Seed of the bootstrap.
         allow_partial: Score although most predictions are for rows that the dataset lacks.
         allow_other_version: Score although the file names another version of the dataset.
@@ -63,6 +66,7 @@ def score(
         against=None if against is None else make_local_path(against),
         validation=None if validation is None else make_local_path(validation),
         allow=allow,
+        cascade=cascade,
         seed=seed,
         allow_partial=allow_partial,
         allow_other_version=allow_other_version,

@@ -22,6 +22,7 @@ from foretrace.core.references import FILE, FOLDER, Reference, References, Score
 from foretrace.evaluation.accepting import measure_verifier
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.calibration import measure_calibration
+from foretrace.evaluation.cascade import measure_cascade
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
 from foretrace.evaluation.dataset_rows import (
     GoldStep,
@@ -40,7 +41,7 @@ from foretrace.evaluation.figures import (
     measure_parts,
 )
 from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
-from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport
+from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
 """As the steps come; equally many of each class; of the first, the steps whose calls can be run early."""
@@ -79,6 +80,7 @@ def score(
     allow: Sequence[str] = (),
     against: Path | str | None = None,
     validation: Path | str | None = None,
+    cascade: float | None = None,
 ) -> ScoreReport:
     """Score a file of predictions (see `core/predictions.py`) on the eval rows of a dataset.
 
@@ -97,9 +99,11 @@ def score(
         against: Another file of predictions, with which each figure is compared.
         validation: Scored predictions for the validation rows of `proposer`: thresholds of the verifier are chosen on
             them. Without them they are chosen on half of the test groups, and measured on the other half.
+        cascade: Cost of a guess beside one step of the large model: what a cascade of both does is measured too, for
+            the predictions and for the dataset's references.
 
     Raises:
-        UsageError: an effect that cannot be allowed, or a negative seed.
+        UsageError: an effect that cannot be allowed, or a negative seed or cost.
         PredictionError: no eval rows, predictions that cannot be read, that are for another version of the dataset, or
             most of which are for other rows.
     """
@@ -120,7 +124,27 @@ def score(
             raise PredictionError(
                 f"{validation}: has no scores to choose a threshold on; let a verifier score it first"
             )
-    return _make_report(own, other, None if tuned is None else tuned.judged, gold, safe, seed)
+    report = _make_report(own, other, None if tuned is None else tuned.judged, gold, safe, seed)
+    if cascade is None:
+        return report
+    check_number("cascade", cascade)
+    return msgspec.structs.replace(report, cascade=_list_cascades(own, gold, report.references, cascade, seed))
+
+
+def _list_cascades(
+    own: _Predictions, gold: _Gold, references: Sequence[Reference], cost: float, seed: int
+) -> list[CascadeRow]:
+    """The cascades of the predictions, and of the dataset's references, which cost nothing, on the natural slice."""
+    natural = np.array(["natural" in step.slices for step in gold.steps])
+    resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
+    found = [(own.file.predictor or "predictions", own, cost)]
+    for each in references:
+        found.append((f"{each.predictor} (reference)", _read(gold.dataset / each.predictions, gold, "eval"), 0.0))
+    return [
+        row
+        for name, predictions, of_guess in found
+        for row in measure_cascade(predictions.judged.choose(natural), resamples, name=name, cost=of_guess)
+    ]
 
 
 def _make_report(
@@ -221,7 +245,7 @@ def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference
     ], None
 
 
-def _read(path: Path, gold: _Gold, kind: str, *, partial: bool, other_version: bool) -> _Predictions:
+def _read(path: Path, gold: _Gold, kind: str, *, partial: bool = False, other_version: bool = False) -> _Predictions:
     """Read predictions for the rows of a kind (`eval` or `validation`), and hold them against the steps.
 
     Raises:

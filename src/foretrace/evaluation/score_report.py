@@ -19,6 +19,24 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that it is taken over."""
 
 
+class CascadeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cascade does from a threshold on: it takes the guesses that are sure enough, and asks the large model at
+    all other steps. Intervals are over resampled groups."""
+
+    predictor: str
+    by: str
+    """What the threshold is on: `verifier`, `confidence`, or `all guesses` without one."""
+    threshold: float | None
+    accepted: Share
+    """Guesses that are taken, of all steps."""
+    precision: Share
+    """Right ones, of the guesses that are taken."""
+    accuracy: Share
+    """Steps that come out right: all but those at which a wrong guess is taken."""
+    cost: Share
+    """Beside always asking the large model."""
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of one action, tool or source in the natural slice; figures that ask for a call are over those with
     one."""
@@ -195,6 +213,8 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What free predictors reach on the same steps, where the dataset says."""
     references_left_out: str | None = None
     """Why the dataset's references are not shown, where they are not."""
+    cascade: list[CascadeRow] = []
+    """Of the predictions and of the references, where it was asked for."""
     latency_s: dict[str, float] = {}
     """As the file's header has it."""
     seed: int = 0

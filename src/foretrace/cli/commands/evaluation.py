@@ -126,7 +126,8 @@ def score(
             report: Any = score(predictions, dataset, **settings)
             how["details"] = details
         else:
-            if unfit := [name for name in ("against", "validation", "allow") if settings.pop(name)]:
+            for_predictions = ("against", "validation", "allow", "cascade")
+            if unfit := [name for name in for_predictions if settings.pop(name) not in (None, ())]:
                 raise UsageError(Setting(unfit[0]), f" is for predictions; {predictions} holds scores of pairs")
             report = score_pairs(predictions, dataset, **settings)
     facts = {"predictions": str(predictions), "dataset": str(dataset)}

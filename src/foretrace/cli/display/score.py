@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.score_report import (
         Calibration,
+        CascadeRow,
         Comparison,
         Difference,
         ScoreReport,
@@ -65,6 +66,9 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
     if report.verifier is not None:
         output.print()
         _show_verifier(output, report.verifier, report.groups)
+    if report.cascade:
+        output.print()
+        _show_cascade(output, report.cascade, details=details)
     if report.against is not None:
         output.print()
         _show_comparison(output, report.against)
@@ -134,6 +138,29 @@ def _describe_calibration(calibration: Calibration) -> str:
     if best is None:
         return f"{text}; even of the surest guesses {write_share(calibration.coverage[-1].risk)} or more are wrong"
     return f"{text}; of the surest {write_share(best.coverage)}, at most {write_share(best.risk)} are wrong"
+
+
+def _show_cascade(output: Output, rows: Sequence[CascadeRow], *, details: bool) -> None:
+    """The curve of the predictions, and of each reference the row that takes every guess; all rows with `details`."""
+    output.print(
+        "a cascade that takes guesses from a threshold on, and asks the large model (cost 1, always right) else:"
+    )
+    shown = [row for row in rows if details or row.predictor == rows[0].predictor or row.threshold is None]
+    output.print_table(
+        ("predictor", "by", "from", "accepted", "of them right", "accuracy", "cost"),
+        [
+            (
+                row.predictor,
+                row.by,
+                "-" if row.threshold is None else f"{row.threshold:.3f}",
+                _write(row.accepted),
+                _write(row.precision),
+                _write(row.accuracy),
+                "-" if row.cost.value is None else f"{row.cost.value:.2f} [{row.cost.low:.2f}, {row.cost.high:.2f}]",
+            )
+            for row in shown
+        ],
+    )
 
 
 def _show_comparison(output: Output, against: Comparison) -> None:
