@@ -187,7 +187,7 @@ def test_trajectories_are_whole_attempts_with_native_calls(
         trained = 0
         for message, original in zip(row["messages"], trace.messages, strict=True):
             assert message["role"] == original.role
-            if message["train"]:
+            if message["trained"]:
                 trained += 1
                 assert original.role == "assistant" and original.author == "model" and original.train is not False
             assert all(value not in ("", None, []) for name, value in message.items() if name != "content")
@@ -209,7 +209,7 @@ def test_nothing_that_the_agent_did_not_write_is_a_target(
     for config in ("proposer", "eval", "verifier"):
         assert not forbidden & {(r["key"], r["step"]) for r in rows(tmp_path / "d", config)}
     for row in rows(tmp_path / "d", "trajectories"):
-        assert not any(m["train"] for i, m in enumerate(row["messages"]) if (row["key"], i) in forbidden)
+        assert not any(m["trained"] for i, m in enumerate(row["messages"]) if (row["key"], i) in forbidden)
 
 
 def test_eval_is_held_out(found: dict[str, list[dict[str, Any]]], traces: dict[str, Trace]) -> None:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def refused(*args: Any, kind: type[Exception] = PushError, **settings: Any) -> s
     return text
 
 
-def on_disk(folder: Path, configs: tuple[str, ...]) -> dict[str, bytes]:
+def on_disk(folder: Path, configs: Iterable[str]) -> dict[str, bytes]:
     paths = [path for config in configs for path in (folder / config).rglob("*.parquet")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
@@ -188,6 +188,24 @@ def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_pa
     assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
     assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
     assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
+
+
+def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
+    (done,) = push(dataset, repo="acme/mine", revision="v2")
+    configs = tuple(config for held in REPOSITORIES.values() for config in held)
+    (repo,) = hub.repos.values()
+    assert (repo.id, done.repo_id, done.rows, len(repo.commits)) == ("acme/mine", "acme/mine", 10 * len(configs), 1)
+    arrived = {path: blob.data for path, blob in repo.branches["v2"].head.files.items()}
+    assert f'load_dataset("acme/mine", "{configs[0]}")'.encode() in arrived.pop("README.md")
+    assert arrived.pop("manifest.json") and on_disk(dataset, configs).items() <= arrived.items()
+    (again,) = push(dataset, repo="acme/mine", revision="v2")
+    assert again.skipped and len(repo.branches["v2"].commits) == 2
+    for org, repo_id in ((None, None), ("acme", "acme/mine")):
+        with pytest.raises(UsageError, match="either"):
+            push(dataset, org, repo=repo_id)
+    for name in ("acme", "acme/", "/mine", "acme/a/b", "a b/c"):
+        with pytest.raises(UsageError):
+            push(dataset, repo=name)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "-a", "a-", "a--b", "a..b", "a" * 61])

@@ -73,7 +73,7 @@ def call(name: str, arguments: dict[str, Any], own: str = "c1") -> dict[str, Any
 
 def message(role: str, content: str, *calls: dict[str, Any], train: bool = False, answers: str = "") -> dict[str, Any]:
     more = ({"tool_calls": [*calls]} if calls else {}) | ({"tool_call_id": answers} if answers else {})
-    return {"role": role, "content": content, **more, "train": train}
+    return {"role": role, "content": content, **more, "trained": train}
 
 
 def row(*messages: dict[str, Any], tools: tuple[Any, ...] = ()) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def test_max_length_cuts_behind_the_last_message_that_fits():
 
 
 def test_rows_without_trained_messages_are_left_out():
-    assert list(foretrace.tokenize([row(*({**m, "train": False} for m in CHAT))], FakeTokenizer())) == []
+    assert list(foretrace.tokenize([row(*({**m, "trained": False} for m in CHAT))], FakeTokenizer())) == []
 
 
 def test_tools_are_shown_and_none_means_none():

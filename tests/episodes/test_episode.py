@@ -426,7 +426,7 @@ def test_traces_are_stored_labelled_shown_and_built_like_imported_ones(
         "train"
     ]
     one = next(row for row in trained if "tools/" not in row["key"] and len(row["messages"]) > 4)
-    assert [m["train"] for m in one["messages"] if m["role"] != "assistant"].count(True) == 0
+    assert [m["trained"] for m in one["messages"] if m["role"] != "assistant"].count(True) == 0
 
 
 def test_code_that_is_flagged_earns_what_passes_nothing_unless_it_is_only_reported() -> None:

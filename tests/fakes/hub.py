@@ -62,6 +62,8 @@ class Repo:
     id: str
     private: bool
     commits: list[Commit] = field(default_factory=list)
+    branches: dict[str, Repo] = field(default_factory=dict[str, "Repo"])
+    """Other branches than main, each with commits of its own."""
 
     @property
     def head(self) -> Commit:
@@ -266,6 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _commit_at(self, repo: Repo, revision: str) -> Commit:
         if revision == "main":
             return repo.head
+        if revision in repo.branches:
+            return repo.branches[revision].head
         for commit in repo.commits:
             if commit.oid == revision:
                 return commit
@@ -353,10 +357,19 @@ class _Handler(BaseHTTPRequestHandler):
         body = {"casUrl": headers["X-Xet-Cas-Url"], "accessToken": "x", "exp": 4000000000}
         return json.dumps(body).encode(), headers
 
+    def add_branch(self, request: Request, repo: str, rev: str) -> Any:
+        self._check(request, write=True)
+        there = self._repo(repo)
+        if rev in there.branches:
+            raise _AnswerError(409, "Reference already exists")
+        there.branches[rev] = Repo(repo, there.private, there.commits[:])
+        return {}
+
     def add_commit(self, request: Request, repo: str, rev: str) -> Any:
         self._check(request, write=True)
         there = self._repo(repo)
-        files = dict(self._commit_at(there, rev).files)
+        there = there.branches.get(rev, there)
+        files = dict(there.head.files)
         summary = ""
         for line in request.body.splitlines():
             item = json.loads(line)
@@ -434,6 +447,7 @@ _ROUTES = (
     ("PUT", r"/lfs-store/(?P<oid>[0-9a-f]{64})", "lfs_put"),
     ("POST", r"/lfs-verify", "lfs_verify"),
     ("GET", rf"{_API}/xet-(?P<kind>read|write)-token/(?P<rev>[^/]+)", "xet_token"),
+    ("POST", rf"{_API}/branch/(?P<rev>[^/]+)", "add_branch"),
     ("POST", rf"{_API}/commit/(?P<rev>[^/]+)", "add_commit"),
     ("GET", _API, "info"),
     ("GET", rf"{_API}/revision/(?P<rev>[^/]+)", "info"),

@@ -86,7 +86,7 @@ def test_a_template_that_drops_earlier_thinking_is_refused_where_there_is_some(
     dropping = with_template(tokenizer, THINKING)
     assert THINKING != TEMPLATE
     assert len(list(foretrace.tokenize(rows, dropping))) == len(rows)
-    messages = [m | {"content": "<think>so</think>" + m["content"]} if m["train"] else m for m in rows[0]["messages"]]
+    messages = [m | {"content": "<think>so</think>" + m["content"]} if m["trained"] else m for m in rows[0]["messages"]]
     with pytest.raises(BuildError, match="does not keep earlier turns as they were"):
         list(foretrace.tokenize([rows[0] | {"messages": messages}], dropping))
 

@@ -36,7 +36,7 @@ def turns(messages: Iterable[dict[str, Any]], tools: Iterable[Any] = ()) -> list
     for message in messages:
         calls = "".join(_call(**call["function"]) for call in message.get("tool_calls") or [])
         body = f"{message['content']}{calls}{END}\n"
-        made.append(Turn(f"{START}{message['role']}\n", body, message.get("train", False)))
+        made.append(Turn(f"{START}{message['role']}\n", body, message.get("trained", False)))
     return made
 
 

@@ -204,27 +204,31 @@ def load(
 def push(
     dataset: str | Path,
     *,
-    org: str,
+    org: str | None = None,
     name: str | None = None,
+    repo: str | None = None,
+    revision: str | None = None,
     private: bool = False,
     dry_run: bool = False,
     allow_undecided: bool = False,
     token: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PushReport:
-    """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub.
+    """Push a built dataset to up to four dataset repositories of `org` on the Hugging Face Hub, or to one, `repo`.
 
     Args:
         dataset: What `foretrace build` wrote.
         org: Organisation or user on the Hub.
         name: What the names of the repositories begin with; two datasets of one organisation need two.
+        repo: OWNER/NAME of one repository for all configs, instead of an organisation.
+        revision: Branch to push to, made if absent (default: main).
         private: Make new repositories private.
         dry_run: Say what would be sent, and send nothing; needs no token and no network.
         allow_undecided: Push although a gate had too few rows to decide.
         token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
 
     Raises:
-        UsageError: `org` or `name` cannot be a name on the Hub.
+        UsageError: `org`, `name` or `repo` cannot be a name on the Hub.
         PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, or the Hub failed.
     """
     from foretrace.dataset.push import push as run
@@ -234,6 +238,8 @@ def push(
         make_local_path(dataset),
         org,
         **options,
+        repo=repo,
+        revision=revision,
         private=private,
         dry_run=dry_run,
         allow_undecided=allow_undecided,

@@ -87,7 +87,7 @@ def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -
     from huggingface_hub import DatasetCardData  # here: it reads the environment when it is imported
 
     licenses = sorted({name.lower() for name in _find_licenses(manifest)})
-    named = licenses if licenses and _HUB_LICENSES.issuperset(licenses) else ["other"]
+    named = sorted({name if name in _HUB_LICENSES else "other" for name in licenses}) or ["other"]
     rows = sum(s.get("rows", 0) for c in configs for s in manifest["configs"][c.name].values())
     tags = ["agents", "tool-use", "speculative-actions", "foretrace"]
     data = DatasetCardData(

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -104,16 +104,18 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
 
 def push(
     dataset: Path,
-    org: str,
+    org: str | None = None,
     *,
     name: str = NAME,
+    repo: str | None = None,
+    revision: str | None = None,
     private: bool = False,
     dry_run: bool = False,
     allow_undecided: bool = False,
     token: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> PushReport:
-    """Push a folder that `build` wrote to up to four dataset repositories of `org`.
+    """Push a folder that `build` wrote to up to four dataset repositories of `org`, or all of it to `repo`.
 
     Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
     same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
@@ -124,6 +126,8 @@ def push(
         org: Organisation or user on the Hub.
         name: What the names of the repositories begin with: `ORG/NAME-proposer-sft` and so on. Two datasets of one
             organisation need two names, or the second replaces the first.
+        repo: `OWNER/NAME` of one repository that holds all configs, in the place of `org`.
+        revision: Branch that is pushed to, made if absent; by default `main`.
         private: Make new repositories private.
         dry_run: Check everything, and send nothing.
         allow_undecided: Push although a gate could not decide.
@@ -134,25 +138,33 @@ def push(
         UsageError: `org` or `name` cannot be a name on the Hub.
         PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, the Hub failed.
     """
+    if (org is None) == (repo is None):
+        raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))
+    org, _, name = (f"{org}/{name}" if repo is None else repo).partition("/")
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
         raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?", name) or re.search(r"--|\.\.", name):
         raise UsageError(
-            Setting("name", name),
-            " cannot begin the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
+            Setting("name", name) if repo is None else Setting("repo", repo),
+            " cannot be in the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
         )
     manifest, raw = _read_manifest(dataset)
     if demonstration := describe_demonstration(manifest):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
     _check_gates(dataset, manifest, allow_undecided=allow_undecided)
-    plans = list(_plan_repositories(dataset, f"{org}/{name}", manifest, raw))
+    found = find_repositories()
+    if repo is None:
+        held = {f"{org}/{name}-{ending}": configs for ending, configs in found.items()}
+    else:
+        held = {repo: [config for configs in found.values() for config in configs]}
+    plans = list(_plan_repositories(dataset, held, manifest, raw))
     _refuse_secrets(dataset, plans)
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
             progress(f"would push {plan}")
         return PushReport(plan.make_report(base, None) for plan in plans)
-    hub = _Hub(token, progress)
+    hub = _Hub(token, progress, revision)
     hub.check_access(org)
     # every repository is made and looked at before the first one changes
     heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
@@ -207,19 +219,23 @@ def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bo
         raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
-def _plan_repositories(dataset: Path, base: str, manifest: dict[str, Any], raw: bytes) -> Iterator[_RepositoryPlan]:
-    """The repositories that this folder makes, in order; every file is checked against the manifest first."""
-    repositories = find_repositories()
+def _plan_repositories(
+    dataset: Path, repositories: Mapping[str, list[str]], manifest: dict[str, Any], raw: bytes
+) -> Iterator[_RepositoryPlan]:
+    """The repositories that this folder makes, in order; every file is checked against the manifest first.
+
+    Args:
+        repositories: The configs that each may hold, by its id.
+    """
     files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
     references = _read_references(dataset)
     scored = {name for name, config in load_configs().items() if config.has_references}
-    for ending, held in repositories.items():
+    for repo_id, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
             continue
-        repo_id = f"{base}-{ending}"
         card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
         if references is not None and scored.intersection(configs):
@@ -281,8 +297,12 @@ def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, st
         yield [(name, content.decode("utf-8", "replace"))]
         return
     with pq.ParquetFile(content) as file:
+        json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
             rows: list[dict[str, Any]] = batch.to_pylist()
+            for column in json_columns:
+                for row in rows:
+                    row[column] = [msgspec.json.decode(text) for text in row[column] or ()]
             yield [(f"{name} key {r.get('key')} step {r.get('step')}", text) for r in rows for text in _list_texts(r)]
 
 
@@ -344,10 +364,11 @@ def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[s
 class _Hub:
     """The client of the Hub, with one-line errors. No exception holds the token or a request."""
 
-    def __init__(self, token: str | None, report: Callable[[str], None]) -> None:
+    def __init__(self, token: str | None, report: Callable[[str], None], revision: str | None) -> None:
         from huggingface_hub import HfApi, get_token  # here: it reads the environment when it is imported
 
         self._report = report
+        self._revision = revision
         self._token = ""
         self._endpoint = (os.environ.get("HF_ENDPOINT") or "").rstrip("/") or None
         found = token or self._call("finding the token", get_token)
@@ -372,7 +393,13 @@ class _Hub:
         # not False: an organisation whose repositories are private by default keeps them so
         settings: dict[str, Any] = {"repo_type": "dataset", "private": private or None, "exist_ok": True}
         self._call(f"making {repo_id}", lambda: self._api.create_repo(repo_id, **settings))
-        info = self._call(f"reading {repo_id}", lambda: self._api.dataset_info(repo_id))
+        if (branch := self._revision) is not None:
+            kind: dict[str, Any] = {"repo_type": "dataset", "exist_ok": True}
+            self._call(
+                f"making the branch {branch} of {repo_id}",
+                lambda: self._api.create_branch(repo_id, branch=branch, **kind),
+            )
+        info = self._call(f"reading {repo_id}", lambda: self._api.dataset_info(repo_id, revision=self._revision))
         if private and not info.private:
             raise PushError(f"{repo_id} is there already and is public: make it private on the Hub first")
         return info.sha
@@ -387,12 +414,12 @@ class _Hub:
         configs = "|".join(map(re.escape, plan.configs))
 
         def send() -> CommitInfo:
-            now = api.dataset_info(repo_id)
+            now = api.dataset_info(repo_id, revision=self._revision)
             there = {sibling.rfilename for sibling in now.siblings or []} - set(plan.contents)
             gone = [path for path in sorted(there) if re.fullmatch(rf"({configs})/.*\.parquet", path)]
             added = [CommitOperationAdd(path, content) for path, content in plan.contents.items()]
             changes = [*map(CommitOperationDelete, gone), *added]
-            return api.create_commit(repo_id, changes, parent_commit=now.sha, **settings)
+            return api.create_commit(repo_id, changes, parent_commit=now.sha, revision=self._revision, **settings)
 
         made = self._call(f"pushing {repo_id}", send)
         skipped = made.oid == before

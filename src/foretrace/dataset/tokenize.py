@@ -84,7 +84,7 @@ class _ChatTemplate:
         text = self._apply(messages, tools, where)
         spans: list[Span] = []
         for index, message in enumerate(messages):
-            if not row["messages"][index]["train"]:
+            if not row["messages"][index]["trained"]:
                 continue
             here = f"{where}, message {index}"
             before = self._apply(messages[:index], tools, here, generate=True)

@@ -53,7 +53,7 @@ def test_steps_that_are_no_targets_are_counted_by_reason(tmp_path: Path) -> None
     drops = manifest["drops"]["proposer"]
     assert sum(drops.values()) == 4 and drops["not_trainable"] == 1
     row = next(rows(tmp_path / "d", "trajectories"))
-    assert [i for i, m in enumerate(row["messages"]) if m["train"]] == [3, 9] and row["steps"] == 2
+    assert [i for i, m in enumerate(row["messages"]) if m["trained"]] == [3, 9] and row["steps"] == 2
 
 
 def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def build(
     Args:
         inputs: Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.
         limit: Import at most N rows of a source.
-        push: Push to this user or organisation on the Hub afterwards.
+        push: Push to this user or organisation on the Hub afterwards, or to one repository, OWNER/NAME.
         private: Make new repositories private (with --push).
         allow_undecided: Push although a check had too few rows to decide (with --push).
         redact: Take secrets and user names out of what is imported.
@@ -86,7 +86,8 @@ def build(
     if not output.json:
         show_dataset(output, report.manifest, out)
     if push is not None:
-        pushed = _push(output, out, org=push, private=private, allow_undecided=allow_undecided)
+        where = {"repo" if "/" in push else "org": push}
+        pushed = _push(output, out, **where, private=private, allow_undecided=allow_undecided)
         facts["repositories"] = msgspec.to_builtins(pushed)
         if not output.json:
             show(output, pushed)
@@ -174,7 +175,7 @@ def _import(
 def push(output: Output, dataset: Path, **settings: Any) -> None:
     """Push a dataset to the Hugging Face Hub.
 
-    Up to four repositories; the token comes from the environment (HF_TOKEN).
+    Up to four repositories of --org, or one, --repo; the token comes from the environment (HF_TOKEN).
     """
     import msgspec
 
@@ -194,4 +195,4 @@ def _push(output: Output, dataset: Path, **settings: Any) -> PushReport:
     )
     for config in find_unpushed_configs(dataset):
         output.warn(f"warning: config {config} belongs to no repository of ours and is not pushed", "yellow")
-    return output.work(f"pushing {dataset} to {settings['org']}", push, dataset, **settings)
+    return output.work(f"pushing {dataset} to {settings.get('repo') or settings.get('org')}", push, dataset, **settings)

@@ -1,4 +1,4 @@
-"""`trajectories`: whole attempts with native tool calls and a train flag on every message.
+"""`trajectories`: whole attempts with native tool calls and a mark on the trained ones.
 
 Messages are in the form that chat templates of tool-calling models take: arguments as objects, no field that is empty.
 Calls of a generated trace stay in the text, where its instructions ask for them.
@@ -82,7 +82,7 @@ def _make_messages(messages: list[Message]) -> list[dict[str, Any]]:
             item["tool_call_id"] = answered
             if name := waiting.pop(answered, ""):
                 item["name"] = name
-        made.append(item | {"train": message.train})
+        made.append(item | {"trained": message.train})
     return made
 
 
