@@ -227,8 +227,7 @@ def label_folder(
     """
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
-    from foretrace.objectstores.file import open_file_for_writing
-    from foretrace.objectstores.traces import open_traces_for_reading
+    from foretrace.objectstores.folders import open_file_for_writing, open_traces_for_reading
 
     where = make_engine(engine, workers, ray_address)
     _check_label_files(Path(traces), out, review)

@@ -22,7 +22,7 @@ from foretrace.core.store import TraceWriter
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.in_order import Job, Stage, run_in_order, run_stages
 from foretrace.engines.processes import THIS_PROCESS
-from foretrace.objectstores.traces import open_traces_for_writing
+from foretrace.objectstores.folders import open_traces_for_writing
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
