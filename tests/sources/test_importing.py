@@ -14,7 +14,7 @@ from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
-from foretrace.sources import importing, row_imports, taking
+from foretrace.sources import importing, inputs, taking
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_source
 from foretrace.sources.report import ImportReport, check_not_empty
@@ -248,7 +248,7 @@ def test_rows_are_counted_without_being_decoded(tmp_path: Path) -> None:
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(row_imports, "_BATCH_ROWS", 8)
+    monkeypatch.setattr(inputs, "_MAX_ROWS", 8)
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 50)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [*mixed_rows(123), [1, 2]]))
     turns = [("system", "Act."), ("user", "Go."), act("look", {}), ("function", "{}"), answer("There.")]

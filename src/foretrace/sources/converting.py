@@ -45,17 +45,14 @@ class ConvertedTrace(NamedTuple):
     counts: TraceCounts
 
 
-class ConvertedRow(NamedTuple):
-    """What became of one row."""
-
-    at: RowRef
-    result: ConvertedTrace | Drop
+PlacedResult = tuple[str, ConvertedTrace | Drop]
+"""What became of a row or a conversation, behind what a message says of where it stands."""
 
 
 class FileReading(NamedTuple):
     """What a session file gives."""
 
-    results: Iterable[ConvertedTrace | Drop]
+    results: Iterable[PlacedResult]
     """Its conversations; may be read once."""
     account: Account
     """Complete when the results have been read."""
@@ -107,23 +104,23 @@ def _load_source(path: str) -> SharedSource:
     return SharedSource(*pickle.loads(Path(path).read_bytes()))
 
 
-def convert_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> list[ConvertedRow]:
+def convert_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> list[PlacedResult]:
     """Convert rows; one that cannot be converted is a Drop."""
-    return list(stream_rows(shared, rows))
+    return list(stream_rows(shared, label, rows))
 
 
-def stream_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> Iterator[ConvertedRow]:
+def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> Iterator[PlacedResult]:
     """As `convert_rows`, a few rows at a time."""
-    places: deque[RowRef] = deque()
+    places: deque[str] = deque()
 
     def convert() -> Iterator[Trace | Drop]:
         for at, value in rows:
-            places.append(at)
+            places.append(f"{at.file or label} row {at.row}")
             row = decode_row(value) if isinstance(value, bytes) else value
             yield row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
 
     for result in _clean(shared.cleaner, convert()):
-        yield ConvertedRow(places.popleft(), _encode(result, shared.since))
+        yield places.popleft(), _encode(result, shared.since)
 
 
 def _clean(cleaner: Cleaner | None, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
@@ -157,21 +154,20 @@ def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]
     read = [list(_read_conversations(shared, path, own)) for path, own in zip(paths, accounts, strict=True)]
     cleaned = _clean(shared.cleaner, itertools.chain.from_iterable(read))
     return [
-        FileReading([_encode(each, shared.since) for each in itertools.islice(cleaned, len(own))], account)
-        for own, account in zip(read, accounts, strict=True)
+        FileReading([(str(path), _encode(each, shared.since)) for each in itertools.islice(cleaned, len(own))], account)
+        for path, own, account in zip(paths, read, accounts, strict=True)
     ]
 
 
-def stream_file(shared: SharedSource, path: Path) -> FileReading:
-    """Read a session file, a few conversations at a time."""
-    account = Account()
-    results = _clean(shared.cleaner, _read_conversations(shared, path, account))
-    return FileReading((_encode(result, shared.since) for result in results), account)
-
-
 def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
-    """As `read_files`, conversation by conversation."""
-    return [stream_file(shared, path) for path in paths]
+    """As `read_files`, a few conversations at a time."""
+
+    def stream(path: Path) -> FileReading:
+        account = Account()
+        results = _clean(shared.cleaner, _read_conversations(shared, path, account))
+        return FileReading(((str(path), _encode(result, shared.since)) for result in results), account)
+
+    return [stream(path) for path in paths]
 
 
 def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[Trace | Drop]:

@@ -26,9 +26,8 @@ from foretrace.objectstores.folders import open_traces_for_writing
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
-from foretrace.sources.file_imports import FileImport
+from foretrace.sources.inputs import FileImport, RowImport, count_in_flight_bytes
 from foretrace.sources.report import ImportReport
-from foretrace.sources.row_imports import RowImport, count_in_flight_bytes, report_progress
 from foretrace.sources.taking import Taker
 
 _MIN_POOL_BYTES = 6 << 20
@@ -152,13 +151,12 @@ def _plan(
 
 
 def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
+    jobs = [job for job in jobs if job.find_fault() is None]
     if replace:
         for job in jobs:
-            if job.find_fault() is None:
-                job.reset_cursor()
-    jobs = [job for job in jobs if job.find_fault() is None]
+            job.reset_cursor()
     if jobs and isinstance(source, TwoPassSource) and any(job.open_for_scan() for job in jobs):
-        source.scan(itertools.chain.from_iterable(report_progress(job.read(), job, "looking") for job in jobs))
+        source.scan(itertools.chain.from_iterable(job.report_progress(job.read(), "looking") for job in jobs))
 
 
 def _is_ours(source: Any) -> bool:
