@@ -21,7 +21,7 @@ from foretrace.rows.files import (
     make_row,
     read_arrow,
     read_csv,
-    read_first_rows,
+    read_parquet,
     read_unpacked,
     remove_bom,
     remove_packing,
@@ -83,7 +83,7 @@ def read_head(path: Path) -> FileHead:
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from error
     if start.startswith(PARQUET_MAGIC):
-        return FileHead(path, start, records=read_first_rows(path, _MAX_ROWS))
+        return FileHead(path, start, records=_keep_objects(read_parquet(path), _MAX_ROWS))
     if path.name.endswith(".arrow"):
         return FileHead(path, start, records=_keep_objects(read_arrow(path), _MAX_ROWS))
     if remove_packing(path.name).endswith(".csv"):
@@ -91,14 +91,15 @@ def read_head(path: Path) -> FileHead:
     text = start.lstrip()
     first, _, rest = text.partition(b"\n")
     if text.startswith(b"[") and not (rest.strip() and is_json(first)):
-        records = _read_list(text)
+        values = _read_partial(text)
+        records = _keep_objects(map(make_row, values if isinstance(values, list) else []), _MAX_RECORDS)
         is_line = len(start) == MAX_HEAD and not rest and remove_packing(path.name).endswith((".jsonl", ".ndjson"))
         if is_line and any("role" in record for record in records[:_MAX_ROWS]):  # the first of many lists of messages
             records = ({"messages": list(records)},)
         return FileHead(path, start, records=records)
     if text.startswith(b"{") and not _is_record(first):
         document = _read_partial(text)
-        if document is not None:
+        if isinstance(document, dict):
             return FileHead(path, start, document=document)
     return FileHead(path, start, records=_read_lines(text))
 
@@ -149,17 +150,9 @@ def _is_record(line: bytes) -> bool:
     return isinstance(decode_row(line), dict)
 
 
-def _read_partial(text: bytes) -> dict[str, Any] | None:
+def _read_partial(text: bytes) -> Any:
+    """The value of a JSON text that may be cut, with what is there of it; `None` for other text."""
     try:
-        value = jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
+        return jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
-
-
-def _read_list(text: bytes) -> tuple[dict[str, Any], ...]:
-    try:
-        value = jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
-    except (ValueError, RecursionError):
-        return ()
-    return _keep_objects(map(make_row, value if isinstance(value, list) else []), _MAX_RECORDS)

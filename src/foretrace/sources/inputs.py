@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
 from foretrace.engines.engine import Pool
 from foretrace.engines.in_order import Job, Stage
-from foretrace.rows.base import CountedRows, Drop, RawRow, Rows, UndecodedRow, UndecodedRows
+from foretrace.rows.base import Drop, RawRow, Rows, UndecodedRow
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import (
     FileReading,
@@ -118,7 +118,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
     def report_progress(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
         """The same rows, counted for whoever watches."""
-        count = self.rows.count() if isinstance(self.rows, CountedRows) else None
+        count = getattr(self.rows, "count", lambda: None)()
         total = min((number for number in (count, self.limit) if number is not None), default=None)
         text = f"{doing} {self.rows.label}"
         self.progress(text, start, total)
@@ -149,12 +149,8 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         own.drops[drop.reason] += 1
 
     def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
-        rows = self.rows
-        found = (
-            rows.read_undecoded(start)
-            if isinstance(rows, UndecodedRows)
-            else itertools.starmap(UndecodedRow, rows.read(start))
-        )
+        rows: Any = self.rows
+        found: Iterator[UndecodedRow] = getattr(rows, "read_undecoded", rows.read)(start)
         left = itertools.islice(found, None if self.limit is None else max(0, self.limit - start))
         for batch in _cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
             given = (shared, rows.label, batch)
@@ -164,7 +160,8 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
 def _weigh_row(row: UndecodedRow) -> int:
     """About how many bytes a row takes."""
-    return len(row.value if isinstance(row.value, bytes) else repr(row.value))
+    value = row[1]
+    return len(value if isinstance(value, bytes) else repr(value))
 
 
 class _FileState(NamedTuple):
