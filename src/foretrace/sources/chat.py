@@ -128,9 +128,7 @@ class Chat:
         if raw_id is not None and (_COUNTER.fullmatch(raw_id) or _is_web_step(messages)):
             # Such an id counts the rows of a file, or names the task of which each row is one step.
             own = f"{raw_id}-{digest(make_row_id(row))}"
-        instance = (
-            self._read_text("instance", row) or found.instance or f"chat:{digest(find_task_text(messages) or own)}"
-        )
+        instance = self._read_text("instance", row) or f"chat:{digest(find_task_text(messages) or own)}"
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
             task=Task(id=instance, group=self._read_text("group", row) or find_repository(instance), kind="chat"),

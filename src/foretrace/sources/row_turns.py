@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from foretrace.sources.base import RowError
-from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.exported_chats import find_exported_chat
 from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_result
 from foretrace.sources.json_values import decode_nested, get_dict, get_text
@@ -20,7 +20,6 @@ from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
-from foretrace.sources.text_pairs import find_text_turns
 from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
@@ -41,6 +40,8 @@ _TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _ASKED = ("instruction", "question", "task", "query", "prompt", "input")
 """Columns of what the agent was asked, beside its text that begins with its first step."""
+_INTENTS = ("intent", "task", "goal", "objective")
+"""Columns of what is to be done on a page."""
 _STATES = frozenset(
     [
         "state",
@@ -66,7 +67,7 @@ def find_turns(row: Row) -> FoundTurns | None:
     for find in _FINDERS:
         if found := find(row):
             found = _add_system(row, found)
-            return found if find is find_demonstration else _add_rest(row, found)  # its pages are too large to keep
+            return found if find is _find_web_states else _add_rest(row, found)  # its pages are too large to keep
     return None
 
 
@@ -409,6 +410,40 @@ def _find_nested(row: Row) -> FoundTurns | None:
     return FoundTurns([*enumerate(turns)], frozenset({column}), f"{column}.messages holds messages")
 
 
+def _find_web_states(row: Row) -> FoundTurns | None:
+    """States of a web page and actions in turn (web navigation of the Agent Data Protocol)."""
+    for column in ("trajectory", "steps", "actions"):
+        items = decode_nested(row.get(column))
+        if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
+            turns = list(_read_states(items))
+            if any(turn["role"] == "assistant" for _, turn in turns):
+                intent = next((row[k] for k in _INTENTS if isinstance(row.get(k), str)), None)
+                asked: Turns = [(None, {"role": "user", "content": intent})] if intent else []
+                return FoundTurns([*asked, *turns], frozenset({column}), f"column {column} holds states and actions")
+    return None
+
+
+def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
+    begun = False
+    for index, item in enumerate(items):
+        action = item.get("action")
+        if isinstance(action, dict) and isinstance(action.get("action_name"), str):
+            metadata = item.get("metadata")
+            thought = metadata.get("cot") if isinstance(metadata, dict) else None
+            given = {
+                k: v for k, v in action.items() if k not in ("action_name", "action_type") and v not in ("", [], None)
+            }
+            call = make_call(action["action_name"], given)
+            yield index, {"role": "assistant", "content": thought or "", "tool_calls": [call]}
+            begun = True
+        elif isinstance(item.get("axtree"), str):
+            more = {k: v for k, v in item.items() if k != "axtree"}
+            # Before the first step it belongs to the task, later it is what a step gave.
+            yield index, {"role": "tool" if begun else "environment_state", "content": item["axtree"], **more}
+        else:
+            return
+
+
 def _split_transcript(text: str) -> Turns:
     pieces = _SPOKEN.split(text)[1:]
     pairs = zip(pieces[::2], pieces[1::2], strict=True)
@@ -450,9 +485,8 @@ _FINDERS = (
     _find_messages,
     _find_responses,
     _find_exchange,
-    find_demonstration,
+    _find_web_states,
     find_exported_chat,
-    find_text_turns,
     find_steps,
     _find_halves,
     _find_wanted_calls,
