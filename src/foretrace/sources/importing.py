@@ -177,12 +177,6 @@ def _open_pool(
     )
 
 
-def open_looking_pool(engine: Engine, sources: Iterable[Any], weight: int) -> AbstractContextManager[Pool | None]:
-    """Workers that look at files of so many bytes for these sources, before they read them."""
-    useful = None if weight >= _MIN_POOL_BYTES else 1
-    return engine.open_pool(useful=useful, small=all(map(_is_ours, sources)), helps=True)
-
-
 @contextlib.contextmanager
 def _open_sharing(
     folder: Path | None, since: float | None, cleaner: Cleaner | None
