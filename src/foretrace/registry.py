@@ -418,17 +418,8 @@ def _open_found(source: Any, paths: list[Path], since: str | None, progress: Pro
         if reads_files(sources[name]):
             groups.append(SourceInputs(sources[name], files=files))
         else:
-            groups.append(SourceInputs(sources[name], rows=_open_listed(files, found)))
+            groups.append(SourceInputs(sources[name], rows=_tell_apart(open_files(files))))
     return OpenedInputs(groups, label, found)
-
-
-def _open_listed(paths: Sequence[Path], found: FoundFiles) -> list[Rows]:
-    """Rows of files that were found; one that is gone by now is listed with those that no source knows."""
-    gone = {path for path in paths if not path.exists()}
-    found.files = [file for file in found.files if file.path not in gone]
-    for path in sorted(gone):
-        found.add_unknown(path, "gone since it was looked at")
-    return _tell_apart(open_files([path for path in paths if path not in gone]))
 
 
 def _tell_apart(inputs: list[Rows]) -> list[Rows]:

@@ -151,7 +151,6 @@ def _plan(
 
 
 def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
-    jobs = [job for job in jobs if job.find_fault() is None]
     if replace:
         for job in jobs:
             job.reset_cursor()

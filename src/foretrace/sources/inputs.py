@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import Setting, SourceError, UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import Cursor
 from foretrace.engines.engine import Pool
 from foretrace.engines.in_order import Job, Stage
-from foretrace.rows.base import Drop, RawRow, Rows, UndecodedRow
+from foretrace.rows.base import RawRow, Rows, UndecodedRow
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import (
     FileReading,
@@ -82,14 +82,6 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         self.taker.forget_drops(self.name)
         self.taker.writer.manifest.inputs.pop(self.name, None)
 
-    def find_fault(self) -> str | None:
-        """Why the input cannot be read: its file is gone since it was listed, or may not be read."""
-        try:
-            _ = self.rows.fingerprint
-        except SourceError as error:
-            return str(error).removeprefix(f"{self.rows.label}: ")
-        return None
-
     def open_for_scan(self) -> bool:
         """Whether rows are left.
 
@@ -111,9 +103,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def plan(self, shared: SharedSource) -> Stage[Iterable[PlacedResult]]:
-        """The rows that are left, to be converted and taken; of an input that cannot be read, one Drop."""
-        if (fault := self.find_fault()) is not None:
-            return Stage((), lambda _: self._drop_input(fault))
+        """The rows that are left, to be converted and taken."""
         return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
 
     def report_progress(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
@@ -139,14 +129,6 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         cursor = taker.take_input(self.name, cursor, rows)
         if self.limit is not None and cursor.rows >= self.limit:  # there may be more
             taker.note_cursor(self.name, msgspec.structs.replace(cursor, done=False))
-
-    def _drop_input(self, fault: str) -> None:
-        """Count the input as one row. It gets no cursor, so that the next import looks for it again."""
-        drop = Drop("unreadable_file", fault)
-        self.taker.take(drop, self.rows.label)
-        own = self.taker.get_source(self.source.name)
-        own.account.drop(drop.reason)
-        own.drops[drop.reason] += 1
 
     def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
         rows: Any = self.rows
