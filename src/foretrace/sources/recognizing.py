@@ -7,7 +7,6 @@ none knows is listed too.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import stat
@@ -264,46 +263,35 @@ def describe_head(head: FileHead) -> str:
 
 def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float | None) -> None:
     """Leave out what is read with another file, and what is too old."""
-    _find_real_folder.cache_clear()
     read_with = [list_companions(sources[file.source], file.path) for file in found.files]
     companions = {
         real
         for file, others in zip(found.files, read_with, strict=True)
-        for path in others
-        if (real := _find_real(path)) != _find_real(file.path)
+        for real in map(os.path.realpath, others)  # `Path.resolve` raises for a link to itself
+        if real != os.path.realpath(file.path)
     }
-    found.ambiguous = [file for file in found.ambiguous if not _is_companion(file.path, companions)]
+
+    def is_companion(path: Path) -> bool:
+        """Whether a file, or a folder that it lies in, is read with another file."""
+        if not companions:
+            return False
+        real = Path(os.path.realpath(path))
+        return any(str(place) in companions for place in (real, *real.parents))
+
     kept: list[RecognizedFile] = []
     for file, others in zip(found.files, read_with, strict=True):
-        if _is_companion(file.path, companions):
+        if is_companion(file.path):
             found.companions += 1
         elif since is not None and _find_last_change([file.path, *others]) < since:
             found.too_old += 1
         else:
             kept.append(file)
-    unknown = [file for file in found.unknown if not _is_companion(file.path, companions)]
+    unknown = [file for file in found.unknown if not is_companion(file.path)]
     left_out = len(found.unknown) - len(unknown)
+    found.ambiguous = [file for file in found.ambiguous if not is_companion(file.path)]
     found.files, found.unknown = kept, unknown
     found.unknown_count -= left_out
     found.companions += left_out
-
-
-def _is_companion(path: Path, companions: Collection[Path]) -> bool:
-    """Whether a file, or a folder that it lies in, is read with another file."""
-    real = _find_real(path)
-    return any(place in companions for place in (real, *real.parents)) if companions else False
-
-
-def _find_real(path: Path) -> Path:
-    """The path without links; `Path.resolve` raises for a link to itself."""
-    if path.is_symlink():
-        return Path(os.path.realpath(path))
-    return Path(_find_real_folder(str(path.parent)), path.name)
-
-
-@functools.lru_cache(maxsize=1 << 10)
-def _find_real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
 
 
 def _find_last_change(paths: Sequence[Path]) -> float:
