@@ -14,7 +14,7 @@ from typing import Any
 
 from foretrace.sources.base import RowError
 from foretrace.sources.exported_chats import find_exported_chat
-from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_result
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call
 from foretrace.sources.json_values import decode_nested, get_dict, get_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
@@ -376,27 +376,6 @@ def _find_template_text(row: Row) -> FoundTurns | None:
     return found[0] if len(found) == 1 else None
 
 
-def _find_numbered(row: Row) -> FoundTurns | None:
-    """The trajectory of DSPy's ReAct: `thought_0`, `tool_name_0`, `tool_args_0`, `observation_0`, and so on."""
-    held = decode_nested(row.get("trajectory"))
-    if not isinstance(held, dict) or "tool_name_0" not in held:
-        return None
-    asked = next((row[k] for k in _ASKED if isinstance(row.get(k), str)), None)
-    turns: Turns = [] if asked is None else [(None, {"role": "user", "content": asked})]
-    step = 0
-    while f"tool_name_{step}" in held:
-        thought, name, given, observed = (
-            held.get(f"{key}_{step}") for key in ("thought", "tool_name", "tool_args", "observation")
-        )
-        call = make_call(name, given, str(step))
-        turns.append((step, {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [call]}))
-        turns.append((step, make_result(str(step), observed)))
-        step += 1
-    if isinstance(row.get("answer"), str):
-        turns.append((None, {"role": "assistant", "content": row["answer"]}))
-    return FoundTurns(turns, frozenset({"trajectory"}), "trajectory holds numbered steps")
-
-
 def _find_nested(row: Row) -> FoundTurns | None:
     """`messages` within one other column: the state of a graph or of a session."""
     found = [
@@ -480,7 +459,6 @@ def _read_system(value: Any) -> str:
 
 
 _FINDERS = (
-    _find_numbered,
     _find_logged_call,
     _find_messages,
     _find_responses,
