@@ -33,9 +33,7 @@ MAX_LINE = 512 * 1024 * 1024
 UNFINISHED_LINE = "unfinished_line"
 """Reason of the Drop for a last line that is not whole: somebody is still writing the file."""
 DOCUMENT_LISTS = ("data", "problems", "simulations")
-"""Keys under which a JSON document may hold the list of its rows."""
-RUN_LIST = "simulations"
-"""Of these the one that a single JSON line may hold, too: tau2-bench writes its run as one document."""
+"""Keys under which a JSON document may hold the list of its rows; the last one is that of tau2-bench."""
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 13
 """Compressed bytes at a time: zstd gives all that they hold at once, and 4 bytes can hold 128 KiB."""
@@ -117,7 +115,7 @@ class FileRows:
             elif self.stem.endswith(".csv"):
                 yield from read_csv(chunks)
             else:
-                yield from _open_single(_read_lines(chunks))
+                yield from _read_lines(chunks)
 
 
 def remove_packing(name: str) -> str:
@@ -249,20 +247,6 @@ def _read_lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
         yield _make_too_long_drop("line")
     elif last := b"".join(pieces).strip():
         yield _OpenLine(last)
-
-
-def _open_single(lines: Iterator[bytes | Drop]) -> Iterator[bytes | dict[str, Any] | Drop]:
-    """The lines; of a file with a single one that holds a run of many conversations, those."""
-    first = next(lines, None)
-    second = None if first is None else next(lines, None)
-    if second is None and isinstance(first, bytes) and RUN_LIST.encode() in first:
-        row = decode_row(first)
-        runs = row.get(RUN_LIST) if isinstance(row, dict) else None
-        if isinstance(runs, list) and runs and all(isinstance(run, dict) for run in runs):
-            yield from runs
-            return
-    yield from (line for line in (first, second) if line is not None)
-    yield from lines
 
 
 def _make_too_long_drop(what: str, limit: int | None = None) -> Drop:

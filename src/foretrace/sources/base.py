@@ -51,7 +51,11 @@ class TwoPassSource(Protocol):
 
 
 class FileSource(Protocol):
-    """An importer of one format whose files, or folders, each hold whole conversations."""
+    """An importer of one format whose files, or folders, each hold whole conversations.
+
+    It may have `list_companions(path)`: files beside `path` that `read_traces` reads with it, and that are not inputs
+    of their own.
+    """
 
     name: str
     license: str | None
@@ -65,15 +69,6 @@ class FileSource(Protocol):
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The conversations of a file or folder that was recognised, without ids; every record is counted in
         `account`. A conversation that cannot be read is a Drop. Raises for what makes the whole file unreadable."""
-        ...
-
-
-@runtime_checkable
-class CompanionSource(Protocol):
-    """A source whose `read_traces` reads other files with the one that it is given."""
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """Files beside `path` that are read with it, and that are not inputs of their own."""
         ...
 
 

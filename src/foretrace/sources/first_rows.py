@@ -6,7 +6,7 @@ from typing import Any
 
 import jiter
 
-from foretrace.rows.files import RUN_LIST, list_rows, remove_packing
+from foretrace.rows.files import list_rows, remove_packing
 from foretrace.rows.head import MAX_HEAD, FileHead
 
 MAX_LOOKED_AT = 5
@@ -17,7 +17,7 @@ def list_first_rows(head: FileHead) -> list[dict[str, Any]]:
     """The first rows that a file of rows gives; of a document that is cut, what is there of them."""
     # A document may stand on one line, as a record does: its name says which, as it does when rows are read.
     is_alone = len(head.records) == 1 or not head.records
-    is_document = is_alone and (remove_packing(head.path.name).endswith(".json") or RUN_LIST in head.first)
+    is_document = is_alone and remove_packing(head.path.name).endswith(".json")
     if head.records and not is_document:
         return list(head.records[:MAX_LOOKED_AT])
     rows = list_rows(head.first) if head.first else []

@@ -176,33 +176,19 @@ def _is_retry(role: str, text: str) -> bool:
 
 def _make_message(role: str, text: str, index: int, retry: bool, shared: bool) -> Message:
     if role == "assistant":
-        return Message(
+        message = Message(
             role="assistant",
             author="model",
-            content=text,
             tool_calls=tuple(REACT.parse(text)),
-            turn=index,
-            raw_index=index,
             train=False if shared else None,
             extra={"shared_with_sibling": True} if shared else {},
         )
-    if role == "function":
-        return Message(
-            role="tool",
-            author="environment",
-            content=text,
-            is_error=_find_error_flag(text),
-            turn=index,
-            raw_role=role,
-            raw_index=index,
-        )
-    return Message(
-        role="system" if role == "system" else "user",
-        author="environment" if retry else "user",
-        content=text,
-        turn=index,
-        raw_index=index,
-    )
+    elif role == "function":
+        message = Message(role="tool", author="environment", is_error=_find_error_flag(text), raw_role=role)
+    else:
+        own = "system" if role == "system" else "user"
+        message = Message(role=own, author="environment" if retry else "user")
+    return msgspec.structs.replace(message, content=text, turn=index, raw_index=index)
 
 
 def _find_error_flag(text: str) -> bool | None:
