@@ -296,21 +296,6 @@ class Unsendable(SweSmith):
         self.wanted = lambda row: True
 
 
-def test_a_source_that_cannot_be_sent_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", swe_rows(9)))
-    assert import_source(Unsendable(), [rows], tmp_path / "out", engine=Processes(2)).traces == 9
-
-
-def test_an_input_that_fails_keeps_what_workers_did_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
-    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", swe_rows(57)))
-    with pytest.raises(SourceError):
-        import_source(SweSmith(), [Breaking(rows, 34)], tmp_path / "out", engine=Processes(2))
-    assert TraceStore(tmp_path / "out").manifest.counts["rows"] == 30
-
-
 def test_inputs_are_sealed_together_at_the_same_rows_whatever_breaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

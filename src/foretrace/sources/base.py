@@ -74,7 +74,7 @@ class FileSource(Protocol):
 
 @runtime_checkable
 class RecognizedSource(Protocol):
-    """A source of rows that can tell its format from the first rows of a file (`sources.first_rows`).
+    """A source of rows that can tell its format from the first rows of a file (`FileHead.rows`).
 
     One with a true `is_general` knows a shape that rows of many formats have: what it sees counts only where no other
     source knows the file.

@@ -13,10 +13,9 @@ from foretrace.core.trace import Message, Outcome, Provenance, Task, Trace
 from foretrace.encodings.call_pattern import CallPattern
 from foretrace.encodings.web_actions import WEB_VERBS
 from foretrace.rows.base import Drop, Hub, RowRef
-from foretrace.rows.head import MAX_HEAD, FileHead
+from foretrace.rows.head import MAX_HEAD, FileHead, read_partial
 from foretrace.sources.argument_types import type_arguments
 from foretrace.sources.base import UNCLEAR, RowError, make_row_id
-from foretrace.sources.first_rows import list_first_rows, read_list
 from foretrace.sources.json_values import as_number, read_success
 from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.message_times import add_times, read_stamps
@@ -100,10 +99,10 @@ class Chat:
     def recognize(self, head: FileHead) -> str | None:
         """By a column, or several, that hold a conversation with an agent in it."""
         refused: str | None = None
-        for row in list_first_rows(head):
+        for row in head.rows:
             try:
                 # JSON text may be cut where the head ends.
-                found = find_turns({key: read_list(value) or value for key, value in row.items()})
+                found = find_turns({key: _read_list(value) or value for key, value in row.items()})
             except RowError as error:  # a conversation all the same: its Drop says why it cannot be taken
                 refused = refused or f"a conversation that is refused ({error.drop.reason})"
                 continue
@@ -213,6 +212,13 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "license": lambda value: value if isinstance(value, str) and value.strip() else None,
 }
 """How the fields of a row that are no part of the conversation are read; `None` for what a field cannot hold."""
+
+
+def _read_list(value: Any) -> list[Any]:
+    """A list that is written as JSON text and may be cut; empty for anything else."""
+    is_list = isinstance(value, str) and value.lstrip().startswith("[")
+    found = read_partial(value[:MAX_HEAD].encode(errors="replace")) if is_list else None
+    return found if isinstance(found, list) else []
 
 
 def _has_agent(found: FoundTurns) -> bool:

@@ -16,7 +16,6 @@ from foretrace.encodings.json_calls import REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.base import RowError
-from foretrace.sources.first_rows import list_first_rows
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.row_turns import decode_turns, get_path
 
@@ -49,7 +48,7 @@ class ToolBench:
 
     def recognize(self, head: FileHead) -> str | None:
         """By the step in a row's id."""
-        for row in list_first_rows(head):
+        for row in head.rows:
             if isinstance(row.get("id"), str) and _STEP.match(row["id"]) and "conversations" in row:
                 return f"conversations, and an id that begins with {row['id'].partition(':')[0]}:"
         return None
