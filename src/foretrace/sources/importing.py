@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,10 +88,16 @@ def import_inputs(
         taker = Taker(writer, report)
         common = {"limit": limit, "since": since or "", "taker": taker, "progress": watch}
         try:
-            with (
-                _open_pool(engine, inputs, limit, folder) as pool,
-                _open_sharing(None if pool is None else folder, since_s, cleaner) as share,
-            ):
+            with _open_pool(engine, inputs, limit, folder) as pool, ExitStack() as stack:
+
+                def share(source: Any) -> SharedSource:
+                    shared = SharedSource(source, since_s, cleaner)
+                    if pool is not None:
+                        path = make_own_name(folder / "source")  # workers keep what they have read under a name
+                        stack.callback(path.unlink, missing_ok=True)
+                        shared.share(path)
+                    return shared
+
                 run_stages(pool, _plan(inputs, share, replace, common), count_in_flight_bytes(pool))
                 taker.finish()
                 writer.compact(None if pool is None else functools.partial(_run_merges, pool))
@@ -174,28 +179,6 @@ def _open_pool(
         helps=True,
         kept="what was sealed so far is kept, the same import goes on from there",
     )
-
-
-@contextlib.contextmanager
-def _open_sharing(
-    folder: Path | None, since: float | None, cleaner: Cleaner | None
-) -> Generator[Callable[[Any], SharedSource]]:
-    """What makes a source ready for workers, by a file in this folder that is there as long as the block; `None` where
-    there are no workers."""
-    paths: list[Path] = []
-
-    def share(source: Any) -> SharedSource:
-        shared = SharedSource(source, since, cleaner)
-        if folder is not None:
-            paths.append(make_own_name(folder / "source"))  # workers keep what they have read under a name
-            shared.share(paths[-1])
-        return shared
-
-    try:
-        yield share
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
 
 
 def _weigh(inputs: Iterable[SourceInputs], limit: int | None) -> int:
