@@ -42,21 +42,10 @@ _ASKED = ("instruction", "question", "task", "query", "prompt", "input")
 """Columns of what the agent was asked, beside its text that begins with its first step."""
 _INTENTS = ("intent", "task", "goal", "objective")
 """Columns of what is to be done on a page."""
-_STATES = frozenset(
-    [
-        "state",
-        "chat_messages",
-        "values",
-        "channel_values",
-        "session",
-        "thread",
-        "chat",
-        "transcript",
-        "episode",
-        "rollout",
-        *MESSAGES,
-    ]
-)
+_STATES = frozenset({
+    "state", "chat_messages", "values", "channel_values", "session", "thread", "chat", "transcript", "episode",
+    "rollout", *MESSAGES,
+})  # fmt: skip
 """Columns that hold the agent's `messages` within; those of a `grader` or in `metadata` are another's."""
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
