@@ -14,7 +14,7 @@ from foretrace.core.errors import SourceError
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.segments import SegmentRow
 from foretrace.core.store import encode_row
-from foretrace.core.trace import Trace, add_trace_id
+from foretrace.core.trace import Provenance, Trace, add_trace_id
 from foretrace.rows.base import Drop, RowRef, UndecodedRow
 from foretrace.rows.files import decode_row
 from foretrace.sources.account import Account
@@ -28,20 +28,11 @@ _CLEANED_AT_ONCE, _MAX_GROUP = 4 << 20, 256
 """Characters, and traces, that are looked through together."""
 
 
-class Origin(NamedTuple):
-    """What the manifest says of a source."""
-
-    source: str
-    revision: str | None
-    split: str | None
-    license: str | None
-
-
 class ConvertedTrace(NamedTuple):
     """A trace, encoded as a row of a segment."""
 
     row: SegmentRow
-    origin: Origin
+    origin: Provenance
     counts: TraceCounts
 
 
@@ -229,10 +220,7 @@ def _encode(trace: Trace | Drop, since: float | None) -> ConvertedTrace | Drop:
             if since is not None and (end := find_last_stamp(trace)) is not None and end < since:
                 return Drop(BEFORE_SINCE)
             row = encode_row(add_trace_id(trace))
-            origin = trace.provenance
-            return ConvertedTrace(
-                row, Origin(origin.source, origin.revision, origin.split, origin.license), count_trace(trace)
-            )
+            return ConvertedTrace(row, trace.provenance, count_trace(trace))
         except UnicodeEncodeError as error:
             return _drop_half_pair(error)
     return Drop(INTERNAL_ERROR, found.text)
