@@ -5,7 +5,6 @@ Only `api`, `cli`, `envs` and `doctor` use it: functions below take objects. Plu
 
 from __future__ import annotations
 
-import functools
 import glob
 import inspect
 import itertools
@@ -22,8 +21,6 @@ from foretrace.core.places import find_address
 from foretrace.core.plugins import BUILT_IN, check_arguments, check_members, load_plugin, make_plugin, plugin_names
 from foretrace.core.problem import Problem
 from foretrace.core.progress import ProgressFunc, ignore_progress
-from foretrace.engines.engine import Engine
-from foretrace.engines.processes import THIS_PROCESS
 from foretrace.evaluation.predictors.base import Predictor
 from foretrace.exports.base import TraceFormat
 from foretrace.models.base import ChatModel, Server
@@ -36,7 +33,7 @@ from foretrace.rows.hub import HubRows
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 from foretrace.sandbox.fallback import FallbackSandbox
 from foretrace.sources.base import FileSource, RecognizedSource, Source
-from foretrace.sources.importing import SourceInputs, open_looking_pool, parse_date
+from foretrace.sources.importing import SourceInputs, parse_date
 from foretrace.sources.recognizing import (
     AmbiguousFile,
     FoundFiles,
@@ -344,7 +341,6 @@ def open_inputs(
     hub: Mapping[str, str | None],
     options: Mapping[str, Any],
     since: str | None = None,
-    engine: Engine = THIS_PROCESS,
     progress: ProgressFunc = ignore_progress,
 ) -> OpenedInputs:
     """Open what an import reads: rows of files or of the Hub, session files, or with `auto` whatever is known.
@@ -353,7 +349,6 @@ def open_inputs(
         hub: `split`, `revision` and `repo`.
         options: Of the source itself, e.g. `columns`.
         since: ISO 8601 date; session files that were last changed before are left out.
-        engine: Where files are looked at, on this machine.
 
     Raises:
         UsageError: no such source, or settings that do not fit.
@@ -372,7 +367,7 @@ def open_inputs(
         if (hub.get("repo") and not listed) or any(map(_is_address, listed)):
             return _open_datasets(listed, hub)
     _refuse_given(hub, " is for rows on the Hub; name local files or folders, or a source of rows")
-    return _open_found(source, [Path(each) for each in _check_paths(listed)], since, engine, progress)
+    return _open_found(source, [Path(each) for each in _check_paths(listed)], since, progress)
 
 
 def _open_datasets(addresses: Sequence[Any], hub: Mapping[str, str | None]) -> OpenedInputs:
@@ -410,20 +405,10 @@ def _recognize_rows(rows: Rows, sources: Sequence[Any]) -> RecognizedFile:
     return RecognizedFile(head.path, name, reason)
 
 
-def _open_found(
-    source: Any, paths: list[Path], since: str | None, engine: Engine, progress: ProgressFunc
-) -> OpenedInputs:
+def _open_found(source: Any, paths: list[Path], since: str | None, progress: ProgressFunc) -> OpenedInputs:
     sources = {one.name: one for one in make_recognizers()} if source == AUTO else {source.name: source}
     since_s = None if since is None else parse_date(since)
-    asked = list(sources.values())
-    found = find_files(
-        paths,
-        asked,
-        is_named=source != AUTO,
-        since=since_s,
-        open_pool=functools.partial(open_looking_pool, engine, asked),
-        progress=progress,
-    )
+    found = find_files(paths, [*sources.values()], is_named=source != AUTO, since=since_s, progress=progress)
     label = str(paths[0]) if len(paths) == 1 else f"{len(paths)} files and folders"
     if not found.files:
         found.check_not_ambiguous()
@@ -433,17 +418,8 @@ def _open_found(
         if reads_files(sources[name]):
             groups.append(SourceInputs(sources[name], files=files))
         else:
-            groups.append(SourceInputs(sources[name], rows=_open_listed(files, found)))
+            groups.append(SourceInputs(sources[name], rows=_tell_apart(open_files(files))))
     return OpenedInputs(groups, label, found)
-
-
-def _open_listed(paths: Sequence[Path], found: FoundFiles) -> list[Rows]:
-    """Rows of files that were found; one that is gone by now is listed with those that no source knows."""
-    gone = {path for path in paths if not path.exists()}
-    found.files = [file for file in found.files if file.path not in gone]
-    for path in sorted(gone):
-        found.add_unknown(path, "gone since it was looked at")
-    return _tell_apart(open_files([path for path in paths if path not in gone]))
 
 
 def _tell_apart(inputs: list[Rows]) -> list[Rows]:

@@ -118,7 +118,6 @@ WHOLE = {
     "document.json": json.dumps(ROWS).encode(),
     "document under data.json": json.dumps({"data": ROWS}, indent=1).encode(),
     "plain.parquet": parquet(ROWS),
-    "in zst.parquet.zst": zstandard.compress(parquet(ROWS)),
 }
 
 

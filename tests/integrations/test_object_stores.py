@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import os
 import re
 import signal
 import subprocess
@@ -23,10 +21,8 @@ import foretrace
 from foretrace.core import segments
 from foretrace.core.errors import BuildError, StoreError
 from foretrace.core.store import TraceStore
-from foretrace.objectstores import lock
-from foretrace.objectstores.lock import StoreLock
+from foretrace.objectstores.folders import open_traces_for_reading, open_traces_for_writing
 from foretrace.objectstores.objects import ChangedObjectError, S3Objects
-from foretrace.objectstores.traces import open_traces_for_reading, open_traces_for_writing
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, taking
 from foretrace.sources.importing import import_source
@@ -127,7 +123,6 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
 
     for name in ("put", "_send", "remove"):
         monkeypatch.setattr(S3Objects, name, count(getattr(S3Objects, name)))
-    monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
 
 
 @pytest.mark.parametrize("calls", [0, 1, 17, 18, 40, 76])
@@ -142,7 +137,6 @@ def test_an_import_that_was_killed_goes_on_from_the_store(
     if "t/manifest.json" in bucket.list_names():  # what is listed can be read by anybody
         with open_traces_for_reading(place) as folder:
             assert sum(1 for _ in TraceStore(folder).read()) % 30 == 0
-    monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
     import_source(SweSmith(), [rows], place)
     assert read_objects(bucket, "t") == read_files(local / "t")
 
@@ -155,10 +149,7 @@ def test_a_build_that_was_killed_shows_no_dataset_and_can_be_run_again(
         interrupt_at(patch, calls)
         with pytest.raises(Interrupted):
             foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
-    assert "d/manifest.json" not in bucket.list_names()
-    with pytest.raises(StoreError, match=f"{bucket.address}/d: process {os.getpid()} on .* is writing here; wait"):
-        foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
-    monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
+    assert not bucket.get("d/manifest.json").data.strip()  # type: ignore[union-attr]
     foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
     assert read_objects(bucket, "d") == read_files(local / "d")
 
@@ -167,7 +158,7 @@ SLOW_IMPORT = """
 import sys, time
 from pathlib import Path
 from foretrace.core import segments
-from foretrace.objectstores.traces import _Publisher
+from foretrace.objectstores.folders import _Publisher
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
 from foretrace.sources.importing import import_source
@@ -183,7 +174,7 @@ import_source(SweSmith(), [FileRows(Path(sys.argv[1]))], sys.argv[2])
 """
 
 
-def test_a_driver_that_is_killed_leaves_its_lock_and_the_next_one_goes_on(
+def test_a_driver_that_is_killed_leaves_what_it_published_and_the_next_one_goes_on(
     bucket: S3Objects, rows: FileRows, local: Path
 ) -> None:
     place = f"{bucket.address}/t"
@@ -191,25 +182,19 @@ def test_a_driver_that_is_killed_leaves_its_lock_and_the_next_one_goes_on(
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert driver.stdout is not None and driver.stdout.readline() == "published\n"
-        with pytest.raises(StoreError, match=f"{place}: process {driver.pid} on .* is writing here; wait for it"):
-            import_source(SweSmith(), [rows], place)
     finally:
         driver.send_signal(signal.SIGKILL)
         driver.wait()
-    assert "t/.lock" in bucket.list_names()
     report = import_source(SweSmith(), [rows], place)
     assert report.traces == 90 and report.already_done == 30
     assert read_objects(bucket, "t") == read_files(local / "t")
 
 
-def test_a_driver_that_lost_its_lock_can_publish_nothing(
-    bucket: S3Objects, rows: FileRows, local: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_drivers_the_one_that_publishes_later_fails(bucket: S3Objects, rows: FileRows, local: Path) -> None:
     place = f"{bucket.address}/t"
     with open_traces_for_writing(place) as (folder, publish):
         assert publish is not None
         import_source(SweSmith(), [rows], folder, limit=30)
-        monkeypatch.setattr(lock, "_is_gone", lambda owner: True)  # or its lease is over
         import_source(SweSmith(), [rows], place)
         with pytest.raises(StoreError, match=f"{place}/.*: another process has written it, so this one stops"):
             publish()
@@ -217,23 +202,6 @@ def test_a_driver_that_lost_its_lock_can_publish_nothing(
         assert read_files(folder) == read_files(local / "t")
     import_source(SweSmith(), [rows], place)  # removes what nobody lists
     assert {**read_objects(bucket, "t"), "manifest.json": b""} == {**read_files(local / "t"), "manifest.json": b""}
-
-
-def test_a_lock_is_renewed_and_free_when_it_is_not(bucket: S3Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "LEASE_S", 2.0)
-    first, second = StoreLock(bucket), StoreLock(bucket)
-    first.acquire()
-    time.sleep(3)
-    with pytest.raises(StoreError, match="is writing here"):
-        second.acquire()
-    first._ended.set()  # as when the machine sleeps
-    first._thread.join()
-    time.sleep(3.5)
-    assert StoreLock(bucket).acquire()
-    monkeypatch.setattr(first, "_ended", threading.Event())
-    first._renew()
-    with pytest.raises(StoreError, match="another process took over"):
-        first.check()
 
 
 def test_of_two_that_write_at_once_one_wins(bucket: S3Objects) -> None:
@@ -362,9 +330,7 @@ def test_a_store_that_goes_on_failing_is_named_and_what_was_published_is_whole(
     assert "\n" not in str(caught.value)
     assert json.loads(bucket.get("t/manifest.json").data)["counts"]["traces"] % 30 == 0  # type: ignore[union-attr]
     proxy.fault = lambda method, path, number: ""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr(lock, "_is_gone", lambda owner: True)
-        import_source(SweSmith(), [rows], place)
+    import_source(SweSmith(), [rows], place)
     assert read_objects(bucket, "t") == read_files(local / "t")
 
 
@@ -389,12 +355,16 @@ def test_what_cannot_be_used_is_said_before_work_begins(
             with pytest.raises(StoreError, match=rf"manifest.json: cannot read: .*{value}.*; check AWS_PROFILE, AWS_"):
                 foretrace.label_folder(f"{bucket.address}/t", out=local / "none.csv")
     use_server(monkeypatch, "http://127.0.0.1:9")
-    with pytest.raises(StoreError, match=r'/t/.lock: cannot read: Could not connect to the endpoint URL: "http://127'):
+    with pytest.raises(
+        StoreError, match=r'/t/manifest.json: cannot read: Could not connect to the endpoint URL: "http://127'
+    ):
         import_source(SweSmith(), [rows], f"{bucket.address}/t")
 
 
 def test_wrong_credentials_are_said(bucket: S3Objects, rows: FileRows, monkeypatch: pytest.MonkeyPatch) -> None:
     core: Any = pytest.importorskip("moto.core.responses")
     monkeypatch.setattr(core.settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)
-    with pytest.raises(StoreError, match=r"/t/.lock: cannot read: .*; check the credentials and rights for s3://"):
+    with pytest.raises(
+        StoreError, match=r"/t/manifest.json: cannot read: .*; check the credentials and rights for s3://"
+    ):
         import_source(SweSmith(), [rows], f"{bucket.address}/t")

@@ -41,7 +41,7 @@ from foretrace.protocols.tools import Tools
 from foretrace.registry import make_model, make_problem_set, make_sandbox
 from foretrace.rows.files import FileRows
 from foretrace.sandbox.base import SandboxSettings
-from foretrace.sources import importing, row_imports, taking
+from foretrace.sources import importing, inputs, taking
 from foretrace.sources.importing import import_source
 from foretrace.sources.swe_smith import SweSmith
 from integrations.stores import read_objects
@@ -90,7 +90,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> FileRows:
 def small_jobs() -> Iterator[None]:
     """So that there are many of few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_imports, "_BATCH_ROWS", 10)
+        patch.setattr(inputs, "_MAX_ROWS", 10)
         patch.setattr(importing, "_MIN_POOL_BYTES", 0)
         patch.setattr(taking, "CHECKPOINT_ROWS", 60)
         patch.setattr(segments, "MAX_UNMERGED", 0)

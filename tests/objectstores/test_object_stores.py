@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -15,11 +14,13 @@ import foretrace
 from foretrace.core import segments
 from foretrace.core.errors import BuildError, StoreError, UsageError
 from foretrace.core.places import Address
-from foretrace.objectstores import lock
-from foretrace.objectstores.dataset import open_dataset_for_writing
+from foretrace.objectstores.folders import (
+    make_scratch,
+    open_dataset_for_writing,
+    open_traces_for_reading,
+    open_traces_for_writing,
+)
 from foretrace.objectstores.objects import Objects, open_objects
-from foretrace.objectstores.scratch import make_scratch
-from foretrace.objectstores.traces import open_traces_for_reading, open_traces_for_writing
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
 from foretrace.sources.importing import import_source
@@ -81,17 +82,24 @@ def test_import_label_and_build_give_the_files_of_a_local_folder(
         foretrace.build(place, out=f"{place}-dataset", overwrite=True, **settings)
 
 
-def test_two_do_not_write_to_one_folder(place: str, rows: FileRows) -> None:
-    taken = f"{place}: process {os.getpid()} on .* is writing here; wait for it"
-    with open_traces_for_writing(place), pytest.raises(StoreError, match=taken):
-        import_source(SweSmith(), [rows], place)
-    with open_dataset_for_writing(place), pytest.raises(StoreError, match=taken), open_dataset_for_writing(place):
-        pass
-    assert not open_objects(Address("memory", "bucket/t")).list_names()
+def test_of_two_that_build_into_one_folder_the_later_one_wins(place: str) -> None:
+    objects = open_objects(Address("memory", "bucket/t"))
+    with (
+        open_dataset_for_writing(place) as (first, publish_first),
+        open_dataset_for_writing(place) as (second, publish),
+    ):
+        for folder in (first, second):
+            folder.mkdir(parents=True)
+            (folder / "README.md").write_text("card")
+            (folder / "manifest.json").write_text(f'{{"of": "{folder == second}"}}')
+        with pytest.raises(StoreError, match="another process has written it, so this one stops; build into another"):
+            publish_first()
+        publish()
+    assert objects.get("manifest.json").data == b'{"of": "True"}'  # type: ignore[union-attr]
 
 
 def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
-    place: str, rows: FileRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, rows: FileRows, tmp_path: Path
 ) -> None:
     objects = open_objects(Address("memory", "bucket/t"))
     import_source(SweSmith(), [rows], tmp_path / "t")
@@ -103,7 +111,6 @@ def test_what_a_killed_writer_left_is_removed_and_it_cannot_list_it_any_more(
     objects.remove(["left"])
     with open_traces_for_writing(place) as (folder, publish):
         assert publish is not None and objects.get("manifest.json").data == b"\n"  # type: ignore[union-attr]
-        monkeypatch.setattr(lock, "_is_gone", lambda owner: True)
         import_source(SweSmith(), [rows], place)
         import_source(SweSmith(), [rows], folder, limit=3)
         with pytest.raises(StoreError, match="another process has written it, so this one stops; what it published"):

@@ -8,9 +8,7 @@ from typing import Any
 
 from foretrace.core.trace import Trace
 from foretrace.registry import open_inputs
-from foretrace.rows.files import FileRows
-from foretrace.sources.chat import Chat
-from foretrace.sources.importing import import_inputs, import_source
+from foretrace.sources.importing import import_inputs
 from sources.formats.reading import read_one, recognize, write_document, write_lines
 
 CALL = {"name": "look", "arguments": '{"q": 1}', "tool_call_id": "c1"}
@@ -76,8 +74,6 @@ def test_assistants(tmp_path: Path) -> None:
 def test_a_run_of_many_conversations_on_one_line(tmp_path: Path) -> None:
     talk = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Yes."}]
     runs = [{"id": f"s{n}", "messages": talk} for n in range(3)]
-    path = write_lines(tmp_path / "run.jsonl", [{"timestamp": "t", "simulations": runs}])
+    path = write_lines(tmp_path / "run.json", [{"timestamp": "t", "simulations": runs}])
     opened = open_inputs("auto", path, hub={}, options={})
     assert import_inputs(opened.groups, tmp_path / "out").traces == 3
-    two = write_lines(tmp_path / "two.jsonl", [{"id": "a", "simulations": [], "messages": talk}] * 2)
-    assert import_source(Chat(), [FileRows(two)], tmp_path / "two").rows == 2

@@ -11,13 +11,11 @@ import pytest
 from foretrace.cli.main import main
 from foretrace.core.errors import SourceError
 from foretrace.core.store import TraceStore
-from foretrace.registry import open_inputs
 from foretrace.rows.files import FileRows
 from foretrace.sources import taking
 from foretrace.sources.chat import Chat
-from foretrace.sources.importing import import_inputs, import_source
-from foretrace.sources.swe_smith import SweSmith
-from sources.raw_rows import swe_rows, write_jsonl
+from foretrace.sources.importing import import_source
+from sources.raw_rows import write_jsonl
 
 HUB: dict[str, str | None] = {}
 
@@ -45,39 +43,11 @@ def break_at(monkeypatch: pytest.MonkeyPatch, name: str, row: int, error: BaseEx
     monkeypatch.setattr(FileRows, "_read_values", read)
 
 
-@pytest.mark.parametrize("source", [Chat(), SweSmith()])
-@pytest.mark.parametrize("replace", [False, True])
-def test_a_file_of_rows_that_is_gone_is_a_drop(tmp_path: Path, source: Any, replace: bool) -> None:
-    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    for path in paths:
-        write_chats(path, 3) if isinstance(source, Chat) else write_jsonl(path, swe_rows(3))
-    inputs = [FileRows(path) for path in paths]
-    paths[0].unlink()
-    report = import_source(source, inputs, tmp_path / "out", replace=replace)
-    assert (report.traces, dict(report.drops)) == (3, {"unreadable_file": 1})
-    assert report.examples == {"unreadable_file": [f"{paths[0]}: cannot read: No such file or directory"]}
-    own = report.sources[source.name]
-    assert (own.account.records, own.account.dropped) == (4, {"unreadable_file": 1})
-
-
-def test_a_file_that_is_gone_after_it_was_found_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "in").mkdir()
-    write_chats(tmp_path / "in" / "a.jsonl", 2)
-    gone = write_chats(tmp_path / "in" / "b.jsonl", 2)
-    from foretrace import registry
-
-    find = registry.find_files
-
-    def find_and_lose(*args: Any, **options: Any) -> Any:
-        found = find(*args, **options)
-        gone.unlink()
-        return found
-
-    monkeypatch.setattr(registry, "find_files", find_and_lose)
-    opened = open_inputs("auto", tmp_path / "in", hub=HUB, options={})
-    assert import_inputs(opened.groups, tmp_path / "out").traces == 2
-    assert opened.found is not None and len(opened.found.files) == 1
-    assert [(file.path, file.seen) for file in opened.found.unknown] == [(gone, "gone since it was looked at")]
+def test_a_file_of_rows_that_is_gone_ends_the_import(tmp_path: Path) -> None:
+    inputs = [FileRows(write_chats(tmp_path / name, 3)) for name in ("a.jsonl", "b.jsonl")]
+    inputs[1].path.unlink()
+    with pytest.raises(SourceError, match=r"b.jsonl: cannot read: No such file or directory; .* run again"):
+        import_source(Chat(), inputs, tmp_path / "out")
 
 
 @pytest.mark.usefixtures("few")

@@ -14,7 +14,6 @@ from foretrace.core.errors import SourceError, UsageError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.rows.base import Hub
 from foretrace.rows.hub import HubRows
-from foretrace.sources import taking
 from foretrace.sources.importing import import_source
 from foretrace.sources.swe_smith import SweSmith
 from foretrace.sources.toolbench import ToolBench
@@ -92,26 +91,6 @@ def test_limit_then_more(swe: Path, tmp_path: Path) -> None:
     assert import_source(SweSmith(), [hub(swe, "tool")], out).already_done == 20
 
 
-def test_interrupted_and_continued(swe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 6)
-    real = SweSmith.to_trace
-
-    def fails(self: SweSmith, row: Any, at: Any) -> Any:
-        if at.row == 15:
-            raise KeyboardInterrupt
-        return real(self, row, at)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SweSmith, "to_trace", fails)
-        with pytest.raises(KeyboardInterrupt):
-            import_source(SweSmith(), [hub(swe, "xml")], tmp_path / "out")
-    report = import_source(SweSmith(), [hub(swe, "xml")], tmp_path / "out")
-    assert (report.already_done, report.traces) == (12, 8)
-    import_source(SweSmith(), [hub(swe, "xml")], tmp_path / "whole")
-    for path in ["manifest.json", *(s.path for s in TraceStore(tmp_path / "whole").manifest.segments)]:
-        assert (tmp_path / "out" / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()
-
-
 def test_toolbench_struct_of_two_lists(bench: Path, tmp_path: Path) -> None:
     rows = hub(bench, "train", "default")
     report = import_source(ToolBench(), [rows], tmp_path / "out")
@@ -120,15 +99,6 @@ def test_toolbench_struct_of_two_lists(bench: Path, tmp_path: Path) -> None:
     assert import_source(ToolBench(), [rows], tmp_path / "out").already_done == 5
     limited = import_source(ToolBench(), [hub(bench, "train", "default")], tmp_path / "few", limit=2)
     assert (limited.rows, limited.traces, dict(limited.drops)) == (2, 1, {"prefix_row": 1})
-
-
-def test_older_revision_with_messages_as_a_list(tmp_path: Path) -> None:
-    message = pa.struct([("role", pa.string()), ("content", pa.string())])
-    schema = SWE.set(0, pa.field("messages", pa.list_(message)))
-    (tmp_path / "old").mkdir()
-    rows = [swe_row(xml_messages(["ls"]), n) for n in range(3)]
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "old" / "train.parquet")
-    assert import_source(SweSmith(), [hub(tmp_path / "old", "train")], tmp_path / "out").traces == 3
 
 
 def test_a_split_or_config_that_does_not_exist_is_one_line(swe: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from foretrace.core.errors import ForetraceError, SourceError
 from foretrace.core.store import TraceStore, read_traces
 from foretrace.engines.processes import Processes
 from foretrace.rows.files import FileRows
-from foretrace.sources import importing, row_imports, taking
+from foretrace.sources import importing, inputs, taking
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_source
 from foretrace.sources.report import ImportReport, check_not_empty
@@ -248,7 +248,7 @@ def test_rows_are_counted_without_being_decoded(tmp_path: Path) -> None:
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(row_imports, "_BATCH_ROWS", 8)
+    monkeypatch.setattr(inputs, "_MAX_ROWS", 8)
     monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 50)
     rows = FileRows(write_jsonl(tmp_path / "r.jsonl", [*mixed_rows(123), [1, 2]]))
     turns = [("system", "Act."), ("user", "Go."), act("look", {}), ("function", "{}"), answer("There.")]
@@ -294,21 +294,6 @@ class Unsendable(SweSmith):
 
     def __init__(self) -> None:
         self.wanted = lambda row: True
-
-
-def test_a_source_that_cannot_be_sent_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", swe_rows(9)))
-    assert import_source(Unsendable(), [rows], tmp_path / "out", engine=Processes(2)).traces == 9
-
-
-def test_an_input_that_fails_keeps_what_workers_did_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_MIN_POOL_BYTES", 0)
-    monkeypatch.setattr(taking, "CHECKPOINT_ROWS", 10)
-    rows = FileRows(write_jsonl(tmp_path / "r.jsonl", swe_rows(57)))
-    with pytest.raises(SourceError):
-        import_source(SweSmith(), [Breaking(rows, 34)], tmp_path / "out", engine=Processes(2))
-    assert TraceStore(tmp_path / "out").manifest.counts["rows"] == 30
 
 
 def test_inputs_are_sealed_together_at_the_same_rows_whatever_breaks(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 
 from foretrace.core.errors import SourceError
 from foretrace.core.plugins import load_plugin, plugin_names
-from foretrace.engines.processes import worker_pool
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources import recognizing
 from foretrace.sources.recognizing import FoundFiles, ask_sources, find_files
@@ -124,35 +121,6 @@ def test_a_file_that_two_sources_know_is_left_out_and_named_with_both(tmp_path: 
     assert "a.jsonl: may be talks (a record has talk and kind) or chatter (a record has talk and kind)" in message
     assert "1 others" in message and "\n" not in message
     assert named(find_files([tmp_path / "a.jsonl"], [Chatter()], is_named=True)) == {"a.jsonl": "chatter"}
-
-
-class Bound(Talks):
-    """A source that no process can be sent."""
-
-    def __init__(self) -> None:
-        self.wanted = lambda path: True
-
-
-def test_workers_that_look_at_files_find_the_same(tmp_path: Path) -> None:
-    for number in range(150):
-        write_talk(tmp_path / "talks" / f"{number % 10}" / f"{number}.jsonl", talk(str(number), 1))
-    write_jsonl(tmp_path / "talks" / "3" / "rows.jsonl", swe_rows(1))
-    (tmp_path / "talks" / "5" / "notes.md").write_text("Notes.")
-    (tmp_path / "run" / "events").mkdir(parents=True)
-    write_talk(tmp_path / "run" / "events" / "1.jsonl", talk("1", 1))
-    asked: list[int] = []
-
-    @contextlib.contextmanager
-    def open_pool(weight: int) -> Iterator[Any]:
-        asked.append(weight)
-        with worker_pool(2, helps=True) as pool:
-            yield pool
-
-    for talks in (Talks(), Bound(), [Talks(), Chatter()]):
-        sources = [*row_sources(), *(talks if isinstance(talks, list) else [talks]), EventFolder()]
-        found, here = find_files([tmp_path], sources, open_pool=open_pool), find_files([tmp_path], sources)
-        assert found == here and len(found.files) + len(found.ambiguous) == 152 and found.unknown_count == 1
-    assert asked == [sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())] * 3
 
 
 def test_a_file_of_two_formats_is_left_out(tmp_path: Path) -> None:

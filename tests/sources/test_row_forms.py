@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import foretrace
+from foretrace.actions.label_steps import label_trace
+from foretrace.actions.taxonomy import Effect
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Message, Trace
 from foretrace.rows.base import Drop, RowRef
@@ -361,3 +363,14 @@ def test_a_plan_does_not_take_the_place_of_the_conversation() -> None:
     row = {"id": 1, "prompt": "q", "completion": "a", "plan": [{"task": "a"}, {"task": "b"}]}
     trace = read(row)
     assert sketch(trace) == [("user", "q", []), ("assistant", "a", [])] and trace.extra == {"plan": row["plan"]}
+
+
+def test_no_action_on_a_screen_is_a_pure_read() -> None:
+    names = ["click", "long_press", "input_text", "open_app", "navigate_back", "navigate_home", "scroll", "type"]
+    names += ["select", "hover", "enter", "load", "submit", "text_input", "change", "tabcreate", "paste", "swipe"]
+    for name in names:
+        steps = [{"axtree": "home"}, {"action": {"action_name": name, "text": "x"}}]
+        trace = Chat().to_trace({"intent": "Go.", "trajectory": steps}, RowRef(0))
+        assert isinstance(trace, Trace)
+        (label,) = [each for each in label_trace(trace) if each.action]
+        assert label.effect is not Effect.PURE_READ, name

@@ -340,9 +340,9 @@ def test_numbered_steps() -> None:
     held = {"thought_0": "Hm.", "tool_name_0": "look", "tool_args_0": {"city": "Oslo"}, "observation_0": "3 C"}
     messages = read({"question": "Weather?", "trajectory": held, "answer": "It is 3 C."}).messages
     assert [(m.role, m.content) for m in messages] == [
-        ("user", "Weather?"), ("assistant", ""), ("tool", "3 C"), ("assistant", "It is 3 C."),
+        ("user", "Weather?"), ("assistant", "Hm."), ("tool", "3 C"), ("assistant", "It is 3 C."),
     ]  # fmt: skip
-    assert messages[1].reasoning == "Hm." and json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
+    assert json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
 
 
 @pytest.mark.parametrize("indent", [None, 1])

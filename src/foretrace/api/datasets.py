@@ -103,8 +103,7 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
     from foretrace.dataset.build import check_output
-    from foretrace.objectstores.dataset import open_dataset_for_writing
-    from foretrace.objectstores.traces import open_traces_for_reading
+    from foretrace.objectstores.folders import open_dataset_for_writing, open_traces_for_reading
     from foretrace.report.view import write_dataset_report
 
     settings, overwrite = make_build_settings(given), given["overwrite"]

@@ -117,7 +117,6 @@ def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
     from foretrace.core.progress import ignore_progress
-    from foretrace.engines.one_pool import OnePool
     from foretrace.registry import AUTO, is_path, open_inputs
     from foretrace.sources.importing import import_inputs
 
@@ -131,26 +130,24 @@ def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
         source, inputs = AUTO, [source, *(cast("Any", [inputs] if single else inputs))]
-    with OnePool() as one:
-        opened = open_inputs(
-            source,
-            inputs,
-            hub=pick("split revision repo"),
-            options=pick("columns license call_pattern keep_prefix_rows"),
-            since=given["since"],
-            engine=one.share_here(where),
-            progress=progress,
-        )
-        cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])
-        progress(f"importing {opened.label}", 0, None)
-        report = import_inputs(
-            opened.groups,
-            given["out"],
-            **pick("limit since replace shards"),
-            engine=one.share(where),
-            cleaner=cleaner,
-            progress=progress,
-        )
+    opened = open_inputs(
+        source,
+        inputs,
+        hub=pick("split revision repo"),
+        options=pick("columns license call_pattern keep_prefix_rows"),
+        since=given["since"],
+        progress=progress,
+    )
+    cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])
+    progress(f"importing {opened.label}", 0, None)
+    report = import_inputs(
+        opened.groups,
+        given["out"],
+        **pick("limit since replace shards"),
+        engine=where,
+        cleaner=cleaner,
+        progress=progress,
+    )
     report.found = opened.found
     return report, opened.label
 
@@ -227,8 +224,7 @@ def label_folder(
     """
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
-    from foretrace.objectstores.file import open_file_for_writing
-    from foretrace.objectstores.traces import open_traces_for_reading
+    from foretrace.objectstores.folders import open_file_for_writing, open_traces_for_reading
 
     where = make_engine(engine, workers, ray_address)
     _check_label_files(Path(traces), out, review)

@@ -11,8 +11,6 @@ import hashlib
 import importlib
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +25,6 @@ _AT_ONCE = 8
 _LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 """What S3 says where an object is not the version that is named."""
-_BROKEN_OFF = ("ClientPayloadError", "ResponseStreamingError", "IncompleteReadError", "ReadTimeoutError")
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "huggingface_hub", "httpx", "requests")
 """Modules whose errors are those of a store."""
 
@@ -64,10 +61,15 @@ class Objects:
         """The object of that name; `None` where there is none."""
         with self.report_errors("read", name):
             try:
+                # Before the data: if it is replaced between the two, what is put in the place of this version is
+                # refused.
+                version = self._files.info(self._locate(name)).get("ETag")
                 data: bytes = self._files.cat_file(self._locate(name))
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if _find_code(error) == "NoSuchBucket":
+                    raise
                 return None
-            return StoredObject(data, hashlib.blake2b(data, digest_size=16).hexdigest())
+            return StoredObject(data, version or _digest(data))
 
     def put(self, name: str, data: bytes, *, instead_of: str | None) -> str:
         """Write an object in the place of the version that is named, or of none at all; returns its own version.
@@ -80,15 +82,7 @@ class Objects:
             raise self._make_changed_error(name)
         with self.report_errors("write", name):
             self._files.pipe_file(self._locate(name), data)
-        return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-    def measure_age(self, name: str) -> float | None:
-        """Seconds since the object was written; `None` where there is none."""
-        with self.report_errors("read", name):
-            try:
-                return (datetime.now(UTC) - self._files.modified(self._locate(name))).total_seconds()
-            except FileNotFoundError:
-                return None
+        return _digest(data)
 
     def list_names(self) -> list[str]:
         """Names of all objects, sorted."""
@@ -140,15 +134,14 @@ class Objects:
         self._run(drop, names)
 
     def _send(self, path: Path, name: str) -> None:
-        if self._files.exists(self._locate(name)):
-            self._check_same(path, name)
-        else:
-            self._files.put_file(str(path), self._locate(name))
-
-    def _check_same(self, path: Path, name: str) -> None:
-        """Whether the object is the file: a first try to send it may have succeeded whose answer was lost."""
-        if (there := self.get(name)) is None or there.data != path.read_bytes():
-            raise self._make_changed_error(name)
+        try:
+            self._files.put_file(str(path), self._locate(name), mode="create")
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and _find_code(error) not in _REFUSED:
+                raise
+            # A first try to send it may have succeeded whose answer was lost.
+            if (there := self.get(name)) is None or there.data != path.read_bytes():
+                raise self._make_changed_error(name) from None
 
     def _locate(self, name: str) -> str:
         return f"{self.address}/{name}".rstrip("/")
@@ -194,15 +187,10 @@ class Objects:
                 raise StoreError(
                     f"{place}: no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                 ) from error
+            remedy = "what was published is whole, run again when the store answers"
             if isinstance(error, ValueError) or type(error).__name__ in _WRONG_SETTINGS:
-                raise StoreError(
-                    f"{place}: cannot {doing}: {find_first_line(error)}; check AWS_PROFILE, AWS_ENDPOINT_URL and the "
-                    "other settings of the store"
-                ) from error
-            raise StoreError(
-                f"{place}: cannot {doing}: {find_first_line(error)}; what was published is whole, run again when the "
-                "store answers"
-            ) from error
+                remedy = "check AWS_PROFILE, AWS_ENDPOINT_URL and the other settings of the store"
+            raise StoreError(f"{place}: cannot {doing}: {find_first_line(error)}; {remedy}") from error
 
 
 class S3Objects(Objects):
@@ -215,30 +203,15 @@ class S3Objects(Objects):
             "retries": {"mode": "standard", "total_max_attempts": TRIES},
         }
         super().__init__(address, config_kwargs=config)
-        self._files.retries = 2  # beside those of the client: of an answer that breaks off
-        self._bucket, _, self._prefix = address.path.partition("/")
-
-    def get(self, name: str) -> StoredObject | None:
-        """See `Objects`; the version is the ETag."""
-        for tries_left in reversed(range(TRIES)):
-            with self.report_errors("read", name):
-                try:
-                    return self._sync(self._get, name)
-                except FileNotFoundError as error:
-                    if _find_code(error) == "NoSuchBucket":
-                        raise
-                    return None
-                except Exception as error:  # an answer that breaks off is not tried again by the client
-                    if not tries_left or type(error).__name__ not in _BROKEN_OFF:
-                        raise
-        return None
+        self._files.retries = TRIES  # of an answer that breaks off, which the client does not try again
 
     def put(self, name: str, data: bytes, *, instead_of: str | None) -> str:
         """See `Objects`; it is S3 that decides."""
         condition = {"IfNoneMatch": "*"} if instead_of is None else {"IfMatch": instead_of}
         with self.report_errors("write", name):
             try:
-                return self._call("put_object", name, Body=data, **condition)["ETag"]
+                bucket, key, _ = self._files.split_path(self._locate(name))
+                return self._files.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition)["ETag"]
             except OSError as error:
                 if _find_code(error) not in _REFUSED:
                     raise
@@ -246,37 +219,6 @@ class S3Objects(Objects):
         if (there := self.get(name)) is not None and there.data == data:
             return there.version
         raise self._make_changed_error(name)
-
-    def measure_age(self, name: str) -> float | None:
-        """See `Objects`; by the store's clock only."""
-        with self.report_errors("read", name):
-            try:
-                answer = self._call("head_object", name)
-            except FileNotFoundError:
-                return None
-        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return (now - answer["LastModified"]).total_seconds()
-
-    def _send(self, path: Path, name: str) -> None:
-        try:
-            self._files.put_file(str(path), self._locate(name), mode="create")
-        except OSError as error:
-            if not isinstance(error, FileExistsError) and _find_code(error) not in _REFUSED:
-                raise
-            self._check_same(path, name)
-
-    def _call(self, method: str, name: str, **arguments: Any) -> dict[str, Any]:
-        key = f"{self._prefix}/{name}" if self._prefix else name
-        return self._files.call_s3(method, Bucket=self._bucket, Key=key, **arguments)
-
-    async def _get(self, name: str) -> StoredObject:
-        key = f"{self._prefix}/{name}" if self._prefix else name
-        answer = await self._files._call_s3("get_object", Bucket=self._bucket, Key=key)
-        async with answer["Body"] as body:
-            return StoredObject(await body.read(), answer["ETag"])
-
-    def _sync(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return importlib.import_module("fsspec.asyn").sync(self._files.loop, function, *arguments)
 
 
 def open_objects(place: Address) -> Objects:
@@ -302,3 +244,8 @@ def _find_code(error: BaseException) -> str:
     """The store's own word for an error; empty where it has none."""
     response: Any = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
+
+
+def _digest(data: bytes) -> str:
+    """The version of an object in a store that names none."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -8,8 +8,8 @@ from typing import Any
 
 from foretrace.core.errors import ProblemError, Setting, SourceError, UsageError
 from foretrace.problems.base import ProblemRow, UnusableRow
-from foretrace.rows import files
 from foretrace.rows.base import Drop, Hub, RawRow
+from foretrace.rows.files import FileRows
 from foretrace.rows.hub import HubRows
 
 _DAMAGE = ("truncated_file", "damaged_rows", "line_too_long")
@@ -39,7 +39,7 @@ def read_problem_rows(path: Path | None, hub: Hub | None) -> Iterator[ProblemRow
 def _open(path: Path | None, hub: Hub | None) -> tuple[Any, str, str]:
     """The rows, the name of their place in messages, and the first part of the ids of problems without one."""
     if path is not None and not path.is_dir():
-        rows = files.FileRows(path, max_document=files.MAX_LINE)
+        rows = FileRows(path)
         return rows, str(path), rows.stem.rpartition(".")[0]
     home = hub or Hub("", "train")
     if path is not None:  # a folder has configurations only where its card says so

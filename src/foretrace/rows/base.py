@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -48,15 +48,16 @@ class RawRow(NamedTuple):
     value: dict[str, Any] | Drop
 
 
-class UndecodedRow(NamedTuple):
-    """One raw row, as JSON text where it was read as such."""
-
-    at: RowRef
-    value: bytes | dict[str, Any] | Drop
+UndecodedRow = tuple[RowRef, bytes | dict[str, Any] | Drop]
+"""One raw row, as JSON text where it was read as such."""
 
 
 class Rows(Protocol):
-    """Raw rows of one input, from any row on, as often as asked."""
+    """Raw rows of one input, from any row on, as often as asked.
+
+    It may have more: `count()`, if the number of rows can be found much faster than they are read, so that progress can
+    show a share; and `read_undecoded(start)`, if JSON lines can be read as bytes, so that worker processes decode them.
+    """
 
     label: str
     """The input's name in messages."""
@@ -65,22 +66,4 @@ class Rows(Protocol):
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
         """Rows from number `start` on."""
-        ...
-
-
-@runtime_checkable
-class CountedRows(Protocol):
-    """Rows whose number can be found much faster than they are read, so that progress can show a share."""
-
-    def count(self) -> int | None:
-        """Number of rows; None where it cannot be known."""
-        ...
-
-
-@runtime_checkable
-class UndecodedRows(Protocol):
-    """Rows that can be read before they are decoded, so that worker processes decode them."""
-
-    def read_undecoded(self, start: int = 0) -> Iterator[UndecodedRow]:
-        """As `Rows.read`."""
         ...

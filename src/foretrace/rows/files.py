@@ -1,4 +1,4 @@
-"""Rows of local files: .jsonl, .json, .csv, .parquet, .arrow, plain or with .gz or .zst."""
+"""Rows of local files: .jsonl, .json, .csv, plain or with .gz or .zst, .parquet and .arrow."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ MAX_LINE = 512 * 1024 * 1024
 UNFINISHED_LINE = "unfinished_line"
 """Reason of the Drop for a last line that is not whole: somebody is still writing the file."""
 DOCUMENT_LISTS = ("data", "problems", "simulations")
-"""Keys under which a JSON document may hold the list of its rows."""
-RUN_LIST = "simulations"
-"""Of these the one that a single JSON line may hold, too: tau2-bench writes its run as one document."""
+"""Keys under which a JSON document may hold the list of its rows; the last one is that of tau2-bench."""
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 13
 """Compressed bytes at a time: zstd gives all that they hold at once, and 4 bytes can hold 128 KiB."""
@@ -44,21 +42,18 @@ _ZSTD_CHUNK = 1 << 13
 class FileRows:
     """Rows of one file."""
 
-    def __init__(self, path: Path, *, max_document: int | None = None) -> None:
-        """
-        Args:
-            max_document: Bytes of one JSON document, unpacked, that are still read; it is held as a whole.
-        """
+    def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise SourceError(f"{path}: no such file")
         if not path.name.endswith(SUFFIXES):
             raise SourceError(f"{path}: cannot tell the format; name it with one of {', '.join(SUFFIXES)}")
+        if path.name.endswith((".parquet.gz", ".parquet.zst", ".arrow.gz", ".arrow.zst")):
+            raise SourceError(f"{path}: a table that is packed as a whole cannot be read; unpack it")
         self.path = path
         self.name = path.name
         """Its base name, behind as many of its folders as tell it from the other files of an import."""
         self.stem = remove_packing(path.name)
         """Name of the file without the ending of its packing."""
-        self._max_document = max_document
         self.label = str(path)
         self._fingerprint: str | None = None
         with self._open() as file:
@@ -83,7 +78,7 @@ class FileRows:
         try:
             for number, value in enumerate(self._read_values()):
                 if number >= start:
-                    yield UndecodedRow(RowRef(number, self.name), value)
+                    yield RowRef(number, self.name), value
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
@@ -93,7 +88,7 @@ class FileRows:
         if stem.endswith((".json", ".csv", ".arrow")):
             return None
         if stem.endswith(".parquet"):
-            return _count_parquet(self.path) if stem == self.path.name else None
+            return _count_parquet(self.path)
         lines, last = 0, b"\n"
         with self._open() as raw, contextlib.suppress(TruncatedError):
             for chunk in read_unpacked(self.path, raw):
@@ -108,7 +103,7 @@ class FileRows:
 
     def _read_values(self) -> Iterator[bytes | dict[str, Any] | Drop]:
         if self.stem.endswith(".parquet"):
-            yield from _read_parquet(self.path)
+            yield from read_parquet(self.path)
             return
         if self.stem.endswith(".arrow"):
             yield from read_arrow(self.path)
@@ -116,11 +111,11 @@ class FileRows:
         with self._open() as raw:
             chunks = remove_bom(read_unpacked(self.path, raw))
             if self.stem.endswith(".json"):
-                yield from _read_document(chunks, self._max_document)
+                yield from _read_document(chunks)
             elif self.stem.endswith(".csv"):
                 yield from read_csv(chunks)
             else:
-                yield from _open_single(_read_lines(chunks))
+                yield from _read_lines(chunks)
 
 
 def remove_packing(name: str) -> str:
@@ -155,22 +150,22 @@ def read_document(path: Path, limit: int = MAX_LINE) -> Any:
     Raises:
         OSError: the file cannot be read.
     """
+    with path.open("rb") as raw:
+        data = _join(remove_bom(read_unpacked(path, raw)), limit)
+    return data if isinstance(data, Drop) else _decode_or_drop(data)
+
+
+def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:
+    """All bytes of a document; a Drop where they are more than the limit, or cut."""
     data = bytearray()
     try:
-        with path.open("rb") as raw:
-            for chunk in remove_bom(read_unpacked(path, raw)):
-                data += chunk
-                if len(data) > limit:
-                    return _make_too_long_drop("document", limit)
-        return _decode(data)
+        for chunk in chunks:
+            data += chunk
+            if limit is not None and len(data) > limit:
+                return _make_too_long_drop("document", limit)
     except TruncatedError as error:
         return Drop("truncated_file", str(error))
-    except RecursionError:
-        return Drop("nested_too_deep", "JSON is nested too deeply")
-    except UnicodeDecodeError as error:
-        return Drop("not_utf8", str(error))
-    except msgspec.DecodeError as error:
-        return Drop("not_utf8" if "utf-8" in str(error).lower() else "bad_json", str(error))
+    return bytes(data)
 
 
 class TruncatedError(Exception):
@@ -179,20 +174,23 @@ class TruncatedError(Exception):
 
 def decode_row(line: bytes) -> dict[str, Any] | Drop:
     """One JSON line as a row; see `make_row`."""
-    try:
-        value = _decode(line)
-    except RecursionError:
-        return Drop("nested_too_deep", "JSON is nested too deeply")
-    except UnicodeDecodeError as error:
-        return Drop("not_utf8", str(error))
-    except msgspec.DecodeError as error:
-        if "utf-8" in str(error).lower():
-            return Drop("not_utf8", str(error))
-        return Drop("bad_json", str(error)) if line.strip() else Drop("empty_line")
+    value = _decode_or_drop(line)
+    if isinstance(value, Drop):
+        return value if line.strip() else Drop("empty_line")
     return make_row(value)
 
 
-def _decode(data: bytes | bytearray) -> Any:
+def _decode_or_drop(data: bytes) -> Any:
+    try:
+        return _decode(data)
+    except RecursionError:
+        return Drop("nested_too_deep", "JSON is nested too deeply")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        is_text = isinstance(error, msgspec.DecodeError) and "utf-8" not in str(error).lower()
+        return Drop("bad_json" if is_text else "not_utf8", str(error))
+
+
+def _decode(data: bytes) -> Any:
     """A JSON value. NaN and Infinity, which Python's json module writes, are null."""
     try:
         return msgspec.json.decode(data)
@@ -251,49 +249,25 @@ def _read_lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
         yield _OpenLine(last)
 
 
-def _open_single(lines: Iterator[bytes | Drop]) -> Iterator[bytes | dict[str, Any] | Drop]:
-    """The lines; of a file with a single one that holds a run of many conversations, those."""
-    first = next(lines, None)
-    second = None if first is None else next(lines, None)
-    if second is None and isinstance(first, bytes) and RUN_LIST.encode() in first:
-        row = decode_row(first)
-        runs = row.get(RUN_LIST) if isinstance(row, dict) else None
-        if isinstance(runs, list) and runs and all(isinstance(run, dict) for run in runs):
-            yield from runs
-            return
-    yield from (line for line in (first, second) if line is not None)
-    yield from lines
-
-
 def _make_too_long_drop(what: str, limit: int | None = None) -> Drop:
     return Drop("line_too_long", f"a {what} of more than {limit or MAX_LINE:,} bytes")
 
 
-def _read_document(chunks: Iterator[bytes], limit: int | None) -> Iterator[bytes | dict[str, Any] | Drop]:
+def _read_document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] | Drop]:
     """Rows of one JSON document: a list, an object with a list under `data` or `problems`, or one object. JSON lines
     are often named .json too."""
-    data = bytearray()
-    try:
-        for chunk in chunks:
-            data += chunk
-            if limit is not None and len(data) > limit:
-                yield _make_too_long_drop("document", limit)
-                return
-    except TruncatedError as error:
-        yield Drop("truncated_file", str(error))
+    data = _join(chunks)
+    if isinstance(data, Drop):
+        yield data
         return
     if not data.strip():
         return
-    try:
-        value = _decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        first, _, rest = data.partition(b"\n")
-        if rest.strip() and is_json(bytes(first)):
-            yield from _read_lines(iter([bytes(data)]))
-        else:
-            yield decode_row(bytes(data))
+    value = _decode_or_drop(data)
+    if not isinstance(value, Drop):
+        yield from map(make_row, value if isinstance(value, list) else list_rows(value))
         return
-    yield from map(make_row, value if isinstance(value, list) else list_rows(value))
+    first, _, rest = data.partition(b"\n")
+    yield from _read_lines(iter([data])) if rest.strip() and is_json(first) else [value]
 
 
 def list_rows(document: Any) -> list[Any]:
@@ -383,19 +357,16 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
         raise TruncatedError("zstd: the file was cut short")
 
 
-def _read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
+def read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
+    """Rows of a Parquet file, of which no more is held than a few of them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        source: Any = path
-        if path.name.endswith((".gz", ".zst")):
-            with path.open("rb") as raw:
-                source = io.BytesIO(b"".join(read_unpacked(path, raw)))
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
                 yield from _read_row_group(file, group)
-    except (pa.ArrowException, OSError, TruncatedError) as error:
+    except (pa.ArrowException, OSError) as error:
         yield Drop("truncated_file", f"parquet: {find_first_line(error)}")
 
 
@@ -444,20 +415,6 @@ def read_csv(chunks: Iterator[bytes]) -> Iterator[dict[str, Any] | Drop]:
     except csv.Error as error:
         yield Drop("bad_csv", str(error))
     yield from unread
-
-
-def read_first_rows(path: Path, count: int) -> tuple[dict[str, Any], ...]:
-    """The first rows of a Parquet file, of which little else is read; fewer where they cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=count, use_threads=False):
-                return tuple(row for row in _read_batch(batch) if isinstance(row, dict))
-    except (pa.ArrowException, OSError):
-        pass
-    return ()
 
 
 def _count_parquet(path: Path) -> int | None:

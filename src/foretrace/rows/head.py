@@ -18,10 +18,11 @@ from foretrace.rows.files import (
     TruncatedError,
     decode_row,
     is_json,
+    list_rows,
     make_row,
     read_arrow,
     read_csv,
-    read_first_rows,
+    read_parquet,
     read_unpacked,
     remove_bom,
     remove_packing,
@@ -31,11 +32,13 @@ MAX_HEAD = 256 << 10
 """Unpacked bytes of a file that recognition may see."""
 MAX_NAMES = 500
 """Names in a folder that recognition may see."""
+MAX_ROWS = 5
+"""Rows that a source of rows looks at: a file may begin with a bad one."""
 _MAX_RECORDS = 50
 _MIN_RECORDS = 10
 _DECODED = 16 << 10
 """Bytes of JSON lines behind which no record is decoded, but for the first ten: what tells a format comes early."""
-_MAX_ROWS = 3
+_MAX_TABLE_ROWS = 3
 """Rows of a Parquet file that recognition may see: one of them may be large."""
 
 
@@ -65,6 +68,17 @@ class FileHead(msgspec.Struct, frozen=True):
         """The first record, or the document; empty where there is neither."""
         return self.records[0] if self.records else self.document or {}
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The first rows, at most `MAX_ROWS`, that a file of rows gives; of a document that is cut, what is there of
+        them."""
+        # A document may stand on one line, as a record does: its name says which, as it does when rows are read.
+        is_document = len(self.records) <= 1 and remove_packing(self.path.name).endswith(".json")
+        if self.records and not is_document:
+            return list(self.records[:MAX_ROWS])
+        rows = list_rows(self.first) if self.first else []
+        return [row for row in rows[:MAX_ROWS] if isinstance(row, dict)]
+
 
 def read_head(path: Path) -> FileHead:
     """Read the beginning of a file, or the names in a folder.
@@ -83,22 +97,25 @@ def read_head(path: Path) -> FileHead:
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from error
     if start.startswith(PARQUET_MAGIC):
-        return FileHead(path, start, records=read_first_rows(path, _MAX_ROWS))
+        return FileHead(path, start, records=_keep_objects(read_parquet(path), _MAX_TABLE_ROWS))
     if path.name.endswith(".arrow"):
-        return FileHead(path, start, records=_keep_objects(read_arrow(path), _MAX_ROWS))
+        return FileHead(path, start, records=_keep_objects(read_arrow(path), _MAX_TABLE_ROWS))
     if remove_packing(path.name).endswith(".csv"):
         return FileHead(path, start, records=_keep_objects(read_csv(iter([start])), _MAX_RECORDS))
     text = start.lstrip()
     first, _, rest = text.partition(b"\n")
     if text.startswith(b"[") and not (rest.strip() and is_json(first)):
-        records = _read_list(text)
+        values = read_partial(text)
+        records = _keep_objects(map(make_row, values if isinstance(values, list) else []), _MAX_RECORDS)
         is_line = len(start) == MAX_HEAD and not rest and remove_packing(path.name).endswith((".jsonl", ".ndjson"))
-        if is_line and any("role" in record for record in records[:_MAX_ROWS]):  # the first of many lists of messages
+        if is_line and any(
+            "role" in record for record in records[:_MAX_TABLE_ROWS]
+        ):  # the first of many lists of messages
             records = ({"messages": list(records)},)
         return FileHead(path, start, records=records)
     if text.startswith(b"{") and not _is_record(first):
-        document = _read_partial(text)
-        if document is not None:
+        document = read_partial(text)
+        if isinstance(document, dict):
             return FileHead(path, start, document=document)
     return FileHead(path, start, records=_read_lines(text))
 
@@ -149,17 +166,9 @@ def _is_record(line: bytes) -> bool:
     return isinstance(decode_row(line), dict)
 
 
-def _read_partial(text: bytes) -> dict[str, Any] | None:
+def read_partial(text: bytes) -> Any:
+    """The value of a JSON text that may be cut, with what is there of it; `None` for other text."""
     try:
-        value = jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
+        return jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
-
-
-def _read_list(text: bytes) -> tuple[dict[str, Any], ...]:
-    try:
-        value = jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
-    except (ValueError, RecursionError):
-        return ()
-    return _keep_objects(map(make_row, value if isinstance(value, list) else []), _MAX_RECORDS)

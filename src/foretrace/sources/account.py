@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -13,10 +13,36 @@ from foretrace.core.errors import ForetraceError
 from foretrace.rows.base import Drop
 from foretrace.rows.files import UNFINISHED_LINE
 
-_COUNTERS = ("extra", "ignored", "unknown", "dropped", "notes")
+MAX_EXAMPLES = 3
+"""Rows that a report shows of each kind."""
 
 
-class Account(msgspec.Struct, kw_only=True):
+class Counts(msgspec.Struct, kw_only=True):
+    """Base of records of counts: numbers, counters by name, a few examples, or further counts."""
+
+    def add(self, other: Self) -> None:
+        """Take over the counts of another."""
+        for name in self.__struct_fields__:
+            own, more = getattr(self, name), getattr(other, name)
+            if isinstance(own, Counts):
+                own.add(more)
+            elif isinstance(own, Counter):
+                own.update(more)
+            else:
+                setattr(self, name, [*own, *more][:MAX_EXAMPLES] if isinstance(own, list) else own + more)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts that are not zero, as plain data."""
+        found = {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
+        return {name: dict(sorted(v.items())) if isinstance(v, Counter) else v for name, v in found.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in data.items()})
+
+
+class Account(Counts, kw_only=True):
     """Records of one or more inputs by what became of each; `check` holds the sum.
 
     A record is what the format calls one: a line of a session, a span, an event, a row.
@@ -80,14 +106,6 @@ class Account(msgspec.Struct, kw_only=True):
         if count:
             self.notes[what] += count
 
-    def add(self, other: Account) -> None:
-        """Take over the counts of another."""
-        self.records += other.records
-        self.used += other.used
-        self.waiting += other.waiting
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
-
     def rename(self, rename: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """Count types under other names; a type may be any text of the file."""
         counters = (self.extra, self.ignored, self.unknown, self.notes)
@@ -105,17 +123,6 @@ class Account(msgspec.Struct, kw_only=True):
         shown += ["..."] if len(types) > limit else []
         shown += [f"{count:,} dropped for {reason}" for reason, count in sorted(self.dropped.items())]
         return ", ".join([*shown, *(["1 line without its end"] if self.waiting else [])]) or "none"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts that are not zero, as plain data."""
-        numbers = {name: getattr(self, name) for name in ("records", "used", "waiting") if getattr(self, name)}
-        return numbers | {name: dict(sorted(found.items())) for name in _COUNTERS if (found := getattr(self, name))}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Account:
-        """What `to_dict` gave."""
-        fields: dict[str, Any] = {name: Counter(value) if name in _COUNTERS else value for name, value in data.items()}
-        return cls(**fields)
 
     def check(self) -> None:
         """Refuse counts that do not add up.

@@ -51,7 +51,11 @@ class TwoPassSource(Protocol):
 
 
 class FileSource(Protocol):
-    """An importer of one format whose files, or folders, each hold whole conversations."""
+    """An importer of one format whose files, or folders, each hold whole conversations.
+
+    It may have `list_companions(path)`: files beside `path` that `read_traces` reads with it, and that are not inputs
+    of their own.
+    """
 
     name: str
     license: str | None
@@ -69,17 +73,8 @@ class FileSource(Protocol):
 
 
 @runtime_checkable
-class CompanionSource(Protocol):
-    """A source whose `read_traces` reads other files with the one that it is given."""
-
-    def list_companions(self, path: Path) -> Iterable[Path]:
-        """Files beside `path` that are read with it, and that are not inputs of their own."""
-        ...
-
-
-@runtime_checkable
 class RecognizedSource(Protocol):
-    """A source of rows that can tell its format from the first rows of a file (`sources.first_rows`).
+    """A source of rows that can tell its format from the first rows of a file (`FileHead.rows`).
 
     One with a true `is_general` knows a shape that rows of many formats have: what it sees counts only where no other
     source knows the file.

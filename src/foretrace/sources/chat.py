@@ -4,18 +4,18 @@ transcripts, web steps (`row_turns` finds them). Task, outcome and tools by thei
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
+from foretrace.core.trace import Message, Outcome, Provenance, Task, Trace
 from foretrace.encodings.call_pattern import CallPattern
 from foretrace.encodings.web_actions import WEB_VERBS
 from foretrace.rows.base import Drop, Hub, RowRef
-from foretrace.rows.head import MAX_HEAD, FileHead
+from foretrace.rows.head import MAX_HEAD, FileHead, read_partial
 from foretrace.sources.argument_types import type_arguments
 from foretrace.sources.base import UNCLEAR, RowError, make_row_id
-from foretrace.sources.first_rows import list_first_rows, read_list
 from foretrace.sources.json_values import as_number, read_success
 from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.message_times import add_times, read_stamps
@@ -99,10 +99,10 @@ class Chat:
     def recognize(self, head: FileHead) -> str | None:
         """By a column, or several, that hold a conversation with an agent in it."""
         refused: str | None = None
-        for row in list_first_rows(head):
+        for row in head.rows:
             try:
                 # JSON text may be cut where the head ends.
-                found = find_turns({key: read_list(value) or value for key, value in row.items()})
+                found = find_turns({key: _read_list(value) or value for key, value in row.items()})
             except RowError as error:  # a conversation all the same: its Drop says why it cannot be taken
                 refused = refused or f"a conversation that is refused ({error.drop.reason})"
                 continue
@@ -119,27 +119,24 @@ class Chat:
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
         messages = add_times(messages, read_stamps(found.turns)).messages
-        tools = given = read_tool_specs(self._read("tools", row)) or read_tool_specs(found.tools)
-        known = None if given else find_known_tools(messages)
+        fields, used = self._read_fields(row, unclear)
+        tools = fields.get("tools") or read_tool_specs(found.tools)
+        known = None if tools else find_known_tools(messages)
         if known is not None:
             tools = known.tools
-        raw_id = self._read_text("id", row)
+        raw_id = fields.get("id")
         own = make_row_id(row) if raw_id is None else raw_id
         if raw_id is not None and (_COUNTER.fullmatch(raw_id) or _is_web_step(messages)):
             # Such an id counts the rows of a file, or names the task of which each row is one step.
             own = f"{raw_id}-{digest(make_row_id(row))}"
-        instance = (
-            self._read_text("instance", row) or found.instance or f"chat:{digest(find_task_text(messages) or own)}"
-        )
+        instance = fields.get("instance") or f"chat:{digest(find_task_text(messages) or own)}"
         return Trace(
             key=f"{self.name}@{at.revision or 'local'}/{at.split or 'train'}:{own}",
-            task=Task(id=instance, group=self._read_text("group", row) or find_repository(instance), kind="chat"),
+            task=Task(id=instance, group=fields.get("group") or find_repository(instance), kind="chat"),
             tools=tools,
             messages=type_arguments(messages, tools),
             outcome=Outcome(
-                success=self._read_success(row, unclear),
-                reward=self._read_number("reward", row),
-                exit_reason=self._read_text("exit_reason", row),
+                success=fields.get("success"), reward=fields.get("reward"), exit_reason=fields.get("exit_reason")
             ),
             provenance=Provenance(
                 origin="imported",
@@ -149,11 +146,11 @@ class Chat:
                 raw_file=at.file,
                 raw_row=at.row,
                 raw_id=raw_id,
-                license=self.license or self._read_license(row),
-                model=self._read_text("model", row),
+                license=self.license or fields.get("license"),
+                model=fields.get("model"),
                 transforms=() if known is None else (f"tools of {known.agent}",),
             ),
-            extra=find_unknown_fields(row, self._list_used_columns(row, found, given))
+            extra=find_unknown_fields(row, found.columns | used)
             | (found.rest or {})
             | ({UNCLEAR: unclear} if unclear else {}),
         )
@@ -173,18 +170,22 @@ class Chat:
         remedy = ("name the one that holds the messages: ", Setting("columns", {"messages": "COLUMN"}))
         raise RowError("missing_column", f"there is no column {column or 'messages'}; the row has {there}", *remedy)
 
-    def _list_used_columns(self, row: dict[str, Any], found: FoundTurns, tools: tuple[ToolSpec, ...]) -> frozenset[str]:
-        """Columns that the record holds; one of a type that it cannot hold stays in `extra`."""
-        texts = [f for f in ("id", "instance", "group", "model", "exit_reason") if self._read_text(f, row) is not None]
-        fields = [*texts, *(["tools"] if tools else [])]
-        if self._read_success(row, {}) is not None:
-            fields.append("success")
-        if self._read_number("reward", row) is not None:
-            fields.append("reward")
-        if self.license is None and self._read_license(row) is not None:
-            fields.append("license")
-        paths = (self._find_column(field, row) for field in fields)
-        return found.columns | {path for path in paths if path is not None}
+    def _read_fields(self, row: dict[str, Any], unclear: dict[str, str]) -> tuple[dict[str, Any], set[str]]:
+        """The fields that the row has, and their columns; a column of a type that the record cannot hold stays in
+        `extra`. A success that is not a clear yes or no is noted, but for a reward, which may be anything."""
+        fields: dict[str, Any] = {}
+        used: set[str] = set()
+        for field, read in _READERS.items():
+            column = self._find_column(field, row)
+            if column is None or (field == "license" and self.license is not None):
+                continue
+            raw = get_path(row, column)
+            if (value := read(raw)) is not None:
+                fields[field] = value
+                used.add(column)
+            elif field == "success" and raw not in (None, "") and raw == raw and column not in _REWARDS:
+                unclear[field] = f"{column} is {raw!r}"[:_MAX_SHOWN_VALUE]
+        return fields, used
 
     def _find_column(self, field: str, row: dict[str, Any]) -> str | None:
         named = self._columns.get(field)
@@ -193,31 +194,31 @@ class Chat:
                 return column
         return None
 
-    def _read(self, field: str, row: dict[str, Any]) -> Any:
-        column = self._find_column(field, row)
-        return None if column is None else get_path(row, column)
 
-    def _read_text(self, field: str, row: dict[str, Any]) -> str | None:
-        value = self._read(field, row)
-        return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
+def _read_text(value: Any) -> str | None:
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
 
-    def _read_license(self, row: dict[str, Any]) -> str | None:
-        value = self._read("license", row)
-        return value if isinstance(value, str) and value.strip() else None
 
-    def _read_number(self, field: str, row: dict[str, Any]) -> float | None:
-        value = self._read(field, row)
-        if isinstance(value, str) and _NUMBER.fullmatch(value):  # a cell of a table
-            value = float(value)
-        return as_number(value)
+def _read_number(value: Any) -> float | None:
+    is_cell = isinstance(value, str) and _NUMBER.fullmatch(value)  # of a table
+    return as_number(float(value) if is_cell else value)
 
-    def _read_success(self, row: dict[str, Any], unclear: dict[str, str]) -> bool | None:
-        """A clear yes or no; any other value is noted, but for a reward, which may be anything."""
-        column, value = self._find_column("success", row), self._read("success", row)
-        success = read_success(value)
-        if success is None and value not in (None, "") and value == value and column not in _REWARDS:
-            unclear["success"] = f"{column} is {value!r}"[:_MAX_SHOWN_VALUE]
-        return success
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("id", "instance", "group", "model", "exit_reason"), _read_text),
+    "tools": lambda value: read_tool_specs(value) or None,
+    "success": read_success,
+    "reward": _read_number,
+    "license": lambda value: value if isinstance(value, str) and value.strip() else None,
+}
+"""How the fields of a row that are no part of the conversation are read; `None` for what a field cannot hold."""
+
+
+def _read_list(value: Any) -> list[Any]:
+    """A list that is written as JSON text and may be cut; empty for anything else."""
+    is_list = isinstance(value, str) and value.lstrip().startswith("[")
+    found = read_partial(value[:MAX_HEAD].encode(errors="replace")) if is_list else None
+    return found if isinstance(found, list) else []
 
 
 def _has_agent(found: FoundTurns) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Author, Message, Part, Role, Sampled, TimeSource, ToolCall
+from foretrace.core.trace import Author, Message, Role, TimeSource, ToolCall
 from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.sources.account import Account
 
@@ -23,25 +23,11 @@ FLUSH_S = 0.002
 
 
 class _Draft(msgspec.Struct):
-    role: Role
-    author: Author
-    raw_index: int
-    turn: int
-    content: str = ""
-    reasoning: str | None = None
-    parts: list[Part] = msgspec.field(default_factory=list[Part])
-    calls: list[ToolCall] = msgspec.field(default_factory=list[ToolCall])
-    call_ids: tuple[str, ...] = ()
-    is_error: bool | None = None
-    raw_role: str | None = None
-    prefix: str = ""
-    injected: bool = False
-    train: bool | None = None
-    sampled: Sampled | None = None
-    extra: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    began: float | None = None
+    message: Message
+    """As far as it is known, without times."""
+    began: float | None
     """Stamp of its first record, seconds since 1970."""
-    ended: float | None = None
+    ended: float | None
     """Stamp of its last record."""
     seconds: float | None = None
     measured_by: TimeSource | None = None
@@ -88,7 +74,7 @@ class Conversation:
     @property
     def has_agent(self) -> bool:
         """Whether the agent has said or done anything, in this conversation and not in an example."""
-        return any(draft.role == "assistant" and draft.author != "demo" for draft in self._drafts)
+        return any(d.message.role == "assistant" and d.message.author != "demo" for d in self._drafts)
 
     def has_call(self, call_id: str) -> bool:
         """Whether a call of that id was added."""
@@ -149,6 +135,7 @@ class Conversation:
                 the model as an example or copied from another conversation, which is not a step.
             more: Further fields of `Message`: parts, train, sampled, extra.
         """
+        calls = tuple(calls)
         draft = self._replies.get(reply) if reply else None
         if draft is None:
             draft = self._add("assistant", author, "", raw_index, at, more)
@@ -156,17 +143,17 @@ class Conversation:
             if reply:
                 self._replies[reply] = draft
         else:
-            draft.extra.update(more.get("extra", {}))
-            draft.parts.extend(more.get("parts", ()))
+            draft.message.extra.update(more.get("extra", {}))
+            self._set(draft, parts=(*draft.message.parts, *more.get("parts", ())))
             self._note_origin(draft)
+        said = draft.message
         if text:
-            draft.content += "\n\n" * bool(draft.content) + text
+            self._set(draft, content=said.content + "\n\n" * bool(said.content) + text)
         if reasoning:
-            draft.reasoning = reasoning if draft.reasoning is None else f"{draft.reasoning}\n\n{reasoning}"
-        for call in calls:
-            draft.calls.append(call)
-            if call.id:
-                self._called[call.id] = at
+            self._set(draft, reasoning=reasoning if said.reasoning is None else f"{said.reasoning}\n\n{reasoning}")
+        if calls:
+            self._set(draft, tool_calls=(*said.tool_calls, *calls))
+        self._called.update((call.id, at) for call in calls if call.id)
         self._waits.update(waits_for_person)
         if at is not None:
             draft.ended = max(at, draft.ended or at)
@@ -188,9 +175,10 @@ class Conversation:
     ) -> None:
         """What a call gave; an empty `call_id` where the format has none. `also`: ids of further calls that the same
         result answers."""
-        draft = self._add("tool", "environment", text, raw_index, at, more)
-        draft.call_ids = (call_id, *also) if call_id else ()
-        draft.is_error = is_error
+        answered = (call_id, *also) if call_id else ()
+        draft = self._add(
+            "tool", "environment", text, raw_index, at, {**more, "tool_call_ids": answered, "is_error": is_error}
+        )
         if call_id and call_id not in self._called:
             self.account.note("results without a call")
         if seconds is not None:
@@ -200,7 +188,7 @@ class Conversation:
     def time_call(self, call_id: str, seconds: float, measured_by: TimeSource = "runner") -> bool:
         """Set the duration of a call whose result was added before; whether there is one."""
         for draft in reversed(self._drafts):
-            if draft.role == "tool" and call_id in draft.call_ids:
+            if draft.message.role == "tool" and call_id in draft.message.tool_call_ids:
                 draft.seconds, draft.measured_by = seconds, measured_by
                 return True
         return False
@@ -211,60 +199,43 @@ class Conversation:
 
     def finish(self) -> tuple[Message, ...]:
         """All messages, with their times."""
-        answered = {call_id for draft in self._drafts for call_id in draft.call_ids}
+        answered = {call_id for draft in self._drafts for call_id in draft.message.tool_call_ids}
         self.account.note("calls without a result", len(self._called.keys() - answered))
         return tuple(self._make_message(draft) for draft in self._drafts)
 
     def _add(
         self, role: Role, author: Author, text: str, raw_index: int, at: float | None, more: dict[str, Any]
     ) -> _Draft:
-        fields: dict[str, Any] = {
-            **more,
-            "parts": list(more.get("parts", ())),
-            "extra": dict(more.get("extra", {})),
-        }
-        draft = _Draft(role, author, raw_index, len(self._drafts), text, began=at, ended=at, **fields)
+        fields: dict[str, Any] = {**more, "parts": tuple(more.get("parts", ())), "extra": dict(more.get("extra", {}))}
+        message = Message(
+            role=role, author=author, content=text, raw_index=raw_index, turn=len(self._drafts), **fields
+        )  # fmt: skip
+        draft = _Draft(message, began=at, ended=at)
         self._drafts.append(draft)
         self._note_origin(draft)
         return draft
 
     def _note_origin(self, draft: _Draft) -> None:
-        if self.used and draft.turn not in self.used[-1].places:
-            self.used[-1].places.append(draft.turn)
+        if self.used and draft.message.turn not in self.used[-1].places:
+            self.used[-1].places.append(draft.message.turn)
 
     def _note_input(self, at: float | None) -> None:
         if at is not None:
             self._latest_input = at
 
+    def _set(self, draft: _Draft, **fields: Any) -> None:
+        draft.message = msgspec.structs.replace(draft.message, **fields)
+
     def _make_message(self, draft: _Draft) -> Message:
         seconds, source = self._find_time(draft)
-        is_model = draft.role == "assistant"
-        return Message(
-            role=draft.role,
-            author=draft.author,
-            content=draft.content,
-            parts=tuple(draft.parts),
-            reasoning=draft.reasoning,
-            tool_calls=tuple(draft.calls),
-            tool_call_ids=draft.call_ids,
-            is_error=draft.is_error,
-            turn=draft.turn,
-            injected=draft.injected,
-            train=draft.train,
-            prefix=draft.prefix,
-            raw_role=draft.raw_role,
-            raw_index=draft.raw_index,
-            sampled=draft.sampled,
-            model_s=seconds if is_model else None,
-            model_s_source=source if is_model else None,
-            tool_s=None if is_model else seconds,
-            tool_s_source=None if is_model else source,
-            started=None if draft.began is None else write_time(draft.began),
-            extra=draft.extra,
-        )
+        name = "model_s" if draft.message.role == "assistant" else "tool_s"
+        started = None if draft.began is None else write_time(draft.began)
+        return msgspec.structs.replace(draft.message, started=started, **{name: seconds, f"{name}_source": source})
 
     def _find_time(self, draft: _Draft) -> tuple[float | None, TimeSource | None]:
-        if draft.role not in ("assistant", "tool") or any(call_id in self._waits for call_id in draft.call_ids):
+        if draft.message.role not in ("assistant", "tool") or any(
+            call_id in self._waits for call_id in draft.message.tool_call_ids
+        ):
             return None, None
         if draft.seconds is not None:
             if draft.seconds >= 0:
@@ -273,10 +244,10 @@ class Conversation:
             return None, None
         if not self._durations_from_stamps:
             return None, None
-        if draft.role == "assistant":
+        if draft.message.role == "assistant":
             begin, end = draft.input_at, draft.ended
         else:
-            stamps = [at for call_id in draft.call_ids if (at := self._called.get(call_id)) is not None]
+            stamps = [at for call_id in draft.message.tool_call_ids if (at := self._called.get(call_id)) is not None]
             begin, end = max(stamps, default=None), draft.ended
         if begin is None or end is None:
             return None, None

@@ -14,7 +14,7 @@ from foretrace.core.errors import SourceError
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.segments import SegmentRow
 from foretrace.core.store import encode_row
-from foretrace.core.trace import Trace, add_trace_id
+from foretrace.core.trace import Provenance, Trace, add_trace_id
 from foretrace.rows.base import Drop, RowRef, UndecodedRow
 from foretrace.rows.files import decode_row
 from foretrace.sources.account import Account
@@ -28,34 +28,22 @@ _CLEANED_AT_ONCE, _MAX_GROUP = 4 << 20, 256
 """Characters, and traces, that are looked through together."""
 
 
-class Origin(NamedTuple):
-    """What the manifest says of a source."""
-
-    source: str
-    revision: str | None
-    split: str | None
-    license: str | None
-
-
 class ConvertedTrace(NamedTuple):
     """A trace, encoded as a row of a segment."""
 
     row: SegmentRow
-    origin: Origin
+    origin: Provenance
     counts: TraceCounts
 
 
-class ConvertedRow(NamedTuple):
-    """What became of one row."""
-
-    at: RowRef
-    result: ConvertedTrace | Drop
+PlacedResult = tuple[str, ConvertedTrace | Drop]
+"""What became of a row or a conversation, behind what a message says of where it stands."""
 
 
 class FileReading(NamedTuple):
     """What a session file gives."""
 
-    results: Iterable[ConvertedTrace | Drop]
+    results: Iterable[PlacedResult]
     """Its conversations; may be read once."""
     account: Account
     """Complete when the results have been read."""
@@ -107,23 +95,23 @@ def _load_source(path: str) -> SharedSource:
     return SharedSource(*pickle.loads(Path(path).read_bytes()))
 
 
-def convert_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> list[ConvertedRow]:
+def convert_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> list[PlacedResult]:
     """Convert rows; one that cannot be converted is a Drop."""
-    return list(stream_rows(shared, rows))
+    return list(stream_rows(shared, label, rows))
 
 
-def stream_rows(shared: SharedSource, rows: Iterable[UndecodedRow]) -> Iterator[ConvertedRow]:
+def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> Iterator[PlacedResult]:
     """As `convert_rows`, a few rows at a time."""
-    places: deque[RowRef] = deque()
+    places: deque[str] = deque()
 
     def convert() -> Iterator[Trace | Drop]:
         for at, value in rows:
-            places.append(at)
+            places.append(f"{at.file or label} row {at.row}")
             row = decode_row(value) if isinstance(value, bytes) else value
             yield row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
 
     for result in _clean(shared.cleaner, convert()):
-        yield ConvertedRow(places.popleft(), _encode(result, shared.since))
+        yield places.popleft(), _encode(result, shared.since)
 
 
 def _clean(cleaner: Cleaner | None, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
@@ -157,21 +145,20 @@ def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]
     read = [list(_read_conversations(shared, path, own)) for path, own in zip(paths, accounts, strict=True)]
     cleaned = _clean(shared.cleaner, itertools.chain.from_iterable(read))
     return [
-        FileReading([_encode(each, shared.since) for each in itertools.islice(cleaned, len(own))], account)
-        for own, account in zip(read, accounts, strict=True)
+        FileReading([(str(path), _encode(each, shared.since)) for each in itertools.islice(cleaned, len(own))], account)
+        for path, own, account in zip(paths, read, accounts, strict=True)
     ]
 
 
-def stream_file(shared: SharedSource, path: Path) -> FileReading:
-    """Read a session file, a few conversations at a time."""
-    account = Account()
-    results = _clean(shared.cleaner, _read_conversations(shared, path, account))
-    return FileReading((_encode(result, shared.since) for result in results), account)
-
-
 def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
-    """As `read_files`, conversation by conversation."""
-    return [stream_file(shared, path) for path in paths]
+    """As `read_files`, a few conversations at a time."""
+
+    def stream(path: Path) -> FileReading:
+        account = Account()
+        results = _clean(shared.cleaner, _read_conversations(shared, path, account))
+        return FileReading(((str(path), _encode(result, shared.since)) for result in results), account)
+
+    return [stream(path) for path in paths]
 
 
 def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[Trace | Drop]:
@@ -233,10 +220,7 @@ def _encode(trace: Trace | Drop, since: float | None) -> ConvertedTrace | Drop:
             if since is not None and (end := find_last_stamp(trace)) is not None and end < since:
                 return Drop(BEFORE_SINCE)
             row = encode_row(add_trace_id(trace))
-            origin = trace.provenance
-            return ConvertedTrace(
-                row, Origin(origin.source, origin.revision, origin.split, origin.license), count_trace(trace)
-            )
+            return ConvertedTrace(row, trace.provenance, count_trace(trace))
         except UnicodeEncodeError as error:
             return _drop_half_pair(error)
     return Drop(INTERNAL_ERROR, found.text)

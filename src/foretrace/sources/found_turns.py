@@ -19,8 +19,6 @@ class FoundTurns(NamedTuple):
     """Columns that it takes, and those that are left out."""
     form: str
     """What was seen, in a few words."""
-    instance: str | None = None
-    """The id of the task, where the form has it in a column of its own."""
     tools: Any = None
     """Definitions of tools, where they lie in a request within the row."""
     rest: Row | None = None

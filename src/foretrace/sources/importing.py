@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +21,12 @@ from foretrace.core.store import TraceWriter
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.in_order import Job, Stage, run_in_order, run_stages
 from foretrace.engines.processes import THIS_PROCESS
-from foretrace.objectstores.traces import open_traces_for_writing
+from foretrace.objectstores.folders import open_traces_for_writing
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
-from foretrace.sources.file_imports import FileImport
+from foretrace.sources.inputs import FileImport, RowImport, count_in_flight_bytes
 from foretrace.sources.report import ImportReport
-from foretrace.sources.row_imports import RowImport, count_in_flight_bytes, report_progress
 from foretrace.sources.taking import Taker
 
 _MIN_POOL_BYTES = 6 << 20
@@ -90,10 +88,16 @@ def import_inputs(
         taker = Taker(writer, report)
         common = {"limit": limit, "since": since or "", "taker": taker, "progress": watch}
         try:
-            with (
-                _open_pool(engine, inputs, limit, folder) as pool,
-                _open_sharing(None if pool is None else folder, since_s, cleaner) as share,
-            ):
+            with _open_pool(engine, inputs, limit, folder) as pool, ExitStack() as stack:
+
+                def share(source: Any) -> SharedSource:
+                    shared = SharedSource(source, since_s, cleaner)
+                    if pool is not None:
+                        path = make_own_name(folder / "source")  # workers keep what they have read under a name
+                        stack.callback(path.unlink, missing_ok=True)
+                        shared.share(path)
+                    return shared
+
                 run_stages(pool, _plan(inputs, share, replace, common), count_in_flight_bytes(pool))
                 taker.finish()
                 writer.compact(None if pool is None else functools.partial(_run_merges, pool))
@@ -154,11 +158,9 @@ def _plan(
 def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
     if replace:
         for job in jobs:
-            if job.find_fault() is None:
-                job.reset_cursor()
-    jobs = [job for job in jobs if job.find_fault() is None]
+            job.reset_cursor()
     if jobs and isinstance(source, TwoPassSource) and any(job.open_for_scan() for job in jobs):
-        source.scan(itertools.chain.from_iterable(report_progress(job.read(), job, "looking") for job in jobs))
+        source.scan(itertools.chain.from_iterable(job.report_progress(job.read(), "looking") for job in jobs))
 
 
 def _is_ours(source: Any) -> bool:
@@ -177,34 +179,6 @@ def _open_pool(
         helps=True,
         kept="what was sealed so far is kept, the same import goes on from there",
     )
-
-
-def open_looking_pool(engine: Engine, sources: Iterable[Any], weight: int) -> AbstractContextManager[Pool | None]:
-    """Workers that look at files of so many bytes for these sources, before they read them."""
-    useful = None if weight >= _MIN_POOL_BYTES else 1
-    return engine.open_pool(useful=useful, small=all(map(_is_ours, sources)), helps=True)
-
-
-@contextlib.contextmanager
-def _open_sharing(
-    folder: Path | None, since: float | None, cleaner: Cleaner | None
-) -> Generator[Callable[[Any], SharedSource]]:
-    """What makes a source ready for workers, by a file in this folder that is there as long as the block; `None` where
-    there are no workers."""
-    paths: list[Path] = []
-
-    def share(source: Any) -> SharedSource:
-        shared = SharedSource(source, since, cleaner)
-        if folder is not None:
-            paths.append(make_own_name(folder / "source"))  # workers keep what they have read under a name
-            shared.share(paths[-1])
-        return shared
-
-    try:
-        yield share
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)
 
 
 def _weigh(inputs: Iterable[SourceInputs], limit: int | None) -> int:

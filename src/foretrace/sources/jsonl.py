@@ -10,7 +10,6 @@ import msgspec
 from foretrace.core.trace import SCHEMA_VERSION, Trace, compute_trace_id, upgrade_record
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import FileHead
-from foretrace.sources.first_rows import list_first_rows
 
 
 class Jsonl:
@@ -22,7 +21,7 @@ class Jsonl:
 
     def recognize(self, head: FileHead) -> str | None:
         """By the fields of a Trace."""
-        for row in list_first_rows(head):
+        for row in head.rows:
             origin = row["provenance"].get("origin") if isinstance(row.get("provenance"), dict) else None
             if {"key", "task", "messages"} <= row.keys() and origin in ("imported", "generated"):
                 return f"key, task and messages of a trace that was {origin}"

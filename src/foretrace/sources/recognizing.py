@@ -7,13 +7,10 @@ none knows is listed too.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
-import pickle
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +18,6 @@ import msgspec
 
 from foretrace.core.errors import SourceError
 from foretrace.core.progress import ProgressFunc, ignore_progress
-from foretrace.engines.engine import Pool
-from foretrace.engines.in_order import Job, run_in_order
 from foretrace.rows.files import SUFFIXES
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.file_states import list_companions, list_states
@@ -33,10 +28,8 @@ _MAX_DEPTH = 64
 MAX_LISTED = 1000
 """Files that no source knows which are kept by name; the others are counted."""
 _MAX_KEYS = 8
-_LOOKED_AT_ONCE = 64
-"""Files that one job looks at."""
-OpenPool = Callable[[int], AbstractContextManager[Pool | None]]
-"""Gives the workers for input of so many bytes."""
+_REPORT_EVERY = 64
+"""Files after which the progress is reported again."""
 _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 
 
@@ -71,17 +64,6 @@ class AmbiguousFile(NamedTuple):
         return f"{self.path}: may be {seen}"
 
 
-class _Look(NamedTuple):
-    """What was seen of a file or folder."""
-
-    claims: dict[str, str]
-    """What each source that knows it saw, by name."""
-    seen: str = ""
-    """What is in it, where no source knows it."""
-    size: int | None = None
-    """`None`: its own."""
-
-
 class FoundFiles(msgspec.Struct):
     """What a walk found."""
 
@@ -114,17 +96,16 @@ class FoundFiles(msgspec.Struct):
             what = "name the source instead of auto, for these files only"
             raise SourceError(f"{self.ambiguous[0].describe()}{more}; {what}")
 
-    def add(self, path: Path, look: _Look, row_sources: Collection[str]) -> None:
-        """List a file or folder by what the sources saw in it."""
-        if not look.claims:
-            self.add_unknown(path, look.seen, look.size)
-        elif len(look.claims) > 1:
-            self.ambiguous.append(AmbiguousFile(path, look.claims))
-        for name, reason in look.claims.items() if len(look.claims) == 1 else ():
-            if name in row_sources and not path.name.endswith(SUFFIXES):
-                self.add_unknown(path, f"rows of {name} ({reason}); name it with one of {', '.join(SUFFIXES)}")
-            else:
-                self.files.append(RecognizedFile(path, name, reason))
+    def add(self, path: Path, claims: dict[str, str], row_sources: Collection[str]) -> None:
+        """List a file or folder by what each source that knows it saw in it, by name."""
+        if len(claims) > 1:
+            self.ambiguous.append(AmbiguousFile(path, claims))
+            return
+        ((name, reason),) = claims.items()
+        if name in row_sources and not path.name.endswith(SUFFIXES):
+            self.add_unknown(path, f"rows of {name} ({reason}); name it with one of {', '.join(SUFFIXES)}")
+        else:
+            self.files.append(RecognizedFile(path, name, reason))
 
     def add_unknown(self, path: Path, seen: str, size: int | None = None) -> None:
         """List a file that no source knows."""
@@ -141,7 +122,6 @@ def find_files(
     *,
     is_named: bool = False,
     since: float | None = None,
-    open_pool: OpenPool = lambda _: contextlib.nullcontext(),
     progress: ProgressFunc = ignore_progress,
 ) -> FoundFiles:
     """What of these files, and of all in these folders, the sources know.
@@ -150,28 +130,22 @@ def find_files(
         sources: Those that are asked: `FileSource`, or a source of rows with `recognize`.
         is_named: The user named the one source, so that a file that was named too is taken without being asked.
         since: Seconds since 1970; what was last changed before is left out.
-        open_pool: Workers that look at files, beside this process.
 
     Raises:
         SourceError: a path is missing, or there are too many files.
     """
-    walk = _Walk(sources)
+    walk = _Walk(sources, progress)
     for path in paths:
         if not path.exists():
             raise SourceError(f"{path}: no such file or folder")
         if path.is_dir():
             walk.visit_folder(path, 0)
         elif is_named and walk.is_new(path):
-            walk.met.append((path, _Look({sources[0].name: "named"})))
+            walk.add(path, {sources[0].name: "named"})
         elif not is_named:
             walk.visit_file(path)
-    found = FoundFiles()
-    row_sources = {source.name for source in sources if hasattr(source, "to_trace")}
-    with open_pool(walk.bytes) as pool:
-        for path, look in _look_at_all(walk.met, sources, pool, progress):
-            found.add(path, look, row_sources)
-    _remove_companions(found, {source.name: source for source in sources}, since)
-    return found
+    _remove_companions(walk.found, {source.name: source for source in sources}, since)
+    return walk.found
 
 
 def ask_sources(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
@@ -190,53 +164,18 @@ def _ask(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
     return claims
 
 
-def _look_at_all(
-    met: Sequence[tuple[Path, _Look | None]], sources: Sequence[Any], pool: Pool | None, progress: ProgressFunc
-) -> Iterator[tuple[Path, _Look]]:
-    """What was met, in its order, with the files looked at."""
-    files = [path for path, look in met if look is None]
-    batches = (files[first : first + _LOOKED_AT_ONCE] for first in range(0, len(files), _LOOKED_AT_ONCE))
-    jobs = (Job(_look_at, (sources, batch), 1) for batch in batches)
-    results = run_in_order(pool if _can_be_sent(sources) else None, jobs, 8 if pool is None else 8 * pool.workers)
-    looks = itertools.chain.from_iterable(results)
-    count = 0
-    for path, look in met:
-        if look is None:
-            look, count = next(looks), count + 1
-            if count % _LOOKED_AT_ONCE == 0:
-                progress("looking at files", count, len(files))
-        yield path, look
-
-
-def _can_be_sent(sources: Sequence[Any]) -> bool:
-    try:
-        return bool(pickle.dumps(sources))
-    except Exception:  # a plugin may hold what no process can be sent
-        return False
-
-
-def _look_at(sources: Sequence[Any], paths: Sequence[Path]) -> list[_Look]:
-    looks: list[_Look] = []
-    for path in paths:
-        try:
-            head = read_head(path)
-        except SourceError as error:
-            looks.append(_Look({}, str(error).removeprefix(f"{path}: ")))
-        else:
-            claims = ask_sources(head, sources)
-            looks.append(_Look(claims, "" if claims else describe_head(head)))
-    return looks
-
-
 class _Walk:
-    def __init__(self, sources: Sequence[Any]) -> None:
-        self.met: list[tuple[Path, _Look | None]] = []
-        """Files and folders in their order; `None` for a file that is still to be looked at."""
-        self.bytes = 0
-        """Of those files."""
+    def __init__(self, sources: Sequence[Any], progress: ProgressFunc) -> None:
+        self.found = FoundFiles()
         self._sources = sources
+        self._row_sources = {source.name for source in sources if hasattr(source, "to_trace")}
+        self._progress = progress
         self._seen: set[tuple[int, int]] = set()
         self._files = 0
+
+    def add(self, path: Path, claims: dict[str, str]) -> None:
+        """List a file or folder that is known."""
+        self.found.add(path, claims, self._row_sources)
 
     def is_new(self, path: Path) -> bool:
         """Whether the file or folder was not met before, under this name or another."""
@@ -250,7 +189,7 @@ class _Walk:
     def visit_folder(self, folder: Path, depth: int) -> None:
         """Take the folder if a source knows it, else what is in it."""
         if depth > _MAX_DEPTH:
-            self._leave_out(folder, f"a folder {depth} folders deep", None)
+            self.found.add_unknown(folder, f"a folder {depth} folders deep")
             return
         if not self.is_new(folder):
             return
@@ -258,21 +197,21 @@ class _Walk:
             head = read_head(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except (SourceError, OSError) as error:
-            self._leave_out(folder, f"a folder that cannot be read: {getattr(error, 'strerror', error)}")
+            self.found.add_unknown(folder, f"a folder that cannot be read: {getattr(error, 'strerror', error)}", 0)
             return
         names = {entry.name for entry in entries}
         if "manifest.json" in names and any(name.startswith("shard-") for name in names):
-            self._leave_out(folder, "a traces folder; build a dataset from it as it is")
+            self.found.add_unknown(folder, "a traces folder; build a dataset from it as it is", 0)
             return
         if claims := ask_sources(head, self._sources):
-            self.met.append((folder, _Look(claims)))
+            self.add(folder, claims)
             return
         for entry in entries:
             path = Path(entry.path)
             try:
                 mode = entry.stat().st_mode
             except OSError as error:  # a link to nothing, or to itself
-                self._leave_out(path, f"a link that leads nowhere: {error.strerror}")
+                self.found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
                 continue
             if stat.S_ISDIR(mode):
                 if entry.name not in _SKIPPED_FOLDERS:
@@ -280,23 +219,29 @@ class _Walk:
             elif stat.S_ISREG(mode):
                 self.visit_file(path)
             else:
-                self._leave_out(path, "no regular file")
+                self.found.add_unknown(path, "no regular file", 0)
 
     def visit_file(self, path: Path) -> None:
-        """Note a file that is to be looked at."""
+        """Take the file if a source knows it."""
         if not self.is_new(path):
             return
         self._files += 1
         if self._files > MAX_FILES:
             raise SourceError(f"{path.parent}: more than {MAX_FILES:,} files; name the folders that hold traces")
-        if path.is_file():
-            self.bytes += path.stat().st_size
-            self.met.append((path, None))
+        if self._files % _REPORT_EVERY == 0:
+            self._progress("looking at files", self._files, None)
+        if not path.is_file():
+            self.found.add_unknown(path, "no regular file")
+            return
+        try:
+            head = read_head(path)
+        except SourceError as error:
+            self.found.add_unknown(path, str(error).removeprefix(f"{path}: "))
+            return
+        if claims := ask_sources(head, self._sources):
+            self.add(path, claims)
         else:
-            self._leave_out(path, "no regular file", None)
-
-    def _leave_out(self, path: Path, seen: str, size: int | None = 0) -> None:
-        self.met.append((path, _Look({}, seen, size)))
+            self.found.add_unknown(path, describe_head(head))
 
 
 def describe_head(head: FileHead) -> str:
@@ -318,46 +263,35 @@ def describe_head(head: FileHead) -> str:
 
 def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float | None) -> None:
     """Leave out what is read with another file, and what is too old."""
-    _find_real_folder.cache_clear()
     read_with = [list_companions(sources[file.source], file.path) for file in found.files]
     companions = {
         real
         for file, others in zip(found.files, read_with, strict=True)
-        for path in others
-        if (real := _find_real(path)) != _find_real(file.path)
+        for real in map(os.path.realpath, others)  # `Path.resolve` raises for a link to itself
+        if real != os.path.realpath(file.path)
     }
-    found.ambiguous = [file for file in found.ambiguous if not _is_companion(file.path, companions)]
+
+    def is_companion(path: Path) -> bool:
+        """Whether a file, or a folder that it lies in, is read with another file."""
+        if not companions:
+            return False
+        real = Path(os.path.realpath(path))
+        return any(str(place) in companions for place in (real, *real.parents))
+
     kept: list[RecognizedFile] = []
     for file, others in zip(found.files, read_with, strict=True):
-        if _is_companion(file.path, companions):
+        if is_companion(file.path):
             found.companions += 1
         elif since is not None and _find_last_change([file.path, *others]) < since:
             found.too_old += 1
         else:
             kept.append(file)
-    unknown = [file for file in found.unknown if not _is_companion(file.path, companions)]
+    unknown = [file for file in found.unknown if not is_companion(file.path)]
     left_out = len(found.unknown) - len(unknown)
+    found.ambiguous = [file for file in found.ambiguous if not is_companion(file.path)]
     found.files, found.unknown = kept, unknown
     found.unknown_count -= left_out
     found.companions += left_out
-
-
-def _is_companion(path: Path, companions: Collection[Path]) -> bool:
-    """Whether a file, or a folder that it lies in, is read with another file."""
-    real = _find_real(path)
-    return any(place in companions for place in (real, *real.parents)) if companions else False
-
-
-def _find_real(path: Path) -> Path:
-    """The path without links; `Path.resolve` raises for a link to itself."""
-    if path.is_symlink():
-        return Path(os.path.realpath(path))
-    return Path(_find_real_folder(str(path.parent)), path.name)
-
-
-@functools.lru_cache(maxsize=1 << 10)
-def _find_real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
 
 
 def _find_last_change(paths: Sequence[Path]) -> float:

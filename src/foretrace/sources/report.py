@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import msgspec
 
@@ -15,15 +15,12 @@ from foretrace.core.report import Report
 from foretrace.core.store import remove_if_empty
 from foretrace.core.trace import Trace
 from foretrace.encodings.unread_calls import find_unread_calls
-from foretrace.sources.account import Account
+from foretrace.sources.account import MAX_EXAMPLES, Account, Counts
 from foretrace.sources.base import UNCLEAR
 from foretrace.sources.recognizing import FoundFiles
 
-MAX_EXAMPLES = 3
-"""Rows that a report shows of each kind."""
 
-
-class TraceCounts(msgspec.Struct, kw_only=True):
+class TraceCounts(Counts, kw_only=True):
     """What is in traces. A turn is a message that the model wrote; a result answers one or more calls."""
 
     traces: int = 0
@@ -32,11 +29,11 @@ class TraceCounts(msgspec.Struct, kw_only=True):
     results: int = 0
     unread: int = 0
     """Calls that no reader read: the environment answers a message in which there is none."""
-    unread_rows: list[str] = []
+    unread_rows: list[str] = msgspec.field(default_factory=list[str])
     """Up to three messages of these."""
     unclear: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Traces in which a field could not be read, by field: a success other than yes or no, a missing column."""
-    unclear_rows: list[str] = []
+    unclear_rows: list[str] = msgspec.field(default_factory=list[str])
     """Up to three of these."""
     without_task: int = 0
     """Traces in which nobody asks for anything."""
@@ -49,23 +46,7 @@ class TraceCounts(msgspec.Struct, kw_only=True):
     timed_calls: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls whose time is known, by who measured it."""
 
-    def add(self, other: TraceCounts) -> None:
-        """Take over the counts of another."""
-        self.traces += other.traces
-        self.turns += other.turns
-        self.calls += other.calls
-        self.results += other.results
-        self.unread += other.unread
-        self.unread_rows = [*self.unread_rows, *other.unread_rows][:MAX_EXAMPLES]
-        self.unclear.update(other.unclear)
-        self.unclear_rows = [*self.unclear_rows, *other.unclear_rows][:MAX_EXAMPLES]
-        self.without_task += other.without_task
-        self.redacted.update(other.redacted)
-        self.unredacted += other.unredacted
-        self.timed_turns.update(other.timed_turns)
-        self.timed_calls.update(other.timed_calls)
-
-    def replace(self, old: TraceCounts | None, new: TraceCounts) -> None:
+    def replace(self, old: Self | None, new: Self) -> None:
         """Take over the counts of a trace in the place of those of another; `None` where there was none."""
         if old is not None:
             for name, value in msgspec.structs.asdict(old).items():
@@ -75,16 +56,6 @@ class TraceCounts(msgspec.Struct, kw_only=True):
                 else:
                     setattr(self, name, own - value)
         self.add(new)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts that are not zero, as plain data."""
-        return {k: dict(v) if isinstance(v, Counter) else v for k, v in msgspec.structs.asdict(self).items() if v}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TraceCounts:
-        """What `to_dict` gave."""
-        fields: dict[str, Any] = {k: Counter(v) if isinstance(v, dict) else v for k, v in data.items()}
-        return cls(**fields)
 
 
 def count_trace(trace: Trace) -> TraceCounts:
@@ -116,7 +87,7 @@ def _describe(trace: Trace, index: int) -> str:
     return f"{trace.key} message {index}: {text!r}"
 
 
-class SourceReport(msgspec.Struct, kw_only=True):
+class SourceReport(Counts, kw_only=True):
     """What was read as one source."""
 
     files: int = 0
@@ -129,14 +100,6 @@ class SourceReport(msgspec.Struct, kw_only=True):
     """What is in the traces of those that were read now."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Their rows or conversations that were dropped, by reason."""
-
-    def add(self, other: SourceReport) -> None:
-        """Take over the counts of another."""
-        self.files += other.files
-        self.files_done += other.files_done
-        self.drops.update(other.drops)
-        self.account.add(other.account)
-        self.counts.add(other.counts)
 
 
 class ImportReport(Report, msgspec.Struct, kw_only=True):

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from foretrace.sources.base import RowError
-from foretrace.sources.demonstration_turns import find_demonstration
 from foretrace.sources.exported_chats import find_exported_chat
-from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_result
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call
 from foretrace.sources.json_values import decode_nested, get_dict, get_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
 from foretrace.sources.step_turns import find_steps
 from foretrace.sources.template_text import split_react, split_template
-from foretrace.sources.text_pairs import find_text_turns
 from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
@@ -41,21 +40,12 @@ _TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _ASKED = ("instruction", "question", "task", "query", "prompt", "input")
 """Columns of what the agent was asked, beside its text that begins with its first step."""
-_STATES = frozenset(
-    [
-        "state",
-        "chat_messages",
-        "values",
-        "channel_values",
-        "session",
-        "thread",
-        "chat",
-        "transcript",
-        "episode",
-        "rollout",
-        *MESSAGES,
-    ]
-)
+_INTENTS = ("intent", "task", "goal", "objective")
+"""Columns of what is to be done on a page."""
+_STATES = frozenset({
+    "state", "chat_messages", "values", "channel_values", "session", "thread", "chat", "transcript", "episode",
+    "rollout", *MESSAGES,
+})  # fmt: skip
 """Columns that hold the agent's `messages` within; those of a `grader` or in `metadata` are another's."""
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
@@ -66,7 +56,7 @@ def find_turns(row: Row) -> FoundTurns | None:
     for find in _FINDERS:
         if found := find(row):
             found = _add_system(row, found)
-            return found if find is find_demonstration else _add_rest(row, found)  # its pages are too large to keep
+            return found if find is _find_web_states else _add_rest(row, found)  # its pages are too large to keep
     return None
 
 
@@ -375,27 +365,6 @@ def _find_template_text(row: Row) -> FoundTurns | None:
     return found[0] if len(found) == 1 else None
 
 
-def _find_numbered(row: Row) -> FoundTurns | None:
-    """The trajectory of DSPy's ReAct: `thought_0`, `tool_name_0`, `tool_args_0`, `observation_0`, and so on."""
-    held = decode_nested(row.get("trajectory"))
-    if not isinstance(held, dict) or "tool_name_0" not in held:
-        return None
-    asked = next((row[k] for k in _ASKED if isinstance(row.get(k), str)), None)
-    turns: Turns = [] if asked is None else [(None, {"role": "user", "content": asked})]
-    step = 0
-    while f"tool_name_{step}" in held:
-        thought, name, given, observed = (
-            held.get(f"{key}_{step}") for key in ("thought", "tool_name", "tool_args", "observation")
-        )
-        call = make_call(name, given, str(step))
-        turns.append((step, {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [call]}))
-        turns.append((step, make_result(str(step), observed)))
-        step += 1
-    if isinstance(row.get("answer"), str):
-        turns.append((None, {"role": "assistant", "content": row["answer"]}))
-    return FoundTurns(turns, frozenset({"trajectory"}), "trajectory holds numbered steps")
-
-
 def _find_nested(row: Row) -> FoundTurns | None:
     """`messages` within one other column: the state of a graph or of a session."""
     found = [
@@ -407,6 +376,40 @@ def _find_nested(row: Row) -> FoundTurns | None:
         return None
     column, turns = found[0]
     return FoundTurns([*enumerate(turns)], frozenset({column}), f"{column}.messages holds messages")
+
+
+def _find_web_states(row: Row) -> FoundTurns | None:
+    """States of a web page and actions in turn (web navigation of the Agent Data Protocol)."""
+    for column in ("trajectory", "steps", "actions"):
+        items = decode_nested(row.get(column))
+        if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
+            turns = list(_read_states(items))
+            if any(turn["role"] == "assistant" for _, turn in turns):
+                intent = next((row[k] for k in _INTENTS if isinstance(row.get(k), str)), None)
+                asked: Turns = [(None, {"role": "user", "content": intent})] if intent else []
+                return FoundTurns([*asked, *turns], frozenset({column}), f"column {column} holds states and actions")
+    return None
+
+
+def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
+    begun = False
+    for index, item in enumerate(items):
+        action = item.get("action")
+        if isinstance(action, dict) and isinstance(action.get("action_name"), str):
+            metadata = item.get("metadata")
+            thought = metadata.get("cot") if isinstance(metadata, dict) else None
+            given = {
+                k: v for k, v in action.items() if k not in ("action_name", "action_type") and v not in ("", [], None)
+            }
+            call = make_call(action["action_name"], given)
+            yield index, {"role": "assistant", "content": thought or "", "tool_calls": [call]}
+            begun = True
+        elif isinstance(item.get("axtree"), str):
+            more = {k: v for k, v in item.items() if k != "axtree"}
+            # Before the first step it belongs to the task, later it is what a step gave.
+            yield index, {"role": "tool" if begun else "environment_state", "content": item["axtree"], **more}
+        else:
+            return
 
 
 def _split_transcript(text: str) -> Turns:
@@ -445,14 +448,12 @@ def _read_system(value: Any) -> str:
 
 
 _FINDERS = (
-    _find_numbered,
     _find_logged_call,
     _find_messages,
     _find_responses,
     _find_exchange,
-    find_demonstration,
+    _find_web_states,
     find_exported_chat,
-    find_text_turns,
     find_steps,
     _find_halves,
     _find_wanted_calls,

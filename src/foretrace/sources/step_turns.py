@@ -1,8 +1,8 @@
 """Rows whose column holds the steps of an agent, each with its thought, its action and what came of it, as turns.
 
-So write home-made loops, LangChain (`intermediate_steps`), GUI-Odyssey, and browser-use (`model_output` and `result`).
-A list of actions that only words tell of (a recipe, a test plan) is none: an action has arguments, a thought, or the
-form of a call.
+So write home-made loops, LangChain (`intermediate_steps`), DSPy, GUI-Odyssey, and browser-use (`model_output` and
+`result`). A list of actions that only words tell of (a recipe, a test plan) is none: an action has arguments, a
+thought, or the form of a call.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Step(NamedTuple):
 def find_steps(row: Row) -> FoundTurns | None:
     """The steps of a row; `None` where it has none."""
     for column in _COLUMNS:
-        items = as_list(decode_json(row.get(column)))
+        items = _list_items(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
         has_calls = any(step.calls for step in steps)
         if not has_calls or len(steps) != len(items) or not _are_seen(steps, items):
@@ -67,6 +67,17 @@ def find_steps(row: Row) -> FoundTurns | None:
         if thinks or (is_asked and any(step.is_sure for step in steps)):
             return _make_turns(row, column, steps)
     return None
+
+
+def _list_items(value: Any) -> list[Any]:
+    """The steps in a column; DSPy numbers their fields: `thought_0`, `tool_name_0`, and so on."""
+    if not isinstance(value, dict) or "tool_name_0" not in value:
+        return as_list(value)
+    steps: dict[str, Row] = {}
+    for name, field in value.items():
+        key, _, number = name.rpartition("_")
+        steps.setdefault(number, {})[key] = field
+    return [*steps.values()]
 
 
 def _may_be_a_programs(items: list[Any]) -> bool:

@@ -16,7 +16,6 @@ from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.argument_types import type_arguments
 from foretrace.sources.base import UNCLEAR, RowError, make_row_id
-from foretrace.sources.first_rows import list_first_rows
 from foretrace.sources.json_values import read_success
 from foretrace.sources.known_tools import SWE_AGENT, find_known_tools
 from foretrace.sources.openai_messages import find_unknown_fields, read_content
@@ -51,7 +50,7 @@ class SweSmith:
 
     def recognize(self, head: FileHead) -> str | None:
         """By its columns and the form of its instance ids, `owner__name.0123abcd.kind__suffix`."""
-        for row in list_first_rows(head):
+        for row in head.rows:
             instance = row.get("instance_id")
             is_ours = "messages" in row and row.keys() <= _COLUMNS and _MINI not in str(row["messages"])
             if is_ours and isinstance(instance, str) and _INSTANCE.match(instance):

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from foretrace.core.errors import Setting
 from foretrace.core.store import Added, Cursor, TraceWriter, unpack_record
 from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop
-from foretrace.sources.account import Account
+from foretrace.sources.account import MAX_EXAMPLES, Account
 from foretrace.sources.continuation import goes_on_from
 from foretrace.sources.converting import BEFORE_SINCE, ConvertedTrace
-from foretrace.sources.report import MAX_EXAMPLES, ImportReport, SourceReport, TraceCounts, count_trace
+from foretrace.sources.report import ImportReport, SourceReport, TraceCounts, count_trace
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 48 << 20
@@ -51,6 +53,82 @@ class Taker:
     def get_source(self, name: str) -> SourceReport:
         """The report of one source."""
         return self.report.sources.setdefault(name, SourceReport())
+
+    def count_known(self, count: int, dropped: int = 0) -> None:
+        """Count rows or conversations that an earlier run took or, so many of them, dropped."""
+        self.report.rows += count
+        self.report.already_done += count
+        self.report.dropped_before += min(count, dropped)
+
+    def take_input(
+        self,
+        name: str,
+        start: Cursor,
+        results: Iterable[tuple[str, ConvertedTrace | Drop]],
+        *,
+        account: Account | None = None,
+        limit: int | None = None,
+        since: str = "",
+    ) -> Cursor:
+        """Take what an input gives, seal at the fixed places, and let the manifest hold the cursor, which is returned.
+
+        Args:
+            name: The key of the cursor.
+            start: How far the input was taken before.
+            results: Each with where it stands.
+            account: That of a session file, which is read from its beginning, complete when all results are read;
+                `None` for rows, which go on from the cursor, and each of which is a record.
+            limit: Results that are looked at, at most.
+            since: The date before which conversations are left out, as the user gave it.
+        """
+        own, is_file = self.get_source(start.source), account is not None
+        records, counts, drops = account or Account(), TraceCounts(), Counter(start.drops)
+        seen, is_whole, left_out_since = 0 if is_file else start.rows, True, start.since
+
+        def note(*, done: bool) -> Cursor:
+            all_records, all_counts = Account(), TraceCounts()
+            if not is_file:
+                all_records, all_counts = Account.from_dict(start.account), TraceCounts.from_dict(start.counts)
+            all_records.add(records)
+            all_counts.add(counts)
+            cursor = msgspec.structs.replace(
+                start,
+                rows=seen,
+                drops=dict(sorted(drops.items())),
+                since=left_out_since,
+                done=done,
+                account=all_records.to_dict(),
+                counts=all_counts.to_dict(),
+            )
+            self.note_cursor(name, cursor)
+            return cursor
+
+        for where, result in results:
+            if limit is not None and seen >= limit:
+                is_whole = False
+                break
+            seen += 1
+            if isinstance(result, Drop) and result.reason == BEFORE_SINCE:
+                left_out_since = since
+            if seen <= start.rows:
+                self.count_known(1)
+                taken = Taken(None)
+            else:
+                taken = self.take(result, where, may_grow=is_file)
+            if taken.reason is not None:
+                drops[taken.reason] += 1
+                own.drops[taken.reason] += 1
+            elif isinstance(result, ConvertedTrace):
+                counts.add(result.counts)
+                own.counts.replace(taken.before, result.counts)
+            if not is_file:
+                _count_row(records, result, taken.reason)
+            if self.is_full:
+                note(done=False)
+                self.checkpoint()
+        records.check()
+        own.account.add(records)
+        return note(done=is_whole)
 
     def take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool = False) -> Taken:
         """Add a trace, or count why not.
@@ -156,6 +234,15 @@ class Taker:
         """Seal the rest. Nothing to read makes a folder that holds nothing."""
         if self._changed or not self.writer.manifest.inputs:
             self.checkpoint()
+
+
+def _count_row(records: Account, result: ConvertedTrace | Drop, reason: str | None) -> None:
+    if reason is not None:
+        records.drop(reason)
+    elif isinstance(result, Drop):
+        records.ignore(result.reason)
+    else:
+        records.use()
 
 
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,6 @@ from foretrace.encodings.json_calls import REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.base import RowError
-from foretrace.sources.first_rows import list_first_rows
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.row_turns import decode_turns, get_path
 
@@ -49,7 +48,7 @@ class ToolBench:
 
     def recognize(self, head: FileHead) -> str | None:
         """By the step in a row's id."""
-        for row in list_first_rows(head):
+        for row in head.rows:
             if isinstance(row.get("id"), str) and _STEP.match(row["id"]) and "conversations" in row:
                 return f"conversations, and an id that begins with {row['id'].partition(':')[0]}:"
         return None
@@ -176,33 +175,19 @@ def _is_retry(role: str, text: str) -> bool:
 
 def _make_message(role: str, text: str, index: int, retry: bool, shared: bool) -> Message:
     if role == "assistant":
-        return Message(
+        message = Message(
             role="assistant",
             author="model",
-            content=text,
             tool_calls=tuple(REACT.parse(text)),
-            turn=index,
-            raw_index=index,
             train=False if shared else None,
             extra={"shared_with_sibling": True} if shared else {},
         )
-    if role == "function":
-        return Message(
-            role="tool",
-            author="environment",
-            content=text,
-            is_error=_find_error_flag(text),
-            turn=index,
-            raw_role=role,
-            raw_index=index,
-        )
-    return Message(
-        role="system" if role == "system" else "user",
-        author="environment" if retry else "user",
-        content=text,
-        turn=index,
-        raw_index=index,
-    )
+    elif role == "function":
+        message = Message(role="tool", author="environment", is_error=_find_error_flag(text), raw_role=role)
+    else:
+        own = "system" if role == "system" else "user"
+        message = Message(role=own, author="environment" if retry else "user")
+    return msgspec.structs.replace(message, content=text, turn=index, raw_index=index)
 
 
 def _find_error_flag(text: str) -> bool | None:

@@ -15,7 +15,7 @@ from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.api_messages import put_in_order
 from foretrace.sources.found_turns import Row, make_call, make_result
-from foretrace.sources.json_values import get_text
+from foretrace.sources.json_values import as_dicts, get_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
 from foretrace.sources.vendor_messages import unify_message
@@ -92,7 +92,7 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
         keys: What the row calls role and content, where the user names them.
     """
     messages: list[tuple[Place, Row]] = []
-    reasoning = _PendingReasoning()
+    pending: list[str] = []  # thoughts that explain the next item
     waiting: list[Any] = []  # what items hold that are not messages
     answered: set[str] = set()  # calls of which their own message says what came of them
     turns = put_in_order(list(turns))
@@ -107,7 +107,7 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
         thoughts: list[str] = []
         for named in (item,) if found is None else found:
             if named.get("type") == "reasoning" and "role" not in named:
-                thoughts.append(reasoning.add(named))
+                thoughts.append(_add_thought(messages, pending, named))
                 continue
             for message in itertools.chain.from_iterable(map(_read_item, unify_message(named))):
                 if found is None or "toolCallStates" not in item:
@@ -122,8 +122,10 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
             rest = (find_rest(item, [*made, *thoughts]) or {}) | ({"before": waiting} if waiting else {})
             made[0] = {**made[0], **({REST: {**made[0].get(REST, {}), **rest}} if rest else {})}
             waiting = []
-        messages += itertools.chain.from_iterable(reasoning.join((place, message)) for message in made)
-    messages += reasoning.flush()
+        for message in made:
+            _add_message(messages, pending, place, message)
+    if pending:
+        messages.append((None, {"role": "assistant", "content": "", "reasoning": "\n\n".join(pending)}))
     if waiting and messages:
         place, last = messages[-1]
         messages[-1] = place, {**last, REST: {**last.get(REST, {}), "after": waiting}}
@@ -140,46 +142,24 @@ def _rename(item: Row, role: str | None, content: str | None) -> Row:
     return renamed
 
 
-class _PendingReasoning:
-    """Puts the reasoning items of a response onto the item that they explain: the next one, or, in a response that
-    writes its reasoning after the call, the call before."""
+def _add_thought(messages: list[tuple[Place, Row]], pending: list[str], item: Row) -> str:
+    """Put the text of a reasoning item onto the item that it explains: the next one, or, in a response that writes its
+    reasoning after the call, the call before."""
+    parts = [part for key in ("summary", "content") for part in as_dicts(item.get(key))]
+    text = "\n\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    last = messages[-1][1] if messages else {}
+    if text and last.get("is_item_call") and "reasoning" not in last:
+        last["reasoning"] = text
+    elif text:
+        pending.append(text)
+    return text
 
-    def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._held: tuple[Place, Row] | None = None
-        """The last call, which may still get its reasoning."""
 
-    def add(self, item: Row) -> str:
-        text = "\n\n".join(
-            part["text"]
-            for key in ("summary", "content")
-            for part in (item.get(key) or () if isinstance(item.get(key), (list, type(None))) else ())
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
-        if text and self._held is not None and "reasoning" not in self._held[1]:
-            self._held[1]["reasoning"] = text
-        elif text:
-            self._texts.append(text)
-        return text
-
-    def join(self, found: tuple[Place, Row]) -> Iterator[tuple[Place, Row]]:
-        message = found[1]
-        if message.get("role") == "assistant" and self._texts and not message.get("reasoning"):
-            message["reasoning"] = "\n\n".join(self._texts)
-            self._texts.clear()
-        if self._held is not None:
-            yield self._held
-            self._held = None
-        if message.get("is_item_call"):
-            self._held = found
-        else:
-            yield found
-
-    def flush(self) -> Iterator[tuple[Place, Row]]:
-        if self._held is not None:
-            yield self._held
-        if self._texts:
-            yield None, {"role": "assistant", "content": "", "reasoning": "\n\n".join(self._texts)}
+def _add_message(messages: list[tuple[Place, Row]], pending: list[str], place: Place, message: Row) -> None:
+    if message.get("role") == "assistant" and pending and not message.get("reasoning"):
+        message["reasoning"] = "\n\n".join(pending)
+        pending.clear()
+    messages.append((place, message))
 
 
 def _read_item(item: Row) -> Iterator[Row]:

@@ -124,7 +124,7 @@ def _explain(output: Output, traces: Path, key: str, corrections: Path | None) -
     from foretrace.actions.explain import explain_trace
     from foretrace.cli.display.traces import show_explanation
     from foretrace.core.store import TraceStore
-    from foretrace.objectstores.traces import open_traces_for_reading
+    from foretrace.objectstores.folders import open_traces_for_reading
 
     given = None if corrections is None else read_corrections(corrections)
     with open_traces_for_reading(traces) as folder:

@@ -1,0 +1,288 @@
+"""Traces, datasets and files in an object store: worked on in a local folder, and published with the manifest last.
+
+There is no lock. A manifest is replaced only in the place of the version that was read, so of two processes that write
+to one folder at a time, one fails when it publishes, and what it would have listed is not seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from foretrace.core.errors import BuildError, ForetraceError, Setting, StoreError, UsageError
+from foretrace.core.manifest import read_manifest
+from foretrace.core.places import Address, check_place, find_address
+from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.objectstores.objects import ChangedObjectError, Objects, StoredObject, open_objects
+
+_MANIFEST = "manifest.json"
+_CARD = "README.md"
+_TRIES = 5
+
+
+class WritableFolder(NamedTuple):
+    """A local traces folder, and what publishes it."""
+
+    folder: Path
+    publish: Callable[[], None] | None
+    """To be called when the manifest was written, before segments are removed that it does not list any more; `None`
+    where the folder is not a copy."""
+
+
+class DatasetFolder(NamedTuple):
+    """A local folder for a dataset, and what publishes it when it is built."""
+
+    folder: Path
+    publish: Callable[[], None]
+
+
+class WritableFile(NamedTuple):
+    """A local file, and what publishes it when it is written."""
+
+    path: Path | None
+    """`None` where no file was asked for."""
+    replaces: bool
+    publish: Callable[[], None]
+
+
+@contextlib.contextmanager
+def open_traces_for_writing(place: Path | str, progress: ProgressFunc = ignore_progress) -> Generator[WritableFolder]:
+    """The traces folder itself, or a copy of one in an object store.
+
+    Raises:
+        StoreError: the store cannot be read or written, or another process writes there; what stands there is whole.
+        UsageError: the library for such addresses is not installed.
+    """
+    address = _find_address(place)
+    if address is None:
+        yield WritableFolder(Path(place), None)
+        return
+    objects = open_objects(address)
+    with make_scratch(address) as folder:
+        yield WritableFolder(folder, _Publisher(objects, folder, progress).publish)
+
+
+@contextlib.contextmanager
+def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_progress) -> Generator[Path]:
+    """The traces folder itself, or a copy of one in an object store.
+
+    Raises:
+        StoreError: the store cannot be read, or there are no traces.
+        UsageError: the library for such addresses is not installed.
+    """
+    address = _find_address(place)
+    if address is None:
+        yield Path(place)
+        return
+    objects = open_objects(address)
+    with make_scratch(address) as folder:
+        for tries_left in reversed(range(_TRIES)):
+            stored = objects.get(_MANIFEST)
+            if stored is None or not stored.data.strip():
+                raise StoreError(f"{address}: is not a traces folder (it has no {_MANIFEST})")
+            try:
+                _download(objects, stored.data, folder, progress)
+                break
+            except FileNotFoundError as error:  # merged into others in the meantime
+                if not tries_left:
+                    raise StoreError(f"{error}: a segment that the manifest lists is missing") from None
+        yield folder
+
+
+@contextlib.contextmanager
+def open_dataset_for_writing(
+    place: Path | str, *, overwrite: bool = False, progress: ProgressFunc = ignore_progress
+) -> Generator[DatasetFolder]:
+    """The dataset's folder itself, or for one in an object store a local folder, while an empty manifest holds its
+    place there. What was not published when the block ends is gone.
+
+    Raises:
+        BuildError: there is something at the address already.
+        StoreError: the store cannot be read or written.
+        UsageError: the library for such addresses is not installed.
+    """
+    address = _find_address(place)
+    if address is None:
+        yield DatasetFolder(Path(place), lambda: None)
+        return
+    objects = open_objects(address)
+    version = _reserve(objects, overwrite=overwrite)
+    with make_scratch(address) as folder:
+        try:
+            yield DatasetFolder(folder, lambda: _publish(objects, folder, version, progress))
+        finally:
+            with contextlib.suppress(StoreError):  # what stays is removed by the next one
+                there = objects.get(_MANIFEST)
+                if there is not None and there.version == version and objects.list_names() == [_MANIFEST]:
+                    objects.remove([_MANIFEST])
+
+
+@contextlib.contextmanager
+def open_file_for_writing(place: Path | str | None) -> Generator[WritableFile]:
+    """The file itself, or for one in an object store a local file that is published in the place of what stands there.
+
+    Raises:
+        StoreError: the store cannot be read or written, or another process writes there.
+        UsageError: the library for such addresses is not installed.
+    """
+    address = None if place is None else _find_address(place)
+    if address is None:
+        path = None if place is None else Path(place)
+        yield WritableFile(path, path is not None and path.is_file(), lambda: None)
+        return
+    if not address.parent.path:
+        raise StoreError(f"{address}: is a bucket; name a file in it")
+    objects = open_objects(address.parent)
+    there = objects.get(address.name)
+    with make_scratch(address.parent) as folder:
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def publish() -> None:
+            objects.put(address.name, (folder / address.name).read_bytes(), instead_of=there and there.version)
+
+        yield WritableFile(folder / address.name, there is not None, publish)
+
+
+@contextlib.contextmanager
+def make_scratch(address: Address) -> Generator[Path]:
+    """A folder that stands for one in a store until the block ends; it lies where `TMPDIR` says, and is not made yet.
+    Errors that name it name the address.
+
+    Raises:
+        UsageError: the address could not be the name of a folder.
+    """
+    if {".", "..", ""} & set(address.path.split("/")):
+        raise UsageError(f"{address}: has an empty part or one of only dots; give a plain name")
+    with tempfile.TemporaryDirectory(prefix="foretrace-", ignore_cleanup_errors=True) as top:
+        folder = Path(top, address.scheme, address.path)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield folder
+        except ForetraceError as error:
+            _rename(error, str(Path(top, address.scheme)), f"{address.scheme}:/")
+            raise
+
+
+def _find_address(place: Path | str) -> Address | None:
+    address = find_address(place)
+    if address is None:
+        check_place(place, may_be_in_store=True)
+    return address
+
+
+def _rename(error: ForetraceError, local: str, shown: str) -> None:
+    def change(part: str | Setting) -> str | Setting:
+        if isinstance(part, str):
+            return part.replace(local, shown)
+        return Setting(part.name, part.value.replace(local, shown)) if isinstance(part.value, str) else part
+
+    error.parts = tuple(change(part) for part in error.parts)
+    error.args = (str(error).replace(local, shown),)
+
+
+class _Publisher:
+    """Brings what is new in the local copy of a traces folder into the store."""
+
+    def __init__(self, objects: Objects, folder: Path, progress: ProgressFunc) -> None:
+        self._objects = objects
+        self._folder = folder
+        stored = objects.get(_MANIFEST)
+        self._version = stored and stored.version
+        self._data = stored.data.strip() if stored else b""
+        """The manifest that stands in the store."""
+        self._segments: set[str] = set()
+        """The segments that it lists."""
+        names = objects.list_names()
+        if self._data:
+            self._segments = set(_download(objects, self._data, folder, progress))
+        else:
+            _refuse_strangers(objects.address, names)
+        if garbage := [name for name in names if name.startswith("shard-") and name not in self._segments]:
+            self._version = _fence(objects, stored)
+            objects.remove(garbage)
+
+    def publish(self) -> None:
+        """Bring new segments into the store, then the manifest, and remove the segments that it lists no more."""
+        data = (self._folder / _MANIFEST).read_bytes()
+        segments = {segment.path for segment in read_manifest(self._folder).segments}
+        if data.strip() == self._data or not (segments or self._data):
+            return
+        try:
+            self._objects.upload(self._folder, sorted(segments - self._segments))
+            self._version = self._objects.put(_MANIFEST, data, instead_of=self._version)
+        except ChangedObjectError as error:
+            raise StoreError(
+                f"{error}, so this one stops; what it published before is kept, run it again when the other is done"
+            ) from None
+        removed = sorted(self._segments - segments)
+        self._data, self._segments = data.strip(), segments
+        self._objects.remove(removed)
+
+
+def _fence(objects: Objects, stored: StoredObject | None) -> str:
+    """Give the manifest another version, with the same content: a process that read it before cannot put one there any
+    more that lists what is removed now."""
+    return objects.put(_MANIFEST, (stored.data if stored else b"") + b"\n", instead_of=stored and stored.version)
+
+
+def _download(objects: Objects, manifest: bytes, folder: Path, progress: ProgressFunc) -> list[str]:
+    """Copy the manifest and its segments; returns the names of these.
+
+    Raises:
+        FileNotFoundError: a segment is not there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _MANIFEST).write_bytes(manifest)
+    names = [segment.path for segment in read_manifest(folder).segments]
+    missing = [name for name in names if not (folder / name).exists()]
+    objects.download(missing, folder, _count_to(len(missing), f"fetching {objects.address}", progress))
+    return names
+
+
+def _refuse_strangers(address: Address, names: Sequence[str]) -> None:
+    strangers = [name for name in names if not name.startswith(("shard-", _MANIFEST))]
+    if strangers:
+        raise StoreError(f"{address}: is not a traces folder and holds {strangers[0]!r}; choose another")
+
+
+def _reserve(objects: Objects, *, overwrite: bool) -> str:
+    """Put an empty manifest where a dataset is to be, and remove what a process that was killed had published behind
+    one; returns its version.
+
+    Raises:
+        BuildError: there is something else.
+    """
+    names = objects.list_names()
+    there = objects.get(_MANIFEST)
+    if names and (there is None or there.data.strip()):
+        remedy = " (in a store a dataset is not overwritten: readers would see half of each)" if overwrite else ""
+        raise BuildError(f"{objects.address}: holds {names[0]!r}; choose another folder, or remove it there{remedy}")
+    version = _fence(objects, there)
+    objects.remove([name for name in names if name != _MANIFEST])
+    return version
+
+
+def _publish(objects: Objects, folder: Path, version: str, progress: ProgressFunc) -> None:
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    files = [name for name in names if name not in (_CARD, _MANIFEST)]
+    try:
+        objects.upload(folder, files, _count_to(len(files), f"publishing {objects.address}", progress))
+        objects.upload(folder, [_CARD])  # `datasets` goes by the card, foretrace by the manifest
+        objects.put(_MANIFEST, (folder / _MANIFEST).read_bytes(), instead_of=version)
+    except ChangedObjectError as error:
+        raise StoreError(f"{error}, so this one stops; build into another folder") from None
+
+
+def _count_to(total: int, doing: str, progress: ProgressFunc) -> Callable[[], None]:
+    """What tells `progress`, each time it is called, that one more is done."""
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        progress(doing, done, total)
+
+    return count

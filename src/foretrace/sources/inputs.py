@@ -1,0 +1,258 @@
+"""The inputs of an import: what is left to read of each, cut into jobs, and the cursor that says how far it was read.
+
+Rows go on from their cursor. A session file that is as it was is skipped, and one that has grown is read anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from foretrace.core.digest import digest
+from foretrace.core.errors import Setting, UsageError
+from foretrace.core.progress import ProgressFunc
+from foretrace.core.store import Cursor
+from foretrace.engines.engine import Pool
+from foretrace.engines.in_order import Job, Stage
+from foretrace.rows.base import RawRow, Rows, UndecodedRow
+from foretrace.sources.base import FileSource, Source, TwoPassSource
+from foretrace.sources.converting import (
+    FileReading,
+    PlacedResult,
+    SharedSource,
+    convert_rows,
+    read_files,
+    stream_files,
+    stream_rows,
+)
+from foretrace.sources.file_states import list_companions, list_states
+from foretrace.sources.taking import Taker
+
+T = TypeVar("T")
+_REPORT_EVERY = 64
+"""Rows after which the progress of an input is reported again."""
+_ROWS_BYTES, _MAX_ROWS = 2 << 20, 256
+"""How many rows one job converts."""
+_FILES_BYTES, _MAX_FILES = 1 << 20, 32
+"""How many session files one job reads."""
+_IN_FLIGHT_BYTES = 16 << 20
+"""Rows, or session files, that are read and not taken yet, at least."""
+
+
+class RowImport(msgspec.Struct, frozen=True, kw_only=True):
+    """The import of one input of rows."""
+
+    source: Source
+    rows: Rows
+    limit: int | None
+    since: str
+    """Date as the user gave it; part of the cursor's name, since other rows are taken."""
+    taker: Taker
+    progress: ProgressFunc
+
+    @property
+    def name(self) -> str:
+        """The key of this input's cursor. The settings are part of it: with others, the same rows give other traces."""
+        since = f"since={self.since}" if self.since else ""
+        return _join_name(self.source.name, self.rows.fingerprint, getattr(self.source, "settings", ""), since)
+
+    @property
+    def cursor(self) -> Cursor:
+        """How far the input was read before."""
+        limit = self.limit if isinstance(self.source, TwoPassSource) else None
+        fresh = Cursor(label=self.rows.label.rsplit("/", 1)[-1], source=self.source.name, rows=0, limit=limit)
+        return self.taker.writer.manifest.inputs.get(self.name, fresh)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no row is left to read."""
+        cursor = self.cursor
+        return cursor.done or (self.limit is not None and cursor.rows >= self.limit)
+
+    def read(self) -> Iterator[RawRow]:
+        """All rows that may be read, from the first on."""
+        return itertools.islice(self.rows.read(), self.limit)
+
+    def reset_cursor(self) -> None:
+        """Start over: `replace` is for rows that were read before."""
+        self.taker.forget_drops(self.name)
+        self.taker.writer.manifest.inputs.pop(self.name, None)
+
+    def open_for_scan(self) -> bool:
+        """Whether rows are left.
+
+        Raises:
+            UsageError: the earlier rows were judged by a scan of fewer rows, or more.
+        """
+        cursor = self.cursor
+        if self.is_finished:
+            return False
+        if cursor.limit != self.limit:
+            was = " without " if cursor.limit is None else " with "
+            raise UsageError(
+                f"{self.rows.label}: was imported{was}",
+                Setting("limit", cursor.limit),
+                f", and {self.source.name} judges a row by all rows that are read: use the same ",
+                Setting("limit"),
+                " to go on, or import into a new folder",
+            )
+        return True
+
+    def plan(self, shared: SharedSource) -> Stage[Iterable[PlacedResult]]:
+        """The rows that are left, to be converted and taken."""
+        return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
+
+    def report_progress(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
+        """The same rows, counted for whoever watches."""
+        count = getattr(self.rows, "count", lambda: None)()
+        total = min((number for number in (count, self.limit) if number is not None), default=None)
+        text = f"{doing} {self.rows.label}"
+        self.progress(text, start, total)
+        for done, row in enumerate(rows, start + 1):
+            yield row
+            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # of few rows, each may be large
+                self.progress(text, done, total)
+
+    def _take(self, results: Iterator[Iterable[PlacedResult]]) -> None:
+        taker, cursor, own = self.taker, self.cursor, self.taker.get_source(self.source.name)
+        known = cursor.rows if self.limit is None else min(cursor.rows, self.limit)
+        taker.count_known(known, sum(cursor.drops.values()))
+        if self.is_finished:
+            own.files_done += 1
+            return
+        own.files += 1
+        rows = self.report_progress(itertools.chain.from_iterable(results), "importing", cursor.rows)
+        cursor = taker.take_input(self.name, cursor, rows)
+        if self.limit is not None and cursor.rows >= self.limit:  # there may be more
+            taker.note_cursor(self.name, msgspec.structs.replace(cursor, done=False))
+
+    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
+        rows: Any = self.rows
+        found: Iterator[UndecodedRow] = getattr(rows, "read_undecoded", rows.read)(start)
+        left = itertools.islice(found, None if self.limit is None else max(0, self.limit - start))
+        for batch in _cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
+            given = (shared, rows.label, batch)
+            weight = sum(map(_weigh_row, batch))
+            yield Job(convert_rows, given, weight, lambda given=given: stream_rows(*given), not shared.is_shared)
+
+
+def _weigh_row(row: UndecodedRow) -> int:
+    """About how many bytes a row takes."""
+    value = row[1]
+    return len(value if isinstance(value, bytes) else repr(value))
+
+
+class _FileState(NamedTuple):
+    """A file, or a folder that is read as one, as it is now."""
+
+    path: Path
+    name: str
+    """The key of its cursor: the same when it has grown."""
+    fingerprint: str
+    size: int
+    """Bytes, companions included."""
+
+
+class FileImport(msgspec.Struct, frozen=True, kw_only=True):
+    """The import of files, or folders that are read as one, of one source."""
+
+    source: FileSource
+    paths: Sequence[Path]
+    limit: int | None
+    """Conversations of all files together."""
+    since: str
+    """Date as the user gave it."""
+    taker: Taker
+    progress: ProgressFunc
+    replace: bool
+
+    def plan(self, shared: SharedSource) -> Stage[list[FileReading]]:
+        """The files that are new or have changed, to be read and taken."""
+        waiting: list[tuple[_FileState, Cursor]] = []
+        done: list[Cursor] = []
+        for state in map(self._look_at, self.paths):
+            cursor = self._find_cursor(state)
+            if cursor.done:
+                done.append(cursor)
+            else:
+                waiting.append((state, cursor))
+        batches = [*_cut_batches(waiting, lambda each: each[0].size, _FILES_BYTES, _MAX_FILES)]
+        jobs = (_make_file_job(shared, [state for state, _ in batch]) for batch in batches)
+        return Stage(jobs, lambda results: self._take(done, waiting, itertools.chain.from_iterable(results)))
+
+    def _take(
+        self, done: Sequence[Cursor], waiting: Sequence[tuple[_FileState, Cursor]], readings: Iterator[FileReading]
+    ) -> None:
+        taker, own, left = self.taker, self.taker.get_source(self.source.name), self.limit
+        for cursor in done:
+            known = cursor.rows if left is None else min(left, cursor.rows)
+            own.files_done += 1
+            taker.count_known(known, sum(cursor.drops.values()))
+            left = None if left is None else left - known
+        doing = f"importing {self.source.name}"
+        self.progress(doing, 0, len(waiting))
+        for number, ((state, cursor), reading) in enumerate(zip(waiting, readings, strict=False), 1):
+            if left is not None and left <= 0:
+                break
+            own.files += 1
+            taker.report.dropped_before += sum(cursor.drops.values())
+            cursor = taker.take_input(
+                state.name, cursor, reading.results, account=reading.account, limit=left, since=self.since
+            )
+            left = None if left is None else left - cursor.rows
+            self.progress(doing, number, len(waiting))
+
+    def _look_at(self, path: Path) -> _FileState:
+        name = _join_name(
+            self.source.name, "file", digest(str(path.resolve()), size=16), getattr(self.source, "settings", "")
+        )
+        states = list_states([path, *list_companions(self.source, path)])
+        fingerprint = digest(*(f"{state.name}:{state.size}:{state.changed_ns}" for state in states))
+        return _FileState(path, name, fingerprint, sum(state.size for state in states))
+
+    def _find_cursor(self, state: _FileState) -> Cursor:
+        """How far the file was read, if it is as it was; else its beginning."""
+        before = self.taker.writer.manifest.inputs.get(state.name)
+        is_same = before is not None and before.fingerprint == state.fingerprint and before.since in ("", self.since)
+        if before is not None and is_same and not self.replace:
+            return before
+        return Cursor(label=state.path.name, source=self.source.name, rows=0, fingerprint=state.fingerprint)
+
+
+def _make_file_job(shared: SharedSource, states: Sequence[_FileState]) -> Job[list[FileReading]]:
+    paths = [state.path for state in states]
+    weight = max(1, sum(state.size for state in states))
+    return Job(read_files, (shared, paths), weight, lambda: stream_files(shared, paths), not shared.is_shared)
+
+
+def _join_name(*parts: str) -> str:
+    return ":".join(part for part in parts if part)
+
+
+def _cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count: int) -> Iterator[list[T]]:
+    """The items in batches of about so many bytes, and of so many items, at most."""
+    batch: list[T] = []
+    weight = 0
+    try:
+        for item in items:
+            own = weigh(item)
+            if batch and (len(batch) >= count or weight + own > most):
+                yield batch
+                batch, weight = [], 0
+            batch.append(item)
+            weight += own
+    except Exception:  # what was read before is not lost
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def count_in_flight_bytes(pool: Pool | None) -> int:
+    """How much may be read and not taken yet: for each worker what it does, and what it does next."""
+    return max(_IN_FLIGHT_BYTES, 2 * _ROWS_BYTES * (0 if pool is None else pool.workers))
