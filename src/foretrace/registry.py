@@ -224,7 +224,7 @@ def _describe_recognition(plugin: Any) -> str | None:
 
 
 class SourceSpec(NamedTuple):
-    """A source as it is named: `swe_smith`, `swe_smith:tool`, `module:Class`, `swe_smith=FILE`."""
+    """A source as it is named: `swe_smith`, `swe_smith:tool`, `module:Class`; with a file: `swe_smith:tool=FILE`."""
 
     name: str
     split: str | None = None
@@ -355,7 +355,10 @@ def open_inputs(
         SourceError: a file that cannot be read; nothing that is known, or that no more than one source knows.
     """
     single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
-    listed = [path for each in ([inputs] if single else [*cast("Any", inputs)]) for path in _expand_pattern(each)]
+    given = [inputs] if single else [*cast("Any", inputs)]
+    if isinstance(source, str) and (spec := parse_source_spec(source)).path is not None:
+        source, given = f"{spec.name}:{spec.split}" if spec.split else spec.name, [spec.path, *given]
+    listed = [path for each in given for path in _expand_pattern(each)]
     if source != AUTO:
         source, split = _open_source(source, hub.get("split"), options)
         if not reads_files(source):
@@ -486,8 +489,6 @@ def _open_source(
         _refuse_given(given, " is for a source that is named: give it to the Source object itself")
         return source, split
     spec = parse_source_spec(source)
-    if spec.path is not None:
-        raise UsageError(f"{source!r} names a file: give the source {spec.name} and the file {spec.path} one by one")
     if spec.split and split and spec.split != split:
         raise UsageError(f"{source!r} and ", Setting("split", split), " name two splits")
     return make_source(spec.name, given), split or spec.split
@@ -497,14 +498,19 @@ def _open_rows(source: Source, listed: Sequence[Any], hub: Mapping[str, str | No
     """The raw rows of files, or of the source's place on the Hub where no input is given."""
     if not listed:
         return [open_hub(source, split=hub.get("split"), revision=hub.get("revision"), repo=hub.get("repo"))]
+    split, others = hub.get("split"), {name: value for name, value in hub.items() if name != "split"}
     if not all(map(_is_address, listed)):
-        _refuse_given(hub, " is for rows on the Hub and would be ignored for local files; leave it out")
+        _refuse_given(others, " is for rows on the Hub and would be ignored for local files; leave it out")
     rows: list[Rows] = []
     for each in listed:
         if _is_address(each):
             rows.append(_open_address(source, each, hub))
-        else:
-            rows.extend(open_files([Path(each)]) if isinstance(each, (str, Path)) else [each])
+            continue
+        opened = open_files([Path(each)]) if isinstance(each, (str, Path)) else [each]
+        for file in opened:
+            if isinstance(file, FileRows):
+                file.split = split
+        rows.extend(opened)
     return rows
 
 

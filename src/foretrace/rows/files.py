@@ -52,6 +52,8 @@ class FileRows:
         self.path = path
         self.name = path.name
         """Its base name, behind as many of its folders as tell it from the other files of an import."""
+        self.split: str | None = None
+        """The split that the user says its rows are of."""
         self.stem = remove_packing(path.name)
         """Name of the file without the ending of its packing."""
         self.label = str(path)
@@ -78,7 +80,7 @@ class FileRows:
         try:
             for number, value in enumerate(self._read_values()):
                 if number >= start:
-                    yield RowRef(number, self.name), value
+                    yield RowRef(number, self.name, split=self.split), value
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 

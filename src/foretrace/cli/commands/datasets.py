@@ -20,7 +20,7 @@ def build(
     inputs: Sequence[str],
     *,
     out: Path,
-    limit: int | None = None,
+    limit: Sequence[str] = (),
     push: str | None = None,
     private: bool = False,
     allow_undecided: bool = False,
@@ -34,7 +34,7 @@ def build(
 
     Args:
         inputs: Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.
-        limit: Import at most N rows of a source.
+        limit: Import at most N rows of each source, or of one: 5000, swe_smith=2000; may be repeated.
         push: Push to this user or organisation on the Hub afterwards, or to one repository, OWNER/NAME.
         private: Make new repositories private (with --push).
         allow_undecided: Push although a check had too few rows to decide (with --push).
@@ -62,14 +62,14 @@ def build(
     from foretrace.engines.processes import usable_cores
 
     place, imported = write_place(out), list[dict[str, Any]]()
-    importing = dict(limit=limit, redact=redact, **{k: settings[k] for k in ("workers", "engine", "ray_address")})
+    importing = {"redact": redact, **{k: settings[k] for k in ("workers", "engine", "ray_address")}}
     if settings["engine"] == "processes":
         settings["workers"] = settings["workers"] or min(4, usable_cores())
         importing["workers"] = importing["workers"] or usable_cores()
     with output.progress(f"opening {place}") as progress:
 
         def collect() -> list[Path | str]:
-            found = _collect(output, inputs, Path(f"{out}-traces"), importing, imported, settings, progress)
+            found = _collect(output, inputs, Path(f"{out}-traces"), limit, importing, imported, settings, progress)
             output.interrupt_message = f"interrupted; {place} is as it was before"
             progress(f"building {place}")
             return found
@@ -98,6 +98,7 @@ def _collect(
     output: Output,
     inputs: Sequence[str],
     into: Path,
+    limit: Sequence[str],
     importing: dict[str, Any],
     imported: list[dict[str, Any]],
     settings: dict[str, Any],
@@ -119,16 +120,34 @@ def _collect(
         output.warn_unsealed(folder)
     if not settings["allow_demo"]:
         refuse_demo_traces(stores)
-    if importing["limit"] is not None and not sources:
+    if limit and not sources:
         raise UsageError(Setting("limit"), " is for sources that are imported; traces folders are taken whole")
     specs = [_parse_source(text) for text in sources]  # all of them before the first row is read
+    limits = _parse_limits(limit, sources, specs)
     for text, spec in zip(sources, specs, strict=True):
-        imported.append(_import(output, text, spec, into, importing, progress))
+        own = {**importing, "limit": limits.get(text, limits.get(spec.name, limits.get("")))}
+        imported.append(_import(output, text, spec, into, own, progress))
     if not sources:
         return folders
     output.interrupt_message = f"interrupted; what was imported is kept in {write_place(into)}"
     release_memory()
     return [*folders, into]
+
+
+def _parse_limits(texts: Sequence[str], sources: Sequence[str], specs: Sequence[SourceSpec]) -> dict[str, int]:
+    """Most rows by source, as it is given or by its name; under an empty name those of all others."""
+    named = {"", *sources, *(spec.name for spec in specs)}
+    limits: dict[str, int] = {}
+    for text in texts:
+        source, _, number = text.rpartition("=")
+        if not (number.isascii() and number.isdigit() and int(number) > 0):
+            raise UsageError(Setting("limit", text), ": write N or SOURCE=N, e.g. ", Setting("limit", "swe_smith=2000"))
+        if source not in named:
+            raise UsageError(Setting("limit", text), f": the sources here are {', '.join(sources)}")
+        if source in limits:
+            raise UsageError(Setting("limit"), f" is given twice for {source or 'all sources'}")
+        limits[source] = int(number)
+    return limits
 
 
 def _parse_source(text: str) -> SourceSpec:
@@ -137,8 +156,6 @@ def _parse_source(text: str) -> SourceSpec:
     from foretrace.registry import AUTO, make_source, parse_source_spec
 
     spec = parse_source_spec(text)
-    if spec.path is not None and spec.split is not None:
-        raise UsageError(f"{text!r}: a split is for rows on the Hub; write {spec.name}={spec.path}")
     if ":" not in spec.name and spec.name not in (AUTO, *plugin_names("source")):
         known = ", ".join([AUTO, *plugin_names("source")])
         if Path(text).name == "manifest.json" and Path(text).is_file():
