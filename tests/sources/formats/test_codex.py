@@ -361,29 +361,6 @@ def test_others_are_not_claimed(tmp_path: Path, record: dict[str, Any]) -> None:
     read_file(Codex(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
 
 
-def test_real_sessions_have_the_counts_that_others_found(shared: Path) -> None:
-    formats, sessions = shared / "data/formats/codex", shared / "data/sessions/codex"
-    exec_items = read_file(Codex(), formats / "SYNTHETIC_codex_0.153_exec_items.jsonl")
-    assert count(exec_items.traces[0]) == {"turns": 3, "calls": 2, "results": 2, "prompts": 1}
-    assert exec_items.account.records == 21 and exec_items.account.extra == {"CommandExecution inside of exec": 2}
-    real = read_file(Codex(), formats / "teich_codex_0.130.jsonl")
-    assert count(real.traces[0]) == {"turns": 14, "calls": 18, "results": 18, "prompts": 1}
-    assert real.account.records == 95 and sum(bool(m.content) for m in real.messages if m.role == "assistant") == 7
-    paginated = read_file(Codex(), formats / "xskill_codex_0.148_paginated.jsonl")
-    assert count(paginated.traces[0]) == {"turns": 1, "calls": 0, "results": 0, "prompts": 1}
-    found = {f.name: read_file(Codex(), f) for f in sorted(sessions.glob("*.jsonl"))}
-    assert {name: [d.reason for d in r.drops] for name, r in found.items() if r.drops} == {
-        f"codex_05{name}.jsonl": ["no_agent_turn"] for name in ("0_legacy", "1_usage", "2_raw", "3_rate_limit")
-    }
-    assert {name: count(r.traces[0])["calls"] for name, r in found.items() if r.traces} == {
-        "agentsview_function_calls.jsonl": 2,
-        "large.jsonl": 1,
-        "schema_drift.jsonl": 1,
-        "small_v0146_many_types.jsonl": 8,
-    }
-    assert not any(r.account.unknown for r in found.values())
-
-
 def test_times_are_those_of_the_runner(shared: Path) -> None:
     """Where the runner measured: the stamps of its records differ by up to a tenth and more."""
     file = shared / "data/formats/codex/teich_codex_0.130.jsonl"

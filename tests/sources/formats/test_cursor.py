@@ -56,10 +56,3 @@ def test_a_subagent_has_its_session_as_parent(tmp_path: Path) -> None:
 )
 def test_others_are_not_claimed(tmp_path: Path, record: dict[str, Any]) -> None:
     read_file(Cursor(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
-
-
-def test_a_real_transcript(shared: Path) -> None:
-    found = read_file(Cursor(), shared / "data/formats/cursor/teich_cursor.jsonl")
-    (trace,) = found.traces
-    assert count(trace) == {"turns": 2, "calls": 1, "results": 1, "prompts": 1} and found.account.records == 7
-    assert [t.name for t in trace.tools] == ["Shell"] and trace.provenance.model == "claude-opus-4.5"

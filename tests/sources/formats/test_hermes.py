@@ -47,10 +47,3 @@ def test_rows_of_messages(tmp_path: Path) -> None:
 def test_others_are_not_claimed(tmp_path: Path) -> None:
     record = {"id": "x", "messages": [{"role": "user", "content": "x"}]}
     read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
-
-
-def test_a_real_row(shared: Path) -> None:
-    found = read_file(Hermes(), shared / "data/formats/hermes/teich_hermes_export.jsonl")
-    (trace,) = found.traces
-    assert count(trace) == {"turns": 5, "calls": 1, "results": 1, "prompts": 5}
-    assert sum(m.role != "system" for m in trace.messages) == 11
