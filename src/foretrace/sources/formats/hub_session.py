@@ -13,9 +13,10 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_dict, as_dicts, as_text, get_bool, read_any_content
+from foretrace.sources.json_values import as_dict, as_dicts, as_text, get_bool
 from foretrace.sources.openai_messages import read_tool_specs
 
 

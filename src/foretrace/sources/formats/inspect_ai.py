@@ -25,6 +25,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import MAX_LINE, read_document
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import (
@@ -34,7 +35,6 @@ from foretrace.sources.json_values import (
     as_list,
     as_number,
     as_text,
-    read_any_content,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs

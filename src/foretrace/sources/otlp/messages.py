@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Part, Role, ToolCall, ToolSpec, Usage
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import make_call
 from foretrace.sources.json_values import (
     as_count,
@@ -20,7 +21,6 @@ from foretrace.sources.json_values import (
     as_list,
     as_text,
     decode_json,
-    read_any_content,
     write_text,
 )
 from foretrace.sources.openai_messages import read_tool_specs
