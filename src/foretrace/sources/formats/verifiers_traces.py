@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from foretrace.core.digest import digest
 from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, Trace, Usage
 from foretrace.rows.base import Drop
@@ -210,15 +212,8 @@ def _add_usage(sampled: Sampled | None, call: dict[str, Any]) -> Sampled | None:
         prompt_tokens=None if prompt is None else prompt + cached,
         completion_tokens=as_count(held.get("completion_tokens")),
     )
-    base = sampled or Sampled()
-    return Sampled(
-        token_ids=base.token_ids,
-        logprobs=base.logprobs,
-        prompt_token_ids=base.prompt_token_ids,
-        finish_reason=as_text(call.get("finish_reason")) or None,
-        usage=usage if held else None,
-        exact=base.exact,
-    )
+    reason = as_text(call.get("finish_reason")) or None
+    return msgspec.structs.replace(sampled or Sampled(), finish_reason=reason, usage=usage if held else None)
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:
@@ -233,17 +228,14 @@ def _read_outcome(raw: dict[str, Any]) -> Outcome:
     is_limit = stop in _LIMITS or raw.get("is_timeout") is True
     is_error = bool(errors) and raw.get("ok") is not True
     status: Status = "limit" if is_limit else "error" if is_error else "done"
-    error = (
-        Failure(kind=as_text(errors[-1].get("type")) or "error", message=as_text(errors[-1].get("message")))
-        if is_error
-        else None
-    )
+    last = errors[-1] if is_error else {}
+    error = Failure(kind=as_text(last.get("type")) or "error", message=as_text(last.get("message")))
     reward = sum(score * (1.0 if (w := weights[name]) is None else w) for name, score in scores.items())
     return Outcome(
         status=status,
         reward=reward if scores else None,
         exit_reason=stop or None,
-        error=error,
+        error=error if is_error else None,
         metrics={**metrics, **scores},
     )
 
