@@ -7,21 +7,19 @@ steps behind its own is not shown to the agent.
 
 from __future__ import annotations
 
-import ast
 import base64
 from collections.abc import Iterator
 from typing import Any
 
-from foretrace.core.python_source import try_parse
+from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call
-from foretrace.sources.json_values import decode_nested, get_text
+from foretrace.sources.json_values import as_count, decode_json, decode_nested, get_text
 
 _ASKED = ("intent", "task", "goal", "objective")
 _PAGES = ("raw_html", "cleaned_html", "screenshot", "screenshots", "images", "neg_candidates", "pos_candidates")
 """Columns of pages and pictures: what is shown of them is in the turns, and the rest is too large to be kept beside."""
 _VALUES = {"type": "text", "select": "option"}
 """Operation -> the argument that its value is."""
-_MAX_ACTION = 10_000
 
 
 def find_demonstration(row: Row) -> FoundTurns | None:
@@ -91,7 +89,11 @@ def _find_episode_of_operations(row: Row) -> FoundTurns | None:
 def _find_operation(row: Row) -> FoundTurns | None:
     """Multimodal-Mind2Web: the `operation` of one step, and in `action_reprs` those of all, of which the earlier ones
     have been made."""
-    task, told, index = row.get("confirmed_task"), decode_nested(row.get("action_reprs")), _read_count(row)
+    task, told, index = (
+        row.get("confirmed_task"),
+        decode_nested(row.get("action_reprs")),
+        as_count(row.get("target_action_index")),
+    )
     if not isinstance(task, str) or not isinstance(told, list) or index is None or index >= len(told):
         return None
     step = _read_operation(row, told[index])
@@ -106,13 +108,6 @@ def _find_operation(row: Row) -> FoundTurns | None:
     told_too = {"confirmed_task", "operation", "action_reprs", "target_action_index", "target_action_reprs"}
     columns = frozenset({*told_too, *_PAGES})
     return FoundTurns([*turns, (0, step)], columns, "operation on a page", get_text(row, "annotation_id") or None)
-
-
-def _read_count(row: Row) -> int | None:
-    value = row.get("target_action_index")
-    if isinstance(value, str) and value.isdigit() and len(value) < 6:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _read_operation(action: Any, told: Any) -> Row | None:
@@ -143,10 +138,10 @@ def _find_navigator_step(row: Row) -> FoundTurns | None:
     demo, action = row.get("demo"), row.get("action")
     if not isinstance(demo, str) or not isinstance(action, str) or "turn" not in row or "action_history" not in row:
         return None
-    call = _read_call(action)
-    if call is None:
+    calls = CALL_LIST.parse(f"[{action.strip()}]")
+    if len(calls) != 1:
         return None
-    name, given = call
+    name, given = calls[0].name, decode_json(calls[0].arguments)
     if name == "say" and given.get("speaker") not in (None, "navigator"):
         return None
     named = {"Viewport": "viewport", "Actions so far": "action_history", "Candidates": "candidates"}
@@ -163,20 +158,6 @@ def _find_navigator_step(row: Row) -> FoundTurns | None:
         turns.append((0, _make_step(name, given)))
     taken = frozenset({"action", "utterances", "clean_html", *named.values()})
     return FoundTurns(turns, taken, "action of a turn of a demonstration", demo)
-
-
-def _read_call(text: str) -> tuple[str, Row] | None:
-    """`click(uid="a")` as a name and its arguments."""
-    tree = try_parse(text.strip(), "eval") if len(text) <= _MAX_ACTION else None
-    call = None if tree is None else tree.body
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        return None
-    try:
-        given: Row = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
-        rest = [ast.literal_eval(value) for value in call.args]
-    except (ValueError, TypeError, RecursionError, MemoryError):
-        return None
-    return call.func.id, {**({"arguments": rest} if rest else {}), **given}
 
 
 def _find_phone_episode(row: Row) -> FoundTurns | None:
