@@ -346,21 +346,6 @@ def test_unknown_types_are_counted_and_no_turn_is_said(tmp_path: Path) -> None:
     assert found.drops[0].reason == "no_agent_turn" and "1 event_msg brand_new" in found.drops[0].detail
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"type": "message", "role": "user", "content": "x"},
-        {"id": "x", "timestamp": "2026", "messages": []},
-        {"type": "session", "id": "x", "harness": "codex"},
-        {"type": "user", "uuid": "x", "sessionId": "y", "message": {}},
-        {"type": "item.completed", "item": {"type": "agent_message"}},
-        {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"},
-    ],
-)
-def test_others_are_not_claimed(tmp_path: Path, record: dict[str, Any]) -> None:
-    read_file(Codex(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
-
-
 def test_times_are_those_of_the_runner(shared: Path) -> None:
     """Where the runner measured: the stamps of its records differ by up to a tenth and more."""
     file = shared / "data/formats/codex/teich_codex_0.130.jsonl"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from foretrace.core.trace import Parent
 from foretrace.sources.formats.cursor import Cursor
 from sources.session_files import count, read_file, write_lines
@@ -42,17 +40,3 @@ def test_a_subagent_has_its_session_as_parent(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "abc/subagents/def.jsonl", [said("user", text("go")), said("assistant", text("yes"))])
     (trace,) = read_file(Cursor(), file).traces
     assert (trace.key, trace.parent) == ("cursor@abc/def", Parent(key="cursor@abc"))
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"role": "user", "content": "x"},
-        {"role": "user", "message": "x"},
-        {"role": "user", "message": {"content": "x"}},
-        {"role": "user", "message": {"content": []}, "uuid": "x"},
-        {"type": "message", "message": {"role": "user", "content": []}},
-    ],
-)
-def test_others_are_not_claimed(tmp_path: Path, record: dict[str, Any]) -> None:
-    read_file(Cursor(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)

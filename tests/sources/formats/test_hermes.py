@@ -42,8 +42,3 @@ def test_rows_of_messages(tmp_path: Path) -> None:
     assert trace.task.group == "app" and (trace.provenance.created_at or "").startswith("2026-06-18T")
     assert found.account.notes["messages that were taken back"] == 2
     assert found.account.notes["messages of the unknown role 'odd'"] == 2
-
-
-def test_others_are_not_claimed(tmp_path: Path) -> None:
-    record = {"id": "x", "messages": [{"role": "user", "content": "x"}]}
-    read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)

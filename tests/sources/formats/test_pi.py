@@ -98,19 +98,6 @@ def test_what_a_fork_copied_is_not_trained_on_twice(tmp_path: Path) -> None:
     assert found.traces[0].extra["forked_from"] == "2025_p0.jsonl" and found.messages[1].extra["inherited"]
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        {**header(), "harness": "pi"},
-        {"type": "session", "harness": "claude", "id": "x"},
-        {"type": "session", "id": "x"},
-        {"type": "message", "id": "x", "cwd": "/", "timestamp": "x"},
-    ],
-)
-def test_others_are_not_claimed(tmp_path: Path, first: dict[str, Any]) -> None:
-    read_file(Pi(), write_lines(tmp_path / "x.jsonl", [first]), recognized=False)
-
-
 def test_a_real_session(shared: Path) -> None:
     file = shared / "data/sessions/pi/small_v3.jsonl"
     found = read_file(Pi(), file)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from foretrace.core import plugins
 from foretrace.rows.head import read_head
 from foretrace.sources.recognizing import ask_sources
-from sources.formats.reading import count, read
+from sources.formats.reading import count, read, write_lines
 from sources.session_files import read_file
 
 OWN = {
@@ -75,6 +76,30 @@ COUNTS = {
     "formats/openinference/langfuse_openai-agents-2025-09-30.otlp.json": (5, [(2, 1, 1)]),
 }
 """Records of a file; turns, calls and results of each of its traces, as others count them."""
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("claude_code", {"sessionId": "x", "projectHash": "y", "type": "user", "uuid": "z"}),
+    ("claude_code", {"type": "session_meta", "payload": {"id": "x"}, "timestamp": "2026"}),
+    ("claude_code", {"type": "session", "id": "x", "version": 3}),
+    ("claude_code", {"role": "user", "message": {"content": []}}),
+    ("claude_code", {"messages": []}),
+    ("codex", {"type": "message", "role": "user", "content": "x"}),
+    ("codex", {"id": "x", "timestamp": "2026", "messages": []}),
+    ("codex", {"type": "session", "id": "x", "harness": "codex"}),
+    ("codex", {"type": "user", "uuid": "x", "sessionId": "y", "message": {}}),
+    ("codex", {"type": "item.completed", "item": {"type": "agent_message"}}),
+    ("codex", {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"}),
+    ("cursor", {"role": "user", "content": "x"}),
+    ("cursor", {"role": "user", "message": "x"}),
+    ("cursor", {"role": "user", "message": {"content": "x"}}),
+    ("cursor", {"role": "user", "message": {"content": []}, "uuid": "x"}),
+    ("cursor", {"type": "message", "message": {"role": "user", "content": []}}),
+    ("pi", {"type": "session", "id": "x", "cwd": "/", "timestamp": "x", "harness": "pi"}),
+    ("pi", {"type": "session", "harness": "claude", "id": "x"}),
+    ("pi", {"type": "session", "id": "x"}),
+    ("pi", {"type": "message", "id": "x", "cwd": "/", "timestamp": "x"}),
+    ("hermes", {"id": "x", "messages": [{"role": "user", "content": "x"}]}),
+]
+"""Records that look like those of a format and are of another."""
 RECOGNIZERS = {
     name: plugin()
     for name in plugins.plugin_names("source")
@@ -122,6 +147,11 @@ def test_every_session_of_the_shared_data_ends_as_a_trace_or_with_a_reason(share
         assert found.traces or found.drops, path
         assert all(d.reason == "no_agent_turn" and "record types:" in d.detail for d in found.drops), path
         assert not any(not t.messages or not any(m.role == "assistant" for m in t.messages) for t in found.traces)
+
+
+@pytest.mark.parametrize(("name", "record"), OTHERS)
+def test_records_of_others_are_not_claimed(tmp_path: Path, name: str, record: dict[str, Any]) -> None:
+    assert RECOGNIZERS[name].recognize(read_head(write_lines(tmp_path / "x.jsonl", [record]))) is None
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -22,7 +22,7 @@ from foretrace.sources.json_values import decode_json, get_dict, get_dicts, get_
 from foretrace.sources.sessions import Session, add_user_content
 
 _MAGIC = b"SQLite format 3\x00"
-_IGNORED = frozenset({"snapshot", "patch", "agent", "step-start"})
+_IGNORED = frozenset({"snapshot", "patch", "agent", "step-start", "retry", "compaction"})
 _ASKED = frozenset({"text", "file", "subtask"})
 _SAID = frozenset({"text", "reasoning", "tool", "file", "step-finish"})
 """Parts of a user's message and of a reply."""
@@ -158,16 +158,12 @@ class _Talk:
 
     def _count_other(self, kind: str) -> None:
         """Count a part that is not part of the conversation."""
-        if kind in _IGNORED:
-            self.account.ignore(f"part {kind}")
-        elif kind == "retry":
-            self.account.ignore("part retry")
-            self.account.note("errors of the model's API")
-        elif kind == "compaction":
-            self.account.ignore("part compaction")
-            self.account.note("compactions")
-        else:
+        if kind not in _IGNORED:
             self.account.meet_unknown(f"part {kind}")
+            return
+        self.account.ignore(f"part {kind}")
+        self.account.note("errors of the model's API", kind == "retry")
+        self.account.note("compactions", kind == "compaction")
 
     def note_error(self, error: dict[str, Any]) -> None:
         """Count how a reply failed."""
