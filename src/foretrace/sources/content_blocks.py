@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.core.trace import Part
+from foretrace.core.trace import Part, ToolCall
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
+from foretrace.sources.conversation import make_call
 from foretrace.sources.json_values import as_dict, get_dict, get_text, write_text
 
 _MEDIA = ("image", "audio", "video", "file", "document", "input_image", "input_audio", "input_file", "inlineData")
@@ -106,6 +107,12 @@ def digest_body(body: str) -> str:
     except (binascii.Error, ValueError):
         data = body.encode(errors="replace")
     return hashlib.sha256(data).hexdigest()
+
+
+def make_function_call(call: dict[str, Any]) -> ToolCall:
+    """A call as OpenAI writes it, with its function in an object of its own or flat."""
+    function = get_dict(call, "function") or call
+    return make_call(call.get("id") or call.get("call_id"), get_text(function, "name"), function.get("arguments"))
 
 
 class Reply(NamedTuple):

@@ -19,8 +19,8 @@ from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, Trac
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.content_blocks import read_any_content
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.content_blocks import make_function_call, read_any_content
+from foretrace.sources.conversation import Conversation, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
@@ -156,11 +156,7 @@ class _Graph:
             call = as_dict(self._calls.get(index))
             is_model = node.get("sampled") is True or bool(call)
             author: Author = "demo" if is_copy else "model" if is_model else "environment"
-            calls = [
-                make_call(c.get("id"), as_text(c.get("name")) or as_dict(c.get("function")).get("name"),
-                          c.get("arguments", as_dict(c.get("function")).get("arguments")))
-                for c in as_dicts(message.get("tool_calls"))
-            ]  # fmt: skip
+            calls = [make_function_call(each) for each in as_dicts(message.get("tool_calls"))]
             span = as_dict(call.get("time"))
             start, end = read_time(span.get("start")), read_time(span.get("end"))
             seconds = round(end - start, 6) if start is not None and end is not None and end > start else None
