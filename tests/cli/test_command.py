@@ -307,8 +307,7 @@ def test_the_commands_from_python(tmp_path: Path, sample_dataset: Path) -> None:
             UsageError,
             "unknown format 'csv': choose one of jsonl",
         ),
-        (lambda t: foretrace.import_source("chat", t, out="x", split="s"), UsageError, "split is for rows on the Hub"),
-        (lambda t: foretrace.import_source("chat=f", out="x"), UsageError, "names a file"),
+        (lambda t: foretrace.import_source("auto", t, out="x", split="s"), UsageError, "split is for rows on the Hub"),
     ],
 )
 def test_wrong_use_from_python_is_one_clear_line(

@@ -9,13 +9,10 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Part
 from foretrace.encodings.json_arguments import encode_json
 from foretrace.rows.base import Drop
 from foretrace.rows.files import describe_json, read_document, read_records
 from foretrace.rows.head import FileHead, read_head
-from foretrace.sources.base import RowError
-from foretrace.sources.openai_messages import read_content
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -163,23 +160,6 @@ def write_text(value: Any) -> str:
         return encode_json(value)
     except (TypeError, ValueError, RecursionError):
         return repr(value)
-
-
-def read_any_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a message's content in any form, and its parts that are not text; a part of an unknown kind is kept
-    by its name, and what is neither text nor a list is written as JSON."""
-    if not isinstance(value, list):
-        return write_text(value), ()
-    text, parts = "", list[Part]()
-    for item in value:
-        try:
-            piece, media = read_content([item])
-        except RowError:
-            piece, media = "", (Part(type=str(as_dict(item).get("type"))),)
-        text_before = len(text)
-        text += piece
-        parts += [msgspec.structs.replace(part, at=text_before + part.at) for part in media]
-    return text, tuple(parts)
 
 
 def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:

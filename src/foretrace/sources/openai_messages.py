@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from typing import Any
 
 import msgspec
 
-from foretrace.core.trace import Part, ToolCall, ToolSpec
+from foretrace.core.trace import ToolCall, ToolSpec
 from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.sources.base import RowError
 
-_MEDIA = ("image", "input_image", "audio", "input_audio", "video", "file", "input_file", "document", "refusal")
 _CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters", "args"})
 
 
@@ -50,65 +46,6 @@ def check_objects(value: Any, column: str) -> list[dict[str, Any]]:
         if not isinstance(item, dict):
             raise RowError("wrong_column_type", f"{column}[{index}] is a {type(item).__name__}")
     return value
-
-
-def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a message's content (a string, a list of parts, or `None`), and its parts that are not text.
-
-    Raises:
-        RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
-    """
-    if value is None:
-        return "", ()
-    if isinstance(value, str):
-        return value, ()
-    if not isinstance(value, list):
-        raise RowError("wrong_column_type", f"content is a {type(value).__name__}")
-    text, parts = "", list[Part]()
-    for item in value:
-        if isinstance(item, str):
-            text += item
-        elif isinstance(item, dict) and (said := read_block_text(item)) is not None:
-            text += said
-        elif isinstance(item, dict):
-            parts.append(_read_part(item, len(text)))
-    return text, tuple(parts)
-
-
-def read_block_text(block: dict[str, Any]) -> str | None:
-    """The text of a block of text; `None` where it is of another kind."""
-    text = block.get("text", block.get("content") if block.get("type") == "text" else None)
-    return text if isinstance(text, str) else None
-
-
-def _read_part(item: dict[str, Any], at: int) -> Part:
-    kind = str(item.get("type") or "unknown")
-    if not kind.startswith(_MEDIA):
-        raise RowError("unknown_part", f"content holds a part of type {kind!r}")
-    inner = item.get(kind)
-    fields: dict[str, Any] = inner if isinstance(inner, dict) else item
-    ref = inner if isinstance(inner, str) else fields.get("url", fields.get("file_id"))
-    media = str(fields.get("media_type") or fields.get("format") or "")
-    body: Any = fields.get("data", fields.get("file_data"))
-    if isinstance(ref, str) and ref.startswith("data:"):
-        media, _, body = ref[5:].partition(",")
-        media, ref = media.split(";")[0], None
-    return Part(
-        type=kind,
-        media_type=media,
-        ref=ref if isinstance(ref, str) else None,
-        sha256=digest_body(body) if isinstance(body, str) else None,
-        at=at,
-    )
-
-
-def digest_body(body: str) -> str:
-    """The digest of a picture or a file that stands as base64."""
-    try:
-        data = base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError):
-        data = body.encode(errors="replace")
-    return hashlib.sha256(data).hexdigest()
 
 
 def find_unknown_fields(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:

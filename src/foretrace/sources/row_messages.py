@@ -13,13 +13,12 @@ from foretrace.core.trace import Message, Role, ToolCall
 from foretrace.encodings.base import Encoding
 from foretrace.encodings.python_calls import CALL_LIST
 from foretrace.sources.base import RowError
+from foretrace.sources.content_blocks import read_block_text, read_content
 from foretrace.sources.json_values import decode_nested
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import (
     find_unknown_fields,
     read_answered_ids,
-    read_block_text,
-    read_content,
     read_function_call,
     read_native_calls,
 )

@@ -16,9 +16,10 @@ from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.argument_types import type_arguments
 from foretrace.sources.base import UNCLEAR, RowError, make_row_id
+from foretrace.sources.content_blocks import read_content
 from foretrace.sources.json_values import read_success
 from foretrace.sources.known_tools import SWE_AGENT, find_known_tools
-from foretrace.sources.openai_messages import find_unknown_fields, read_content
+from foretrace.sources.openai_messages import find_unknown_fields
 from foretrace.sources.repositories import find_repository
 from foretrace.sources.row_messages import make_messages
 from foretrace.sources.row_turns import decode_turns, get_path

@@ -1,7 +1,7 @@
 """Messages that have no role of their own, as toolkits and programs keep them, made into messages that have one.
 
-Known are the lists of `api_messages`, the steps of smolagents, AutoGen's events, the requests and responses of Pydantic
-AI, Semantic Kernel's `Items`, the pairs of Amazon Q and Kiro, and a message in an envelope: Continue's, the events of
+Known are Letta's messages, the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI,
+Semantic Kernel's `Items`, the pairs of Amazon Q and Kiro, and a message in an envelope: Continue's, the events of
 Google's ADK, the lines of Goose, Droid and others.
 """
 
@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from foretrace.encodings.json_arguments import encode_json
-from foretrace.sources.api_messages import read_api_message
 from foretrace.sources.found_turns import Row, make_call, make_result, make_thought
-from foretrace.sources.json_values import get_dicts, get_list, get_text, get_value
+from foretrace.sources.json_values import as_dicts, get_dict, get_dicts, get_list, get_text, get_value
 
 _SAID = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage"})
 _AUTOGEN = _SAID | {"ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent", "ToolCallSummaryMessage"}
@@ -28,13 +27,17 @@ _OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", 
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """What stands beside a message that is one of several replies, or a piece of one, and no turn."""
 _HARMONY = frozenset({"role", "channel", "recipient", "content"})
+_LETTA = {"system_message": "system", "user_message": "user", "assistant_message": "assistant"}
+_LETTA_CALLS = ("tool_call_message", "approval_request_message")
+_LETTA_SILENT = ("hidden_reasoning_message", "approval_response_message")
+_LETTA_TYPES = frozenset({*_LETTA, *_LETTA_CALLS, *_LETTA_SILENT, "reasoning_message", "tool_return_message"})
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 
 
 def read_toolkit(item: Row) -> list[Row] | None:
     """The messages in an item without a role; `None` where it is none of these."""
-    if (found := read_api_message(item)) is not None:
-        return found
+    if _is_letta(item):
+        return _read_letta(item)
     if item.keys() >= _HARMONY and isinstance(item["role"], str):
         return [_read_harmony(item)]
     if "role" in item or "from" in item:
@@ -43,6 +46,46 @@ def read_toolkit(item: Row) -> list[Row] | None:
         if (found := read(item)) is not None:
             return found
     return None
+
+
+def open_list(record: Any) -> list[Any]:
+    """The items of a list as an API gives it (`object: list`); anything else as a list of one."""
+    if get_text(record, "object") == "list" and (items := get_dicts(record, "data")):
+        return [*items]
+    return [record]
+
+
+def put_in_order(items: list[tuple[int | None, Row]]) -> list[tuple[int | None, Row]]:
+    """The items with the oldest first, where all are Letta's and their dates say that they are not."""
+    dates = [get_text(item, "date") for _, item in items]
+    if not items or not all(dates) or not all(_is_letta(item) for _, item in items) or dates[0] <= dates[-1]:
+        return items
+    # Those of one second stand newest first, too.
+    oldest_first = items[::-1]
+    return sorted(oldest_first, key=lambda pair: pair[1]["date"])
+
+
+def _is_letta(item: Row) -> bool:
+    return get_text(item, "message_type") in _LETTA_TYPES and bool(get_text(item, "id"))
+
+
+def _read_letta(item: Row) -> list[Row]:
+    kind, more = item["message_type"], {"timestamp": item["date"]} if get_text(item, "date") else {}
+    if (role := _LETTA.get(kind)) is not None:
+        return [{"role": role, "content": item.get("content"), **more}]
+    if kind == "reasoning_message":
+        return [make_thought(get_text(item, "reasoning"))]
+    if kind in _LETTA_CALLS:
+        calls = as_dicts(item.get("tool_calls")) or [get_dict(item, "tool_call")]
+        made = [{"id": call.get("tool_call_id"), "function": call} for call in calls]
+        return [{"role": "assistant", "content": "", "tool_calls": made, **more}]
+    if kind == "tool_return_message":
+        returned = as_dicts(item.get("tool_returns")) or [item]
+        return [
+            make_result(get_text(each, "tool_call_id"), each.get("tool_return"), each.get("status") == "error") | more
+            for each in returned
+        ]
+    return []
 
 
 def _read_harmony(item: Row) -> Row:

@@ -13,11 +13,10 @@ from typing import Any
 
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
-from foretrace.sources.api_messages import put_in_order
 from foretrace.sources.found_turns import Row, make_call, make_result
 from foretrace.sources.json_values import as_dicts, get_text
 from foretrace.sources.leftovers import find_rest
-from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
+from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, put_in_order, read_toolkit
 from foretrace.sources.vendor_messages import unify_message
 
 Place = int | None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from sources.formats.reading import (
     SHARED,
@@ -14,33 +11,9 @@ from sources.formats.reading import (
     outline,
     read,
     read_one,
-    recognize,
     write_document,
     write_lines,
 )
-
-
-@needs_shared
-@pytest.mark.parametrize(
-    ("file", "rows", "items"),
-    [
-        ("codeactinstruct_sample_std.json", 5, {"text_observation": 18, "code_action": 11, "message_action": 7}),
-        ("toucan_sample_std_v1.json", 1, {"text_observation": 3, "message_action": 2, "api_action": 1}),
-        ("toucan_std_1.5.0.jsonl", 1, {"text_observation": 2, "api_action": 1, "message_action": 1}),
-    ],
-)
-def test_counts(file: str, rows: int, items: dict[str, int]) -> None:
-    path = SHARED / "formats" / "adp_std" / file
-    traces, drops, account = read("adp", path)
-    assert list(recognize(path)) == ["adp"]
-    assert len(traces) == rows and not drops and account.used == sum(items.values())
-    found = Counter(
-        m.raw_role if m.role == "assistant" else "text_observation" for trace in traces for m in trace.messages
-    )
-    assert found == items
-    assert sum(len(m.tool_calls) for t in traces for m in t.messages) == items.get("code_action", 0) + items.get(
-        "api_action", 0
-    )
 
 
 @needs_shared

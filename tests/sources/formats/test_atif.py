@@ -40,19 +40,6 @@ CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "
 
 
 @needs_shared
-@pytest.mark.parametrize(
-    ("name", "steps", "turns", "calls", "results"),
-    [("01", 5, 1, 0, 0), ("02", 3, 2, 1, 1), ("04", 3, 2, 1, 1), ("06", 7, 3, 0, 0)],
-)
-def test_counts_of_the_toolkits_examples(name: str, steps: int, turns: int, calls: int, results: int) -> None:
-    path = SHARED / "atif" / f"nat_exmp{name}_atif.json"
-    trace, account = read_one("atif", path)
-    assert list(recognize(path)) == ["atif"]
-    assert account.records == account.used == steps
-    assert count(trace) == {"turns": turns, "calls": calls, "results": results}
-
-
-@needs_shared
 def test_the_toolkits_own_times_are_taken() -> None:
     trace, _ = read_one("atif", SHARED / "atif" / "nat_exmp02_atif.json")
     times = [(m.model_s, m.model_s_source, m.tool_s, m.tool_s_source) for m in trace.messages[1:]]

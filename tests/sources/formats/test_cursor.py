@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from foretrace.core.trace import Parent
 from foretrace.sources.formats.cursor import Cursor
 from sources.session_files import count, read_file, write_lines
@@ -42,34 +40,3 @@ def test_a_subagent_has_its_session_as_parent(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "abc/subagents/def.jsonl", [said("user", text("go")), said("assistant", text("yes"))])
     (trace,) = read_file(Cursor(), file).traces
     assert (trace.key, trace.parent) == ("cursor@abc/def", Parent(key="cursor@abc"))
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"role": "user", "content": "x"},
-        {"role": "user", "message": "x"},
-        {"role": "user", "message": {"content": "x"}},
-        {"role": "user", "message": {"content": []}, "uuid": "x"},
-        {"type": "message", "message": {"role": "user", "content": []}},
-    ],
-)
-def test_others_are_not_claimed(tmp_path: Path, record: dict[str, Any]) -> None:
-    read_file(Cursor(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
-
-
-@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [[]], "\ud800"])
-def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
-    good = [said("user", text("go")), said("assistant", text("yes"))]
-    spoiled: list[Any] = [{**r, name: value} for r in good for name in r] + [said(r["role"], value) for r in good]
-    spoiled += [said("assistant", {"type": kind, "input": value, "content": value, "text": value})
-                for kind in ("tool_use", "tool_result", "thinking", "text", "image")]  # fmt: skip
-    found = read_file(Cursor(), write_lines(tmp_path / "x.jsonl", [*good, *spoiled]))
-    assert found.traces and found.account.records == len(good) + len(spoiled)
-
-
-def test_a_real_transcript(shared: Path) -> None:
-    found = read_file(Cursor(), shared / "data/formats/cursor/teich_cursor.jsonl")
-    (trace,) = found.traces
-    assert count(trace) == {"turns": 2, "calls": 1, "results": 1, "prompts": 1} and found.account.records == 7
-    assert [t.name for t in trace.tools] == ["Shell"] and trace.provenance.model == "claude-opus-4.5"

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from foretrace.core.trace import Parent
 from foretrace.sources.formats.hermes import Hermes
 from sources.session_files import count, read_file, write_lines
@@ -44,24 +42,3 @@ def test_rows_of_messages(tmp_path: Path) -> None:
     assert trace.task.group == "app" and (trace.provenance.created_at or "").startswith("2026-06-18T")
     assert found.account.notes["messages that were taken back"] == 2
     assert found.account.notes["messages of the unknown role 'odd'"] == 2
-
-
-def test_others_are_not_claimed(tmp_path: Path) -> None:
-    record = {"id": "x", "messages": [{"role": "user", "content": "x"}]}
-    read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [record]), recognized=False)
-
-
-@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [[]], True])
-def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
-    rows: list[Any] = [{**ROW, name: value} for name in ROW]
-    rows += [{**ROW, "messages": [*MESSAGES, {**m, name: value}]} for m in MESSAGES for name in m]
-    found = read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [ROW, *rows]))
-    assert len(found.traces) + len(found.drops) == found.account.records == 1 + len(rows)
-    assert {d.reason for d in found.drops} <= {"no_agent_turn"}
-
-
-def test_a_real_row(shared: Path) -> None:
-    found = read_file(Hermes(), shared / "data/formats/hermes/teich_hermes_export.jsonl")
-    (trace,) = found.traces
-    assert count(trace) == {"turns": 5, "calls": 1, "results": 1, "prompts": 5}
-    assert sum(m.role != "system" for m in trace.messages) == 11

@@ -26,6 +26,12 @@ EXAMPLES = {
     "otlp": "formats/openinference/langfuse_openai-agents-2025-09-30.otlp.json",
     "adp": "formats/adp_std/toucan_std_1.5.0.jsonl",
     "atif": "atif/synthetic_v1.8_all_fields.json",
+    "claude_code": "sessions/claude_code/cclog_representative_messages.jsonl",
+    "codex": "formats/codex/SYNTHETIC_codex_0.153_exec_items.jsonl",
+    "cursor": "formats/cursor/teich_cursor.jsonl",
+    "gemini_cli": "sessions/gemini/jsonl_v040.jsonl",
+    "hermes": "formats/hermes/teich_hermes_export.jsonl",
+    "pi": "sessions/pi/small_v3.jsonl",
 }
 
 

@@ -256,8 +256,11 @@ def test_a_database_is_never_written_and_its_log_is_read(tmp_path: Path) -> None
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # fmt: skip
     writer.commit()
     before = path.read_bytes()
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        opencode.open_database(path, Account()).execute("CREATE TABLE x (a)")
+    with (
+        pytest.raises(SourceError, match="readonly"),
+        opencode.open_database(path, Account(), "OpenCode") as database,
+    ):
+        database.execute("CREATE TABLE x (a)")
     found = read_file(OpenCode(), path)
     assert [d.reason for d in found.drops] == ["no_agent_turn"] and path.read_bytes() == before
     assert {p.name for p in OpenCode().list_companions(path)} == {"opencode.db-wal", "opencode.db-shm"}

@@ -76,25 +76,6 @@ def agent(name: str, at: float, parent: str = "") -> dict[str, Any]:
 
 
 @needs_shared
-@pytest.mark.parametrize(
-    ("file", "spans", "turns", "calls", "results"),
-    [
-        ("otlp_genai/akmon_fixture_a", 2, [1], [1], [1]),
-        ("otlp_genai/langfuse_pydantic-ai-tools-2025-12-04", 12, [3, 1], [3, 1], [3, 0]),
-        ("openinference/langfuse_openai-agents-2025-09-30", 5, [2], [1], [1]),
-        ("openinference/langfuse_google-adk-2025-08-28", 5, [2], [1], [1]),
-        ("openinference/langfuse_beeai-2025-08-01", 29, [3], [0], [0]),
-    ],
-)
-def test_counts(file: str, spans: int, turns: list[int], calls: list[int], results: list[int]) -> None:
-    traces, drops, account = read("otlp", SHARED / "formats" / f"{file}.otlp.json")
-    counts = [count(trace) for trace in traces]
-    assert not drops and account.records == spans
-    assert [c["turns"] for c in counts] == turns and [c["calls"] for c in counts] == calls
-    assert [c["results"] for c in counts] == results
-
-
-@needs_shared
 def test_the_lengths_of_spans_are_the_times() -> None:
     """Sums over the fixtures, counted from the spans by hand."""
     traces, _, _ = read("otlp", SHARED / "formats" / "otlp_genai" / "langfuse_pydantic-ai-tools-2025-12-04.otlp.json")

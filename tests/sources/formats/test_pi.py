@@ -98,30 +98,6 @@ def test_what_a_fork_copied_is_not_trained_on_twice(tmp_path: Path) -> None:
     assert found.traces[0].extra["forked_from"] == "2025_p0.jsonl" and found.messages[1].extra["inherited"]
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        {**header(), "harness": "pi"},
-        {"type": "session", "harness": "claude", "id": "x"},
-        {"type": "session", "id": "x"},
-        {"type": "message", "id": "x", "cwd": "/", "timestamp": "x"},
-    ],
-)
-def test_others_are_not_claimed(tmp_path: Path, first: dict[str, Any]) -> None:
-    read_file(Pi(), write_lines(tmp_path / "x.jsonl", [first]), recognized=False)
-
-
-@pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [[]], "\ud800"])
-def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
-    reply = said("assistant", [call("t")], model="m", usage={}, stopReason="stop")
-    good = [entry("message", "b", None, message=said("user", "go")), entry("message", "c", "b", message=reply)]
-    spoiled = [{**e, name: value} for e in good for name in e]
-    spoiled += [{**good[1], "message": {**reply, name: value}} for name in reply]
-    spoiled += [{**good[1], "message": said(role, value)} for role in ("toolResult", "bashExecution", "custom", "odd")]
-    found = read(tmp_path, [header(), *good, *spoiled, *({**e, "id": f"z{i}"} for i, e in enumerate(good))])
-    assert found.traces and found.account.records == 1 + 2 * len(good) + len(spoiled)
-
-
 def test_a_real_session(shared: Path) -> None:
     file = shared / "data/sessions/pi/small_v3.jsonl"
     found = read_file(Pi(), file)

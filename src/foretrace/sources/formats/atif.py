@@ -20,6 +20,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task
 from foretrace.sources.json_values import (
@@ -31,7 +32,6 @@ from foretrace.sources.json_values import (
     as_text,
     as_token_ids,
     get_bool,
-    read_any_content,
     read_objects,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs

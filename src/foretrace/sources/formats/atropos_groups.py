@@ -20,6 +20,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
@@ -29,7 +30,6 @@ from foretrace.sources.json_values import (
     as_numbers,
     as_text,
     as_token_ids,
-    read_any_content,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls

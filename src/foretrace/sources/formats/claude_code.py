@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.json_values import get_bool, get_dict, get_dicts, get_list, get_number, get_text
+from foretrace.sources.json_values import decode_json, get_bool, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.sessions import Session, add_user_content, find_main_line
 
@@ -73,16 +74,16 @@ class ClaudeCode:
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The session, then its subagents."""
         lines = _Lines(path, account)
-        agents = _Agents()
+        parents: _Parents = {}
         companions = [p for p in self.list_companions(path) if ".meta.json" not in p.name]
         if lines.is_subagent:
-            yield lines.read_subagent(agents, {})
+            yield lines.read_subagent(parents, {})
             return
         session = lines.session_id
-        yield from _read_session(lines, session, agents)
+        yield from _read_session(lines, session, parents)
         found = [(_read_meta(p, account), p) for p in companions]
         for meta, file in sorted(found, key=lambda pair: (get_number(pair[0], "spawnDepth") or 0, pair[1].name)):
-            yield _Lines(file, account, session).read_subagent(agents, meta)
+            yield _Lines(file, account, session).read_subagent(parents, meta)
 
 
 def _has_session(record: dict[str, Any]) -> bool:
@@ -91,15 +92,8 @@ def _has_session(record: dict[str, Any]) -> bool:
     return any(get_text(record, key) for key in ("sessionId", "leafUuid", "messageId"))
 
 
-class _Agents:
-    """Who called a subagent: by its id, or by what it was asked."""
-
-    def __init__(self) -> None:
-        self.by_id: dict[str, Parent] = {}
-        self.by_prompt: dict[str, Parent] = {}
-
-    def find(self, agent: str, prompt: str, default: str) -> Parent:
-        return self.by_id.get(agent) or self.by_prompt.get(prompt.strip()) or Parent(key=default)
+_Parents = dict[str, Parent]
+"""Who called a subagent, by its id and by what it was asked."""
 
 
 class _Line(msgspec.Struct):
@@ -219,42 +213,43 @@ class _Lines:
     def _count_notice(self, record: dict[str, Any], kind: str, again: bool) -> bool:
         attachment = get_dict(record, "attachment")
         what = get_text(record, "subtype") if kind == "system" else get_text(attachment, "type")
-        if what in ("api_error", "error", "api_refusal"):
-            self.account.note("errors of the model's API")
-        spoken = (
-            what in _SPOKEN_NOTICES or what == _PROMPT or (what == "queued_command" and bool(attachment.get("prompt")))
-        )
-        if spoken and not again:
+        self.account.note("errors of the model's API", what in ("api_error", "error", "api_refusal"))
+        is_prompt = what == "queued_command" and bool(attachment.get("prompt"))
+        if (is_prompt or what in _SPOKEN_NOTICES or what == _PROMPT) and not again:
             return False
         self.account.ignore(f"{kind} {what}")
         return True
 
-    def read_subagent(self, agents: _Agents, meta: dict[str, Any]) -> Trace | Drop:
+    def read_subagent(self, parents: _Parents, meta: dict[str, Any]) -> Trace | Drop:
         """The trace of a subagent's own file."""
         agent = next((a for line in self.lines if (a := get_text(line.record, "agentId"))), "")
         agent = agent or self.path.name.partition(".jsonl")[0].removeprefix("agent-")
         folder = self.path.parent
-        session = folder.parent.name if folder.name == "subagents" else self.session_id
-        if self._given:
-            session = self._given
-        key = f"{ClaudeCode.name}@{session}"
-        call = get_text(meta, "toolUseId") or _find_call(self.path, session, agent)
-        if call:
-            agents.by_id.setdefault(agent, Parent(key=key, call_id=call))
-        parent = agents.find(agent, _find_prompt(self.lines), key)
-        return _Talk(self, self.lines, f"{session}/{agent}", agents, parent, meta).make_trace()
+        session = self._given or (folder.parent.name if folder.name == "subagents" else self.session_id)
+        if call := get_text(meta, "toolUseId") or _find_call(self.path, session, agent):
+            parents.setdefault(agent, Parent(key=f"{ClaudeCode.name}@{session}", call_id=call))
+        return _read_subagent(self, self.lines, session, agent, parents, meta)
 
 
-def _read_session(lines: _Lines, session: str, agents: _Agents) -> Iterator[Trace | Drop]:
-    side = [line for line in lines.lines if line.is_side]
-    yield _Talk(lines, [line for line in lines.lines if not line.is_side], session, agents).make_trace()
+def _read_session(lines: _Lines, session: str, parents: _Parents) -> Iterator[Trace | Drop]:
+    yield _Talk(lines, [line for line in lines.lines if not line.is_side], session, parents).make_trace()
     chains: dict[str, list[_Line]] = {}
     roots: dict[str, str] = {}
-    for line in side:
-        chains.setdefault(get_text(line.record, "agentId") or lines.find_root(line.uuid, roots), []).append(line)
+    for line in lines.lines:
+        if line.is_side:
+            agent = get_text(line.record, "agentId") or lines.find_root(line.uuid, roots)
+            chains.setdefault(agent, []).append(line)
     for agent, chain in chains.items():
-        parent = agents.find(agent, _find_prompt(chain), f"{ClaudeCode.name}@{session}")
-        yield _Talk(lines, chain, f"{session}/{agent}", agents, parent).make_trace()
+        yield _read_subagent(lines, chain, session, agent, parents)
+
+
+def _read_subagent(
+    lines: _Lines, own: list[_Line], session: str, agent: str, parents: _Parents, meta: dict[str, Any] | None = None
+) -> Trace | Drop:
+    asked = next((line for line in own if line.kind == "user"), None)
+    prompt = "" if asked is None else read_blocks(get_dict(asked.record, "message").get("content"))[0]
+    parent = parents.get(agent) or parents.get(prompt.strip()) or Parent(key=f"{ClaudeCode.name}@{session}")
+    return _Talk(lines, own, f"{session}/{agent}", parents, parent, meta).make_trace()
 
 
 class _Talk:
@@ -265,7 +260,7 @@ class _Talk:
         lines: _Lines,
         own: list[_Line],
         session: str,
-        agents: _Agents,
+        parents: _Parents,
         parent: Parent | None = None,
         meta: dict[str, Any] | None = None,
     ) -> None:
@@ -273,7 +268,7 @@ class _Talk:
             source=ClaudeCode.name, agent="claude-code", id=session, types=lines.types, parent=parent
         )
         self._lines = lines
-        self._agents = agents
+        self._parents = parents
         self._account = lines.account
         self._talk = Conversation(lines.account)
         self._usage: dict[str, dict[str, Any]] = {}
@@ -398,7 +393,7 @@ class _Talk:
         for block in pieces.calls:
             if prompt := get_text(get_dict(block, "input"), "prompt"):
                 parent = Parent(key=self.session.key, call_id=get_text(block, "id") or None)
-                self._agents.by_prompt.setdefault(prompt.strip(), parent)
+                self._parents.setdefault(prompt.strip(), parent)
 
     def _find_fullest_usage(self, message_id: str, usage: dict[str, Any]) -> dict[str, Any]:
         """Usage is repeated on every line of a reply, and is complete on the last of them at the latest."""
@@ -435,7 +430,7 @@ class _Talk:
             self._talk.wait_for_person(call)
             self._account.note("edits that waited for a person")
         if agent := get_text(facts, "agentId"):
-            self._agents.by_id.setdefault(agent, Parent(key=self.session.key, call_id=call or None))
+            self._parents.setdefault(agent, Parent(key=self.session.key, call_id=call or None))
         if call and call in self._answered:
             self._account.note("second results of a call")
         self._answered.add(call)
@@ -467,11 +462,6 @@ def _list_calls(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [b for b in get_dicts(get_dict(record, "message"), "content") if get_text(b, "type").endswith("tool_use")]
 
 
-def _find_prompt(lines: list[_Line]) -> str:
-    first = next((line for line in lines if line.kind == "user"), None)
-    return "" if first is None else read_blocks(get_dict(first.record, "message").get("content"))[0]
-
-
 def _read_meta(path: Path, account: Account) -> dict[str, Any]:
     file = path.with_name(path.name.partition(".jsonl")[0] + ".meta.json")
     if not file.is_file():
@@ -486,17 +476,9 @@ def _read_meta(path: Path, account: Account) -> dict[str, Any]:
 def _find_call(path: Path, session: str, agent: str) -> str:
     """The call that started a subagent whose file is read by itself, from the session's file where that is near."""
     for folder in (path.parent, path.parent.parent.parent):
-        file = folder / f"{session}.jsonl"
-        if not session or "/" in session or not file.is_file():
-            continue
-        with file.open("rb") as lines:
-            for line in lines:
-                if agent.encode() not in line or b"tool_result" not in line:
-                    continue
-                try:
-                    record = msgspec.json.decode(line)
-                except (ValueError, RecursionError):
-                    continue
+        file = folder / f"{Path(session).name}.jsonl"
+        with file.open(encoding="utf-8", errors="replace") if file.is_file() else contextlib.nullcontext(()) as lines:
+            for record in (decode_json(line) for line in lines if agent in line and "tool_result" in line):
                 if get_text(get_dict(record, "toolUseResult"), "agentId") == agent:
                     return next((get_text(block, "tool_use_id") for block in _list_results(record)), "")
     return ""

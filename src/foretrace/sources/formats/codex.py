@@ -41,6 +41,10 @@ _IGNORED_EVENTS = frozenset({
     "shutdown_complete", "session_configured", "item_started", "mcp_tool_call_begin", "exec_command_begin",
     "patch_apply_begin", "web_search_begin", "deprecation_notice", "warning",
 })  # fmt: skip
+_NOTED_EVENTS = {
+    "error": "errors of the model's API", "stream_error": "errors of the model's API",
+    "turn_aborted": "turns that were broken off",
+}  # fmt: skip
 _COPIES = frozenset({
     "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "UserMessage", "AgentMessage",
     "Reasoning", "Plan", "HookPrompt", "ContextCompaction", "injected_message",
@@ -167,12 +171,9 @@ class _Rollout:
         elif kind == "thread_name_updated":
             self.facts.append(item)
             self.session.extra["title"] = get_text(payload, "thread_name")
-        elif kind in ("error", "stream_error"):
+        elif kind in _NOTED_EVENTS:
             account.ignore(kind)
-            account.note("errors of the model's API")
-        elif kind == "turn_aborted":
-            account.ignore(kind)
-            account.note("turns that were broken off")
+            account.note(_NOTED_EVENTS[kind])
         elif kind in _IGNORED_EVENTS:
             account.ignore(kind)
         else:

@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from foretrace.core.trace import Parent, ToolCall, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
-from foretrace.sources.content_blocks import read_blocks
+from foretrace.sources.content_blocks import make_function_call, read_blocks
 from foretrace.sources.conversation import Conversation, make_call, read_time, write_time
 from foretrace.sources.file_traces import RecordFiles
-from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_text
+from foretrace.sources.json_values import as_dicts, decode_json, get_dicts, get_list, get_text
 from foretrace.sources.sessions import Session, add_user_content
 
 
@@ -83,20 +81,12 @@ def _read_messages(row: dict[str, Any], session: Session, talk: Conversation, ac
             account.note(f"messages of the unknown role {role[:40]!r}")
 
 
-def _read_call(call: dict[str, Any]) -> ToolCall:
-    function = get_dict(call, "function") or call
-    return make_call(get_text(call, "id", "call_id"), get_text(function, "name"), function.get("arguments"))
-
-
 def _read_calls(value: Any) -> list[ToolCall]:
     """Calls as a list, or as the JSON text of one; text that is none is kept as a call that cannot be read."""
-    calls = value
-    if isinstance(value, str):
-        try:
-            calls = msgspec.json.decode(value)
-        except (ValueError, RecursionError):
-            return [make_call("", "", value)] if value.strip() else []
-    return [_read_call(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    calls = decode_json(value)
+    if calls is None and isinstance(value, str):
+        return [make_call("", "", value)] if value.strip() not in ("", "null") else []
+    return [make_function_call(call) for call in as_dicts(calls)]
 
 
 PLUGIN = Hermes

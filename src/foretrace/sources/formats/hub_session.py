@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import ToolCall, Trace
+from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.content_blocks import make_function_call, read_any_content
+from foretrace.sources.conversation import Conversation, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_dict, as_dicts, as_text, get_bool, read_any_content
+from foretrace.sources.json_values import as_dicts, as_text, get_bool
 from foretrace.sources.openai_messages import read_tool_specs
 
 
@@ -79,7 +80,7 @@ class _Session:
         if role == "assistant":
             self._model = self._model or as_text(message.get("model")) or None
             reasoning = as_text(message.get("reasoningContent")) or None
-            calls = [_make_call(call) for call in as_dicts(message.get("toolCalls"))]
+            calls = [make_function_call(call) for call in as_dicts(message.get("toolCalls"))]
             self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, **more)
         elif role == "tool":
             is_error = get_bool(message, "isError")
@@ -104,11 +105,6 @@ class _Session:
             met=self._met,
             tools=read_tool_specs(self._head.get("tools")),
         )
-
-
-def _make_call(call: dict[str, Any]) -> ToolCall:
-    function = as_dict(call.get("function")) or call
-    return make_call(call.get("id"), function.get("name"), function.get("arguments"))
 
 
 PLUGIN = HubSession

@@ -12,7 +12,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import MAX_LINE, read_document
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import (
@@ -34,7 +35,6 @@ from foretrace.sources.json_values import (
     as_list,
     as_number,
     as_text,
-    read_any_content,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -69,16 +69,7 @@ class InspectAI:
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """Every sample that the log has."""
-        is_archive = is_eval_archive(read_head(path))
-        header = read_header(path, is_archive=is_archive)
-        samples: Iterable[Any] = read_samples(path) if is_archive else ()
-        if not is_archive:
-            log = read_log(path)
-            if isinstance(log, Drop):
-                account.drop(log.reason)
-                yield log
-                return
-            header, samples = log, as_list(log.get("samples"))
+        header, samples = _read_archive(path) if is_eval_archive(read_head(path)) else _read_log(path)
         found = 0
         for sample in samples:
             found += 1
@@ -274,64 +265,52 @@ def is_eval_archive(head: FileHead) -> bool:
     return start.startswith(b"PK\x03\x04") and (b"_journal/start.json" in start or b"_epoch_" in start[:4096])
 
 
-def read_header(path: Path, *, is_archive: bool) -> dict[str, Any]:
-    """What a log says of the evaluation: `eval`, `status`, `plan`, `stats`; empty where it cannot be read."""
-    if not is_archive:
-        return {}
-    with _open(path) as archive:
-        for name in ("header.json", "_journal/start.json"):
-            value = _read_member(archive, name)
-            if isinstance(value, dict):
-                return value
-    return {}
+def _read_archive(path: Path) -> tuple[dict[str, Any], Iterator[Any]]:
+    """What a log says of the evaluation (`eval`, `status`), and its samples, one at a time."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise SourceError(f"{path}: cannot read the archive: {error}; is the log still being written?") from error
+    headers = (as_dict(_read_member(archive, name)) for name in ("header.json", "_journal/start.json"))
+    return next(filter(None, headers), {}), _read_samples(archive)
 
 
-def read_samples(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """The samples of an archive, one at a time. Of one that was written twice the last counts."""
-    with _open(path) as archive:
+def _read_samples(archive: zipfile.ZipFile) -> Iterator[Any]:
+    """The samples of an archive. Of one that was written twice the last counts."""
+    with archive:
         for name in dict.fromkeys(archive.namelist()):
             if _SAMPLE.fullmatch(name):
-                value = _read_member(archive, name)
-                yield value if isinstance(value, (dict, Drop)) else Drop("not_an_object", name)
+                yield _read_member(archive, name)
             elif name.startswith("samples/"):
                 yield Drop("sample_in_pieces", f"{name}: a sample that is written in pieces; convert the log first")
 
 
-def read_log(path: Path) -> dict[str, Any] | Drop:
-    """A log of one document; numbers that JSON does not know (NaN) are None."""
+def _read_log(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """The same of a log that is one document; numbers that JSON does not know (NaN) are None."""
     value = read_document(path)
     if isinstance(value, Drop) and value.reason == "bad_json":
         value = _decode(path.read_bytes())
-    return value if isinstance(value, (dict, Drop)) else Drop("not_an_object", path.name)
+    if isinstance(value, Drop):
+        return {}, [value]
+    log = as_dict(value)
+    return log, as_list(log.get("samples"))
 
 
 def resolve_attachments(value: Any, attachments: dict[str, Any], depth: int = 0) -> Any:
     """The value with the texts that a log keeps once, under the digest by which it names them."""
-    if isinstance(value, str):
-        if value.startswith(_ATTACHMENT):
-            return attachments.get(value.removeprefix(_ATTACHMENT), value)
-        return value
-    if depth > _MAX_DEPTH:
-        return value
-    if isinstance(value, list):
-        return [resolve_attachments(item, attachments, depth + 1) for item in as_list(value)]
-    if isinstance(value, dict):
-        return {key: resolve_attachments(item, attachments, depth + 1) for key, item in as_dict(value).items()}
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list) and depth <= _MAX_DEPTH:
+        return [resolve_attachments(item, attachments, depth + 1) for item in value]
+    if isinstance(value, dict) and depth <= _MAX_DEPTH:
+        return {key: resolve_attachments(item, attachments, depth + 1) for key, item in value.items()}
     return value
-
-
-def _open(path: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise SourceError(f"{path}: cannot read the archive: {error}; is the log still being written?") from error
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> Any:
     """The JSON value of a member; None where there is none, a Drop where it cannot be read."""
-    try:
-        info = archive.getinfo(name)
-    except KeyError:
+    info = archive.NameToInfo.get(name)
+    if info is None:
         return None
     if info.file_size > MAX_LINE:
         return Drop("line_too_long", f"{name}: more than {MAX_LINE:,} bytes")

@@ -20,14 +20,13 @@ from foretrace.core.trace import Parent, Task, Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.api_messages import open_list
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.json_values import get_text, read_objects
 from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.row_messages import find_task_text
 from foretrace.sources.row_turns import find_turns
-from foretrace.sources.toolkit_messages import is_task, read_toolkit
+from foretrace.sources.toolkit_messages import is_task, open_list, read_toolkit
 from foretrace.sources.turn_items import ROLES, flatten_turns, is_agent, is_turn
 
 _MAX_BEFORE = 20

@@ -21,9 +21,10 @@ from foretrace.encodings.json_arguments import encode_json
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
-from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_list, as_text, read_any_content
+from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_list, as_text
 from foretrace.sources.openai_messages import find_unknown_fields, read_native_calls
 
 _FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\n(.*?)\n```", re.DOTALL)

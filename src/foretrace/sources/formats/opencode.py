@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
-
-import msgspec
 
 from foretrace.core.errors import SourceError
 from foretrace.core.trace import Parent, Trace
@@ -19,11 +18,11 @@ from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_part
 from foretrace.sources.conversation import FLUSH_S, Conversation, make_call, read_time, write_time
-from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_number, get_text
+from foretrace.sources.json_values import decode_json, get_dict, get_dicts, get_number, get_text
 from foretrace.sources.sessions import Session, add_user_content
 
 _MAGIC = b"SQLite format 3\x00"
-_IGNORED = frozenset({"snapshot", "patch", "agent", "step-start"})
+_IGNORED = frozenset({"snapshot", "patch", "agent", "step-start", "retry", "compaction"})
 _ASKED = frozenset({"text", "file", "subtask"})
 _SAID = frozenset({"text", "reasoning", "tool", "file", "step-finish"})
 """Parts of a user's message and of a reply."""
@@ -159,16 +158,12 @@ class _Talk:
 
     def _count_other(self, kind: str) -> None:
         """Count a part that is not part of the conversation."""
-        if kind in _IGNORED:
-            self.account.ignore(f"part {kind}")
-        elif kind == "retry":
-            self.account.ignore("part retry")
-            self.account.note("errors of the model's API")
-        elif kind == "compaction":
-            self.account.ignore("part compaction")
-            self.account.note("compactions")
-        else:
+        if kind not in _IGNORED:
             self.account.meet_unknown(f"part {kind}")
+            return
+        self.account.ignore(f"part {kind}")
+        self.account.note("errors of the model's API", kind == "retry")
+        self.account.note("compactions", kind == "compaction")
 
     def note_error(self, error: dict[str, Any]) -> None:
         """Count how a reply failed."""
@@ -224,8 +219,8 @@ class _Reply:
         self._talk.talk.add_agent(self._number, reply=reply, began=began, **more)
 
     def _add_part(self, kind: str, part: dict[str, Any]) -> None:
-        times = get_dict(part, "time")
-        at = read_time(times.get("end")) or read_time(times.get("start"))
+        begin, end = _read_times(part)
+        at = end or begin
         if kind == "text":
             self._add_agent(text=get_text(part, "text"), at=at)
         elif kind == "reasoning":
@@ -242,8 +237,7 @@ class _Reply:
 
     def _add_call(self, part: dict[str, Any]) -> None:
         talk, state = self._talk.talk, get_dict(part, "state")
-        times = get_dict(state, "time")
-        begin, end = read_time(times.get("start")), read_time(times.get("end"))
+        begin, end = _read_times(state)
         call = make_call(get_text(part, "callID", "id"), get_text(part, "tool"), state.get("input"))
         waits = [call.id] if call.name in _PERSON_TOOLS else []
         self._add_agent(calls=[call], at=begin, waits_for_person=waits)
@@ -261,22 +255,22 @@ class _Reply:
             is_error=status == "error" or code not in (None, 0),
             at=end,
             seconds=end - begin if begin is not None and end is not None else None,
-            parts=[
-                p for a in get_list(state, "attachments") if isinstance(a, dict) and (p := read_part(a)) is not None
-            ],
+            parts=[found for each in get_dicts(state, "attachments") if (found := read_part(each)) is not None],
             extra={} if code is None else {"exit_code": int(code)},
         )
 
     def _set_time(self) -> None:
         """Of a message that is one reply: its whole time without that of its tools. Where the end is not there, the
         message ends with its last part."""
-        stamps = [stamp for part in self._parts for stamp in _list_stamps(part)]
+        states = [get_dict(part, "state") for part in self._parts]
+        stamps = [at for each in (*self._parts, *states) for at in _read_times(each) if at is not None]
         completed = read_time(get_dict(self._message, "time").get("completed"))
         end = completed if completed is not None else max(stamps, default=None)
         if self._created is None or end is None:
             return
         busy, until = 0.0, self._created
-        for tool_begin, tool_end in sorted(filter(None, map(_find_interval, self._parts))):
+        runs = [(start, stop) for start, stop in map(_read_times, states) if start is not None and stop is not None]
+        for tool_begin, tool_end in sorted(runs):
             busy += max(0.0, min(tool_end, end) - max(tool_begin, until))
             until = max(until, tool_end)
         seconds = round(end - self._created - busy, 6)
@@ -284,17 +278,10 @@ class _Reply:
             self._add_agent(seconds=seconds, measured_by="runner" if completed is not None else "stamps")
 
 
-def _list_stamps(part: dict[str, Any]) -> list[float]:
-    found = [read_time(times.get(key)) for times in (get_dict(part, "time"), get_dict(get_dict(part, "state"), "time"))
-             for key in ("start", "end")]  # fmt: skip
-    return [stamp for stamp in found if stamp is not None]
-
-
-def _find_interval(part: dict[str, Any]) -> tuple[float, float] | None:
-    """When a tool began and ended."""
-    times = get_dict(get_dict(part, "state"), "time")
-    begin, end = read_time(times.get("start")), read_time(times.get("end"))
-    return None if begin is None or end is None else (begin, end)
+def _read_times(record: dict[str, Any]) -> tuple[float | None, float | None]:
+    """When a part, or the tool of a state, began and ended."""
+    times = get_dict(record, "time")
+    return read_time(times.get("start")), read_time(times.get("end"))
 
 
 class StoredMessage(NamedTuple):
@@ -317,8 +304,8 @@ def read_database(path: Path, account: Account) -> Iterator[StoredSession]:
     Raises:
         SourceError: it is locked, damaged, or holds other tables.
     """
-    with _explain(path), closing(open_database(path, account)) as database:
-        database.text_factory = _read_text
+    with open_database(path, account, "OpenCode") as database:
+        database.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
         for session in _read_rows(database.execute("SELECT * FROM session"), account):
             own = (session["id"],)
             parts: dict[str, list[dict[str, Any]]] = {}
@@ -381,17 +368,25 @@ def _count_lost(parts: dict[str, list[dict[str, Any]]], account: Account) -> Non
         account.ignore("part without a message", count)
 
 
-def _read_text(data: bytes) -> str:
-    return data.decode(errors="replace")
-
-
-def open_database(path: Path, account: Account) -> sqlite3.Connection:
-    """A database, for reading only.
+@contextmanager
+def open_database(path: Path, account: Account, program: str) -> Generator[sqlite3.Connection]:
+    """A database of a program, for reading only.
 
     Raises:
-        sqlite3.Error: it is locked, or is none.
+        SourceError: it is locked, damaged, or holds other tables.
     """
-    address = f"file:{quote(str(path.absolute()))}"
+    try:
+        with closing(_connect(f"file:{quote(str(path.absolute()))}", account)) as database:
+            yield database
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise SourceError(f"{path}: the database is locked: close {program}, or import a copy of it") from error
+        raise SourceError(f"{path}: cannot read as a database of {program}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise SourceError(f"{path}: the database is damaged: {error}") from error
+
+
+def _connect(address: str, account: Account) -> sqlite3.Connection:
     database = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_S)
     try:
         database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
@@ -403,19 +398,6 @@ def open_database(path: Path, account: Account) -> sqlite3.Connection:
         account.note("databases that were read without their latest changes")
         return sqlite3.connect(f"{address}?immutable=1", uri=True)
     return database
-
-
-@contextmanager
-def _explain(path: Path) -> Generator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            raise SourceError(f"{path}: the database is locked: close OpenCode, or import a copy of it") from error
-        raise SourceError(f"{path}: cannot read as a database of OpenCode: {text}") from error
-    except sqlite3.DatabaseError as error:
-        raise SourceError(f"{path}: the database is damaged: {error}") from error
 
 
 _COLUMNS = {
@@ -431,7 +413,7 @@ def _read_rows(rows: sqlite3.Cursor, account: Account) -> list[dict[str, Any]]:
     for row in rows:
         columns: dict[str, Any] = {name: value for name, value in zip(names, row, strict=True) if value is not None}
         for name in _JSON_COLUMNS:
-            columns[name] = _decode(columns.get(name))
+            columns[name] = decode_json(columns.get(name))
         data = columns.pop("data")
         if not isinstance(data, dict) and "data" in names:
             account.drop("bad_json")
@@ -445,15 +427,6 @@ def _read_rows(rows: sqlite3.Cursor, account: Account) -> list[dict[str, Any]]:
 
 def _get_place(record: dict[str, Any]) -> tuple[float, str]:
     return get_number(get_dict(record, "time"), "created", "start") or 0, get_text(record, "id")
-
-
-def _decode(value: Any) -> Any:
-    if not isinstance(value, (str, bytes)):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _find_sessions(path: Path, account: Account) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import (
@@ -26,7 +27,6 @@ from foretrace.sources.json_values import (
     as_text,
     as_token_ids,
     get_bool,
-    read_any_content,
     read_objects,
 )
 from foretrace.sources.openai_messages import read_tool_specs

@@ -16,6 +16,7 @@ from foretrace.core.trace import Failure, Outcome, ToolCall, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import (
@@ -23,7 +24,6 @@ from foretrace.sources.json_values import (
     as_dicts,
     as_list,
     as_text,
-    read_any_content,
     read_objects,
     write_text,
 )

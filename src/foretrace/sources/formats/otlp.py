@@ -47,14 +47,14 @@ class Otlp:
         found = next((root for root in _ROOTS if isinstance(head.first.get(root), list)), None)
         if found:
             return f"holds {found}"
-        exporter = find_exporter(head.records[:5] or (head.first,))
+        exporter = _find_exporter(head)
         return f"spans as {exporter} exports them" if exporter else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """All conversations of a file; spans come in any order, so that the whole file is held."""
         spans: list[Span] = []
-        is_exported = find_exporter((head := read_head(path)).records[:5] or (head.first,)) is not None
-        for span in read_exported(path, account) if is_exported else read_spans(path, account):
+        read = read_exported if _find_exporter(read_head(path)) else read_spans
+        for span in read(path, account):
             if isinstance(span, Drop):
                 yield span
             else:
@@ -68,6 +68,10 @@ class Otlp:
             yield _make_trace(thread, found, path, account)
         for run in found.runs:
             account.use() if run.taken else account.ignore("tool span without a call that is known")
+
+
+def _find_exporter(head: FileHead) -> str | None:
+    return find_exporter(head.records[:5] or (head.first,))
 
 
 def _make_key(thread: Thread) -> str:

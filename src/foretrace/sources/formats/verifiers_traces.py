@@ -12,12 +12,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from foretrace.core.digest import digest
 from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.content_blocks import make_function_call, read_any_content
+from foretrace.sources.conversation import Conversation, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
@@ -28,7 +31,6 @@ from foretrace.sources.json_values import (
     as_numbers,
     as_text,
     as_token_ids,
-    read_any_content,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -154,11 +156,7 @@ class _Graph:
             call = as_dict(self._calls.get(index))
             is_model = node.get("sampled") is True or bool(call)
             author: Author = "demo" if is_copy else "model" if is_model else "environment"
-            calls = [
-                make_call(c.get("id"), as_text(c.get("name")) or as_dict(c.get("function")).get("name"),
-                          c.get("arguments", as_dict(c.get("function")).get("arguments")))
-                for c in as_dicts(message.get("tool_calls"))
-            ]  # fmt: skip
+            calls = [make_function_call(each) for each in as_dicts(message.get("tool_calls"))]
             span = as_dict(call.get("time"))
             start, end = read_time(span.get("start")), read_time(span.get("end"))
             seconds = round(end - start, 6) if start is not None and end is not None and end > start else None
@@ -210,15 +208,8 @@ def _add_usage(sampled: Sampled | None, call: dict[str, Any]) -> Sampled | None:
         prompt_tokens=None if prompt is None else prompt + cached,
         completion_tokens=as_count(held.get("completion_tokens")),
     )
-    base = sampled or Sampled()
-    return Sampled(
-        token_ids=base.token_ids,
-        logprobs=base.logprobs,
-        prompt_token_ids=base.prompt_token_ids,
-        finish_reason=as_text(call.get("finish_reason")) or None,
-        usage=usage if held else None,
-        exact=base.exact,
-    )
+    reason = as_text(call.get("finish_reason")) or None
+    return msgspec.structs.replace(sampled or Sampled(), finish_reason=reason, usage=usage if held else None)
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:
@@ -233,17 +224,14 @@ def _read_outcome(raw: dict[str, Any]) -> Outcome:
     is_limit = stop in _LIMITS or raw.get("is_timeout") is True
     is_error = bool(errors) and raw.get("ok") is not True
     status: Status = "limit" if is_limit else "error" if is_error else "done"
-    error = (
-        Failure(kind=as_text(errors[-1].get("type")) or "error", message=as_text(errors[-1].get("message")))
-        if is_error
-        else None
-    )
+    last = errors[-1] if is_error else {}
+    error = Failure(kind=as_text(last.get("type")) or "error", message=as_text(last.get("message")))
     reward = sum(score * (1.0 if (w := weights[name]) is None else w) for name, score in scores.items())
     return Outcome(
         status=status,
         reward=reward if scores else None,
         exit_reason=stop or None,
-        error=error,
+        error=error if is_error else None,
         metrics={**metrics, **scores},
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,7 @@ from foretrace.sources.sessions import Session
 
 _MARKS = ("responderUsername", "requesterUsername", "initialLocation", "sessionId", "creationDate")
 _EDITS = ("edit", "replace", "insert", "patch", "create")
-_MAX_NODES = 200_000
 _FIRST, _SET, _PUSH, _DELETE = range(4)
-_MAX_PATH = 64
 
 
 class VsCodeChat:
@@ -260,9 +260,7 @@ def _read_tree(value: Any) -> str:
     """The texts in the nodes of a tree, in order."""
     pieces: list[str] = []
     todo: list[Any] = [get_dict(value, "node")]
-    for _ in range(_MAX_NODES):
-        if not todo:
-            break
+    while todo:
         node = todo.pop()
         if text := get_text(node, "text"):
             pieces.append("\n" * (node.get("lineBreakBefore") is True and bool(pieces)) + text)
@@ -295,46 +293,26 @@ def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any] | Dro
 
 
 def _apply(state: dict[str, Any], change: dict[str, Any]) -> bool:
-    path: Any = change.get("k")
-    if not isinstance(path, list) or not 0 < len(path) <= _MAX_PATH:
-        return False
-    place: Any = state
-    for step in path[:-1]:
-        if not _has(place, step):
-            return False
-        place = place[step]
-    key: Any = path[-1]
-    if change["kind"] == _PUSH:
-        return _push(place, key, change.get("v"), change.get("i"))
-    if change["kind"] == _DELETE:
-        return isinstance(place, dict) and isinstance(key, str) and place.pop(key, place) is not place
-    if isinstance(place, list) and key == len(place) and not isinstance(key, bool):
-        place.append(change.get("v"))
-    elif isinstance(place, dict) and isinstance(key, str):
-        place[key] = change.get("v")
-    elif isinstance(place, list) and _has(place, key):
-        place[int(key)] = change.get("v")
-    else:
+    """Make a change; whether its place is there."""
+    kind, value, length = change["kind"], change.get("v"), change.get("i")
+    try:
+        *above, key = change["k"]
+        place: Any = functools.reduce(operator.getitem, above, state)
+        if kind == _DELETE:
+            del place[key]
+        elif kind == _PUSH:
+            if isinstance(place, dict) and place.get(key) is None:
+                place[key] = []
+            if isinstance(length, int):
+                del place[key][length:]
+            place[key].extend(as_list(value))
+        elif isinstance(place, list) and key == len(place):
+            place.append(value)
+        else:
+            place[key] = value
+    except (LookupError, TypeError, ValueError, AttributeError):
         return False
     return True
-
-
-def _push(place: Any, key: Any, values: Any, length: Any) -> bool:
-    """Cut a list to a length, where one is given, and add values to it."""
-    if isinstance(place, dict) and isinstance(key, str) and place.get(key) is None:
-        place[key] = []
-    if not _has(place, key) or not isinstance(place[key], list):
-        return False
-    if isinstance(length, int) and length >= 0:
-        del place[key][length:]
-    place[key] += values if isinstance(values, list) else []
-    return True
-
-
-def _has(place: Any, key: Any) -> bool:
-    if isinstance(place, dict):
-        return isinstance(key, str) and key in place
-    return isinstance(place, list) and isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(place)
 
 
 PLUGIN = VsCodeChat

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from foretrace.core.errors import SourceError
 from foretrace.core.trace import Parent, Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.files import read_document
@@ -75,16 +72,9 @@ class Zed:
 
 
 def _read_database(path: Path, account: Account) -> Iterator[tuple[str, Any]]:
-    try:
-        with closing(open_database(path, account)) as database:
-            for own, kind, data in database.execute("SELECT id, data_type, data FROM threads ORDER BY updated_at, id"):
-                yield str(own), _unpack(str(own), kind, data)
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "busy" in str(error):
-            raise SourceError(f"{path}: the database is locked: close Zed, or import a copy of it") from error
-        raise SourceError(f"{path}: cannot read as a database of Zed: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise SourceError(f"{path}: the database is damaged: {error}") from error
+    with open_database(path, account, "Zed") as database:
+        for own, kind, data in database.execute("SELECT id, data_type, data FROM threads ORDER BY updated_at, id"):
+            yield str(own), _unpack(str(own), kind, data)
 
 
 def _unpack(own: str, kind: Any, data: Any) -> Any:
@@ -155,13 +145,11 @@ def _add_reply(
     reasoning = "\n\n".join(filter(None, thoughts)) or None
     talk.add_agent(number, text=said, reasoning=reasoning, calls=made)
     for result in results:
-        text = "\n".join(filter(None, map(_read_text, _list_pieces(as_dict(result).get("content")))))
+        content = as_dict(result).get("content")
+        pieces = as_list(content) if isinstance(content, list) else [content]
+        text = "\n".join(filter(None, map(_read_text, pieces)))
         own = get_text(result, "tool_use_id")
         talk.add_result(own, text, number, is_error=get_bool(result, "is_error"))
-
-
-def _list_pieces(content: Any) -> list[Any]:
-    return as_list(content) if isinstance(content, list) else [content]
 
 
 def _read_text(piece: Any) -> str:

@@ -32,19 +32,15 @@ _UNTOLD = "is_any_function"
 """Attribute of a span that may be of any function: one that calls others is not a tool."""
 _LANGFUSE: dict[str, SpanKind] = {"GENERATION": "model", "TOOL": "tool", "AGENT": "agent"}
 _LANGSMITH: dict[str, SpanKind] = {"llm": "model", "tool": "tool"}
-_MLFLOW: dict[str, SpanKind] = {"CHAT_MODEL": "model", "LLM": "model", "TOOL": "tool", "AGENT": "agent"}
+_PHOENIX: dict[str, SpanKind] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent"}
+_MLFLOW: dict[str, SpanKind] = {**_PHOENIX, "CHAT_MODEL": "model"}
 _AGENTS: dict[str, SpanKind] = {"generation": "model", "response": "model", "function": "tool", "agent": "agent"}
 
 
 def find_exporter(records: Iterable[Record]) -> str | None:
     """Which tool wrote these records, or the spans in them."""
-    return next((name for record in records for span in list_spans(record) if (name := find_tool(span))), None)
-
-
-def find_tool(record: Record) -> str | None:
-    """Which tool wrote a record, by its keys; `None` for any other."""
-    found = _find_reader(record)
-    return found[0] if found else None
+    found = (_find_reader(span) for record in records for span in list_spans(record))
+    return next((each[0] for each in found if each is not None), None)
 
 
 def _find_reader(record: Record) -> tuple[str, Callable[[Record], Span]] | None:
@@ -249,8 +245,7 @@ def _read_mlflow(record: Record) -> Span:
 
 def _read_phoenix(record: Record) -> Span:
     held = {name.removeprefix("attributes."): value for name, value in record.items() if name.startswith("attributes.")}
-    kinds: dict[str, SpanKind] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent"}
-    kind = kinds.get(get_text(record, "span_kind") or as_text(held.get("openinference.span.kind")), "other")
+    kind = _PHOENIX.get(get_text(record, "span_kind") or as_text(held.get("openinference.span.kind")), "other")
     ids = record.get("context.trace_id"), record.get("context.span_id"), record.get("parent_id")
     times = record.get("start_time"), record.get("end_time")
     asked = held.get("llm.input_messages") or held.get("input.value")

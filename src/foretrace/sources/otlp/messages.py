@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Part, Role, ToolCall, ToolSpec, Usage
+from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import make_call
 from foretrace.sources.json_values import (
     as_count,
@@ -20,7 +21,6 @@ from foretrace.sources.json_values import (
     as_list,
     as_text,
     decode_json,
-    read_any_content,
     write_text,
 )
 from foretrace.sources.openai_messages import read_tool_specs
@@ -39,7 +39,11 @@ _DETAILS = "gen_ai.client.inference.operation.details"
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _PARTS = _TEXTS | {"reasoning", "thinking", "tool_call", "tool_use", "tool_call_response", "tool_result", "image",
                    "image_url", "input_image", "blob", "uri", "file"}  # fmt: skip
-_MAX_INDEX = 100_000
+_USAGE = (
+    ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+)
+"""Attributes that count the tokens of a prompt, and of a reply."""
 
 
 class Turn(msgspec.Struct):
@@ -85,14 +89,11 @@ class Exchange(msgspec.Struct):
     def usage(self) -> Usage | None:
         """Token counts."""
         get = self.span.attributes.get
-        prompt = as_count(
-            get("gen_ai.usage.input_tokens", get("gen_ai.usage.prompt_tokens", get("llm.token_count.prompt")))
-        )
-        completion = as_count(
-            get("gen_ai.usage.output_tokens", get("gen_ai.usage.completion_tokens", get("llm.token_count.completion")))
+        prompt, completion = (
+            as_count(next((value for name in names if (value := get(name)) is not None), None)) for names in _USAGE
         )
         return (
-            None if prompt is None and completion is None else Usage(prompt_tokens=prompt, completion_tokens=completion)
+            Usage(prompt_tokens=prompt, completion_tokens=completion) if (prompt, completion) != (None, None) else None
         )
 
 
@@ -210,7 +211,7 @@ def _read_value(attributes: dict[str, Any], name: str) -> list[Turn]:
 def read_messages(value: Any) -> list[Turn]:
     """The turns of a list of messages, or of one."""
     messages = value if isinstance(value, list) else as_dicts([value])
-    return [turn for message in messages[:_MAX_INDEX] if isinstance(message, dict) for turn in _read_message(message)]
+    return [turn for message in messages if isinstance(message, dict) for turn in _read_message(message)]
 
 
 def _read_message(raw: dict[str, Any]) -> list[Turn]:

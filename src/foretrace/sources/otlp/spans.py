@@ -167,12 +167,8 @@ def decode_value(value: Any, depth: int = 0) -> Any:
         return None if isinstance(value, dict) else value
     kind, inner = next(iter(value.items()), ("", None))
     if kind in ("intValue", "int_value"):
-        number = as_count(inner)
-        return (
-            int(inner)
-            if number is None and isinstance(inner, str) and inner[:1] == "-" and inner[1:].isdigit()
-            else number
-        )
+        number = as_count(inner.removeprefix("-") if isinstance(inner, str) else inner)
+        return -number if number is not None and str(inner).startswith("-") else number
     if kind in ("arrayValue", "array_value"):
         items = as_dict(inner).get("values")
         return [decode_value(item, depth + 1) for item in items] if isinstance(items, list) else []

@@ -1,4 +1,4 @@
-"""Messages as Letta and OpenAI's Assistants list them."""
+"""Messages as Letta lists them, and many conversations in one record."""
 
 from __future__ import annotations
 
@@ -40,35 +40,6 @@ def test_letta(tmp_path: Path) -> None:
     assert json.loads(trace.messages[2].tool_calls[0].arguments) == {"q": 1}
     newest_first, _ = read_one("message_list", write_lines(tmp_path / "back.jsonl", LETTA[::-1]))
     assert outline(newest_first) == FOUND
-
-
-def text(value: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": {"value": value, "annotations": []}}]
-
-
-def test_assistants(tmp_path: Path) -> None:
-    message = {"object": "thread.message", "thread_id": "thread_1"}
-    step = {"object": "thread.run.step", "thread_id": "thread_1", "run_id": "run_1"}
-    code = {"input": "1 + 1", "outputs": [{"type": "logs", "logs": "2"}]}
-    calls = [
-        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}", "output": "here"}},
-        {"id": "c2", "type": "code_interpreter", "code_interpreter": code},
-    ]
-    made = {"type": "message_creation", "message_creation": {"message_id": "msg_2"}}
-    items = [
-        {**message, "id": "msg_2", "created_at": 30, "role": "assistant", "content": text("Found.")},
-        {**step, "id": "step_2", "created_at": 25, "type": "message_creation", "step_details": made},
-        {**step, "id": "step_1", "created_at": 20, "type": "tool_calls",
-         "step_details": {"type": "tool_calls", "tool_calls": calls}},
-        {**message, "id": "msg_1", "created_at": 10, "role": "user", "content": text("Find it.")},
-    ]  # fmt: skip
-    path = write_document(tmp_path / "thread.json", {"object": "list", "data": items, "has_more": False})
-    trace, _ = read_one("message_list", path)
-    assert outline(trace) == [
-        ("user", "Find it."), ("assistant", "look+code_interpreter"), ("tool", "here"), ("tool", "2"),
-        ("assistant", "Found."),
-    ]  # fmt: skip
-    assert json.loads(trace.messages[1].tool_calls[1].arguments) == {"input": "1 + 1"}
 
 
 def test_a_run_of_many_conversations_on_one_line(tmp_path: Path) -> None:
