@@ -18,8 +18,7 @@ from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import FORMS, Limits
 from foretrace.sandbox.forkserver.child_channel import StartChild
 from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, run_program
-from foretrace.sandbox.inside.wire.show import OpaqueValue
-from foretrace.sandbox.inside.wire.values import show_value
+from foretrace.sandbox.inside.wire.values import OpaqueValue, show_value
 from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
 from foretrace.sandbox.judging.choose_form import RANDOM_WORD
 from foretrace.sandbox.judging.compare import same_output

@@ -69,7 +69,7 @@ class _PlainEncoder(Encoder):
         base = next((base for base in type.mro(kind) if base in _EXTENDED), None)
         if base is not None and (kind.__module__ == OWN_MODULE or _is_enum(kind)):
             return self.walk(_EXTENDED[base](value), depth + 1)
-        known = self.stdlib_value(value)
+        known = self.library_value(value)
         if known is None:
             raise NotEncodableError("an object")
         self.extended = kind.__module__ == "numpy"
