@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from foretrace.sandbox.inside.roles.pytest_fixtures import BUILTIN_FIXTURES
+from foretrace.sandbox.inside.roles.pytest_stand_in import BUILTIN_FIXTURES
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _KNOWN = frozenset({

@@ -25,7 +25,7 @@ import sys
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import pytest_names
+from foretrace.sandbox.inside.roles import pytest_stand_in
 from foretrace.sandbox.inside.roles.decoys import NoDecoyError, vary
 from foretrace.sandbox.inside.wire.values import Encoder, NotEncodableError, decode, show_value
 
@@ -51,7 +51,7 @@ NAMES: dict[str, Any] = {
     "abs": abs,
     "round": round,
     "isclose": math.isclose,
-    "approx": pytest_names.approx,
+    "approx": pytest_stand_in.approx,
     "same_items": same_items,
 }
 """What skeletons call."""
