@@ -163,6 +163,8 @@ class ForkServer:
 
     def _read_last_error(self) -> str:
         assert self._process is not None and self._process.stderr is not None
+        if self._process.stderr.closed:
+            return "it was killed meanwhile"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.5)
         os.set_blocking(self._process.stderr.fileno(), False)
