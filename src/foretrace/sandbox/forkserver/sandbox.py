@@ -13,9 +13,9 @@ from foretrace.core.trace import Isolation
 from foretrace.engines.processes import usable_cores
 from foretrace.sandbox.base import Guard, Limits, SandboxSettings, Session
 from foretrace.sandbox.forkserver import selftest
+from foretrace.sandbox.forkserver.child_channel import run_program
 from foretrace.sandbox.forkserver.interpreter import parse_preload
 from foretrace.sandbox.forkserver.pool import ForkServerPool
-from foretrace.sandbox.forkserver.run_result import run_program
 from foretrace.sandbox.forkserver.session import ForkSession, ReplaySession
 
 _MANY_TESTS = 200

@@ -11,8 +11,13 @@ import msgspec
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
-from foretrace.sandbox.forkserver.child_exit import ChildExit, make_exit_error
-from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
+from foretrace.sandbox.forkserver.run_result import (
+    PROTOCOL_ERROR_TEXT,
+    ChildExit,
+    make_exit_error,
+    make_protocol_error,
+    read_error,
+)
 from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
 from foretrace.sandbox.inside.wire.values import decode
 

@@ -16,8 +16,8 @@ from foretrace.core.errors import ProblemError
 from foretrace.core.problem import FLAGS, Integrity, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import FORMS, Limits
-from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, run_program
+from foretrace.sandbox.forkserver.child_channel import StartChild, run_program
+from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result
 from foretrace.sandbox.inside.wire.values import OpaqueValue, show_value
 from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
 from foretrace.sandbox.judging.choose_form import RANDOM_WORD
