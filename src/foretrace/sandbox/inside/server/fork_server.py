@@ -84,10 +84,25 @@ def can_drop_user() -> bool:
     return os.waitpid(probe, 0)[1] == 0
 
 
+def main_in_container(archive: str) -> None:
+    """Serve in a container, of which this is the first process.
+
+    Args:
+        archive: the file that these modules were imported from; it is removed, since code may look around here.
+    """
+    folder = os.path.dirname(archive)
+    if not os.path.ismount(folder) or os.listdir(folder) != [os.path.basename(archive)]:
+        sys.exit(f"{folder} is not a fresh folder of a container")  # it will be emptied after each run
+    sys.path.remove(archive)
+    sys.path_importer_cache.pop(archive, None)
+    os.unlink(archive)
+    main()
+
+
 def main() -> None:
     """Serve until the parent goes away."""
     os.set_inheritable(0, False)
-    parent = ParentConnection(move_descriptor_up(os.dup(0)))
+    parent = ParentConnection(move_descriptor_up(os.dup(0)), move_descriptor_up(os.dup(1)))
     for target in (0, 1, 3):
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, target)

@@ -119,7 +119,7 @@ class RunningChild(ChildStreams):
         """Whether it is read as it goes; what ends at once is read at its end."""
         self._streams = {self.channel.fileno(), self.out, self.err}
         self._poller = select.poll()
-        for descriptor in (parent.socket.fileno(), self.pidfd):
+        for descriptor in (parent.incoming, self.pidfd):
             if descriptor >= 0:
                 self._poller.register(descriptor, select.POLLIN)
         if request.get("interactive"):
@@ -185,7 +185,7 @@ class RunningChild(ChildStreams):
     def wait_for_event(self) -> None:
         """Sleep until the child has ended, it or the parent has said something, or a limit is to be looked at."""
         parent, poller = self.parent, self._poller
-        blocked, parent_fd, channel = parent.stream_blocked, parent.socket.fileno(), self.channel.fileno()
+        blocked, parent_fd, channel = parent.stream_blocked, parent.incoming, self.channel.fileno()
         poller.modify(parent_fd, 0 if blocked else select.POLLIN)
         if self.is_read and channel in self._streams:
             reads = 0 if self.channel_ended else select.POLLIN  # one that is half closed is readable for ever
