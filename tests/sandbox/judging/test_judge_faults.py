@@ -45,7 +45,8 @@ def judge(box: Box, code: str, tests: Any, **more: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("tests", "code"), [(ASSERTS, ADD), (CHECK, ADD), (PROGRAM, PRINTS)], ids=["asserts", "check", "io"]
 )
-def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -> None:
+def test_bad_code_fails_all_tests_and_no_more(jailed: Box, tests: Any, code: str) -> None:
+    box = jailed
     good = judge(box, code, tests)
     assert good.passed and good.ending == "ok", good
     bad = {
@@ -76,11 +77,7 @@ def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -
         assert verdict.error or verdict.ending != "ok" or any(t.error or t.actual is not None for t in verdict.tests), (
             name
         )
-    assert (
-        judge(box, code, tests)
-        == msgspec.structs.replace(good, seconds=(again := judge(box, code, tests)).seconds, tests=again.tests)
-        or again.passed
-    )
+    assert judge(box, code, tests).passed
 
 
 def test_a_missing_entry_point_is_named(box: Box) -> None:
