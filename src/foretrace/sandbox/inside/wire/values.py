@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 MAX_DEPTH = 200
 """Containers within one another; what is deeper is opaque."""
 _MAX_ITEMS = 1 << 22
-"""Values in one value that `decode` takes by default."""
+"""Values in one value that a decoder takes."""
 _MAX_SAME_HASH = 100
 """Members of one set or dict that may share a hash: more are made to be slow."""
 _MAX_NAME = 200
@@ -260,19 +260,13 @@ class Encoder:
         return self.written(kind.__name__, value) if _is_of_library(value) else None
 
 
-def decode(tagged: Any, limit: int = _MAX_ITEMS) -> Any:
+def decode(tagged: Any) -> Any:
     """A fresh value from what `encode` gave, whoever made it.
-
-    Args:
-        limit: how many values may be in it, itself counted.
 
     Raises:
         ValueError: `encode` cannot have given this.
     """
-    try:
-        return Decoder(limit).walk(tagged, 0)
-    except RecursionError:
-        raise ValueError("too deep") from None
+    return Decoder().decode(tagged)
 
 
 _AS_THEY_ARE = {int, str, bool, type(None)}
@@ -283,8 +277,17 @@ class Decoder:
 
     max_depth = MAX_DEPTH + 1
 
-    def __init__(self, limit: int = _MAX_ITEMS) -> None:
-        self.left = limit
+    def __init__(self) -> None:
+        self.left = _MAX_ITEMS
+        self.is_plain = True
+        """Whether nothing in the value is opaque."""
+
+    def decode(self, tagged: Any) -> Any:
+        """The value; a ValueError where there is none."""
+        try:
+            return self.walk(tagged, 0)
+        except RecursionError:
+            raise ValueError("too deep") from None
 
     def walk(self, tagged: Any, depth: int) -> Any:
         self.left -= 1
@@ -310,11 +313,15 @@ class Decoder:
             for place, item in enumerate(items):
                 items[place] = self.walk(item, depth + 1)
             return make(items)
-        if tagged[0] in ("x", "o"):
-            if list(map(type, tagged[1:])) != [str, str]:
-                raise ValueError("parts that do not fit")
-            return _READERS[tagged[0]](*tagged[1:])
-        return self.read_other(tagged[0], tagged[1:])
+        tag, *rest = tagged
+        if tag not in ("x", "o"):
+            return self.read_other(tag, rest)
+        if list(map(type, rest)) != [str, str]:
+            raise ValueError("parts that do not fit")
+        if tag == "x":
+            return _read_kind(*rest)
+        self.is_plain = False
+        return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
     def read_other(self, tag: str, rest: list[Any]) -> Any:
         """A value of another kind."""
@@ -357,10 +364,6 @@ _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "S": lambda items: set(_hashable(items)),
     "F": lambda items: frozenset(_hashable(items)),
     "d": _make_dict,
-}
-_READERS: dict[str, Callable[[str, str], Any]] = {
-    "x": _read_kind,
-    "o": lambda name, text: OpaqueValue(name[:_MAX_NAME], text[:_MAX_NAME]),
 }
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 _SHOWN_WHOLE = frozenset({type(None), bool, float, complex, type(...), range, OpaqueValue})
