@@ -38,7 +38,7 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
     """
     confinement = Confinement(int(configuration["level"]))
     confinement.scratch = jail.SCRATCH if confinement.level == 3 else configuration["scratch"] or "/"
-    preloaded = preload_packages(configuration["preload"], configuration["path"])
+    preloaded = preload_packages(configuration["preload"])
     roots, holes, packages = jail.find_paths(preloaded)
     writable = ["/dev/null"]
     if confinement.level == 3:
@@ -130,7 +130,7 @@ def main() -> None:
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
-        forget_own_modules(configuration["path"])
+        forget_own_modules()
         gc.collect()
         gc.freeze()
         if confinement.level:
@@ -202,10 +202,10 @@ def empty_folder(folder: str) -> None:
     remove_contents(folder)
 
 
-def forget_own_modules(path: list[str]) -> None:
+def forget_own_modules() -> None:
     """Take this program's own modules, and the way to them, out of what children can import."""
     for name in [n for n in sys.modules if n == "foretrace" or n.startswith("foretrace.")]:
         del sys.modules[name]
     own = sys.argv[1] if len(sys.argv) > 1 else None
-    sys.path[:] = [p for p in sys.path if p != own] + [p for p in path if os.path.isdir(p) and p not in sys.path]
+    sys.path[:] = [p for p in sys.path if p != own]
     sys.argv = [""]

@@ -13,20 +13,20 @@ _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
 """
 """What programs import most; each costs them nothing then."""
+_PRINT_FOLDERS = "import sysconfig; print(*map(sysconfig.get_path, ('purelib', 'platlib')), sep='\\n')"
 _LINE_BUFFERED_WRITES = 4000
 """Writes to stdout that are passed on line by line; `print` makes two or more of each line."""
 
 
-def preload_packages(modules: list[str], path: list[str]) -> list[str]:
-    """Import modules from the given folders, and return the paths of the packages that came with them."""
+def preload_packages(modules: list[str]) -> list[str]:
+    """Import modules from where packages are installed, and return the paths of those that came with them."""
     if not modules:
         return []
     before = set(sys.modules)
-    sys.path += path
+    folders = [folder for folder in find_package_folders() if os.path.isdir(folder)]
+    sys.path += folders
     for name in modules:
         __import__(name)
-    folders = [folder for folder in path if os.path.isdir(folder)]
-    sys.path[:] = [p for p in sys.path if p not in path] + folders
     tops = {name.split(".")[0] for name in set(sys.modules) - before}
     found: set[str] = set()
     for folder in folders:
@@ -35,6 +35,23 @@ def preload_packages(modules: list[str], path: list[str]) -> list[str]:
             if stem in tops or (entry.endswith(".libs") and stem in tops):
                 found.add(os.path.join(folder, entry))
     return sorted(found)
+
+
+def find_package_folders() -> list[str]:
+    """Folders in which packages are installed for this interpreter: asked of one that has read its `site` module."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(theirs, 1)
+            os.execv(sys.executable, (sys.executable, "-I", "-c", _PRINT_FOLDERS))
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        folders = answer.read().splitlines()
+    os.waitpid(pid, 0)
+    return list(dict.fromkeys(folders))
 
 
 def warm_up() -> None:
