@@ -32,6 +32,12 @@ PROGRAM = (Test(stdin="1 2\n", stdout="3\n"), Test(stdin="0 0\n", stdout="0\n"))
 PRINTS = "a, b = map(int, input().split())\nprint(a + b)"
 
 
+@pytest.fixture
+def box(jailed: Box) -> Box:
+    """A sandbox at one level: what is asked here is the same at all of them."""
+    return jailed
+
+
 def judge(box: Box, code: str, tests: Any, **more: Any) -> Verdict:
     given = {"entry_point": "add", "limits": PATIENT, **more}
     if tests is PROGRAM:
@@ -45,8 +51,7 @@ def judge(box: Box, code: str, tests: Any, **more: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("tests", "code"), [(ASSERTS, ADD), (CHECK, ADD), (PROGRAM, PRINTS)], ids=["asserts", "check", "io"]
 )
-def test_bad_code_fails_all_tests_and_no_more(jailed: Box, tests: Any, code: str) -> None:
-    box = jailed
+def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -> None:
     good = judge(box, code, tests)
     assert good.passed and good.ending == "ok", good
     bad = {
