@@ -23,7 +23,7 @@ import msgspec
 from foretrace.core.problem import Test
 from foretrace.sandbox.base import Limits, SandboxSettings
 from hostile import parent, tree
-from hostile.container import refuse_namespaces
+from sandbox.container import NAMESPACES, refuse
 
 
 def limits_of(job: dict[str, Any]) -> Limits | None:
@@ -59,7 +59,7 @@ async def main() -> None:
 
     settings = json.loads(sys.argv[1])
     if settings.pop("refuse", False):
-        refuse_namespaces()
+        refuse(NAMESPACES)
     loop = asyncio.get_running_loop()
     jobs: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
     warnings.simplefilter("ignore")

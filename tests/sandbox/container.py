@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import sys
+from collections.abc import Sequence
 
 from foretrace.sandbox.inside.confine import seccomp, syscalls
 
@@ -16,7 +17,7 @@ NAMESPACES = ("unshare", "mount", "umount2", "pivot_root", "setns", "clone", "cl
 LANDLOCK = ("landlock_create_ruleset",)
 
 
-def refuse(names: list[str]) -> None:
+def refuse(names: Sequence[str]) -> None:
     """Refuse these calls with EPERM, `clone` only where it asks for a namespace, and `clone3` with ENOSYS."""
     op = seccomp._op
     code = [op(0x20, 0)]

@@ -380,3 +380,18 @@ print(sorted(os.listdir(".")), open("l").read())"""
 
 def test_the_running_interpreter_runs_the_code(box: Box) -> None:
     assert box.out("import sys; print(sys.version)") == sys.version + "\n"
+
+
+def test_no_mark_is_left_on_what_runs_share(box: Box) -> None:
+    mark = (
+        "import fcntl, os\n"
+        "try:\n    fcntl.fcntl(0, fcntl.F_SETFL, os.O_APPEND | os.O_NONBLOCK)\nexcept OSError: pass\n"
+        "try:\n    fcntl.flock(0, fcntl.LOCK_EX)\nexcept OSError as error: print(type(error).__name__)\n"
+    )
+    assert box.run(mark).stdout == "PermissionError\n"
+    seen = box.run("import fcntl, os\nprint(fcntl.fcntl(0, fcntl.F_GETFL) & (os.O_APPEND | os.O_NONBLOCK))")
+    assert seen.stdout == "0\n"
+
+
+def test_what_was_printed_before_a_crash_is_kept(box: Box) -> None:
+    assert box.run("print('before')\nimport os\nos._exit(3)").stdout == "before\n"

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, Limits, SandboxSettings
-from foretrace.sandbox.forkserver.interpreter import ask_package_folders
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import (
@@ -50,7 +49,7 @@ _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
     "while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit('no input')\n"
     "open(f,'wb').write(b);sys.path.insert(0,f)\n"
-    "from foretrace.sandbox.inside.server.container_relay import main;main(f)"
+    "from foretrace.sandbox.inside.server.fork_server import main_in_container as main;main(f)"
 )
 """Reads the fork server's own modules from stdin: nothing of the host is mounted, and a remote engine works too."""
 
@@ -78,28 +77,23 @@ class DockerSandbox(ForkServerSandbox):
         if self._settings.level not in (None, LEVEL):
             raise SandboxError(f"containers are level {LEVEL}, and level {self._settings.level} was asked for")
         container = Container(await find_engine(self._image), self._image, self._python)
-        folders: tuple[str, ...] = ()
-        if self._preload:
-            command = container.make_python_command()
-            folders = await ask_package_folders(command, f"{self._python} in {self._image}")
         try:
-            return await self._start_containers(container, folders, 1)
+            return await self._start_containers(container, 1)
         except ForkServerStartError as error:
             if error.call != "seccomp" or not self._settings.allow_weak_isolation:
                 raise SandboxError(self._explain_no_start(container.engine, error)) from None
         try:
-            return await self._start_containers(container, folders, 0)
+            return await self._start_containers(container, 0)
         except ForkServerStartError as error:
             raise SandboxError(self._explain_no_start(container.engine, error)) from None
 
-    async def _start_containers(self, container: Container, folders: tuple[str, ...], inner: int) -> VerifiedPool:
+    async def _start_containers(self, container: Container, inner: int) -> VerifiedPool:
         """Containers whose fork servers run at the level `inner` and passed the self-test."""
         archive = pack_own_modules()
         launch = LaunchSpec(
             interpreter=self._python,
             level=inner,
             preload=self._preload,
-            package_folders=folders,
             command=container.make_start_command(self._limits, len(archive)),
             first_input=archive,
             end_command=container.make_end_command(),
@@ -159,10 +153,6 @@ class Container(NamedTuple):
             *self._make_image_arguments(),
             *make_server_command(self.python, size),
         )
-
-    def make_python_command(self) -> tuple[str, ...]:
-        """Run the image's Python in a container, with the arguments that are added to the command."""
-        return (*self._make_run_command(Limits()), *self._make_image_arguments(), self.python)
 
     def make_end_command(self) -> tuple[str, ...]:
         """End a container, also one that is only just being made."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from msgspec.structs import replace
 
 from foretrace.core.errors import SandboxError, Setting, UsageError
-from foretrace.core.problem import Integrity, RunResult, Test, Verdict
+from foretrace.core.problem import RunResult, Test, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, Limits, Sandbox, Session
 
@@ -55,18 +55,15 @@ class FallbackSandbox:
                     continue
                 self._serving, self.name = sandbox, name
                 self._refused = {other: str(error) for other, error in errors.items()}
-                self._log_refused()
+                for other, why in self._refused.items():
+                    logging.getLogger("foretrace.sandbox").warning("%s serves, and not %s: %s", name, other, why)
                 return sandbox
         if len(errors) == 1:
-            raise SandboxError(*(part for error in errors.values() for part in error.parts))
+            raise next(iter(errors.values()))
         parts: list[str | Setting] = []
         for name, error in errors.items():
             parts += ["; " if parts else "no sandbox serves: ", f"{name}: ", *error.parts]
         raise SandboxError(*parts)
-
-    def _log_refused(self) -> None:
-        for name, why in self._refused.items():
-            logging.getLogger("foretrace.sandbox").warning("%s serves, and not %s: %s", self.name, name, why)
 
     def _add_refused(self, isolation: Isolation) -> Isolation:
         return replace(isolation, refused=self._refused | isolation.refused) if self._refused else isolation
@@ -75,27 +72,14 @@ class FallbackSandbox:
         """Each guard of the one that serves."""
         return await (await self._ensure_started()).guards()
 
-    async def run(self, code: str, *, stdin: str = "", limits: Limits | None = None) -> RunResult:
+    async def run(self, code: str, **options: Any) -> RunResult:
         """Run a program (see `base.Sandbox.run`)."""
-        result = await (await self._ensure_started()).run(code, stdin=stdin, limits=limits)
+        result = await (await self._ensure_started()).run(code, **options)
         return replace(result, isolation=self._add_refused(result.isolation))
 
-    async def judge(
-        self,
-        code: str,
-        tests: Sequence[Test],
-        *,
-        entry_point: str | None = None,
-        setup: str = "",
-        prompt: str = "",
-        form: Integrity | None = None,
-        limits: Limits | None = None,
-    ) -> Verdict:
+    async def judge(self, code: str, tests: Sequence[Test], **options: Any) -> Verdict:
         """Judge code against tests (see `base.Sandbox.judge`)."""
-        serving = await self._ensure_started()
-        verdict = await serving.judge(
-            code, tests, entry_point=entry_point, setup=setup, prompt=prompt, form=form, limits=limits
-        )
+        verdict = await (await self._ensure_started()).judge(code, tests, **options)
         return replace(verdict, isolation=self._add_refused(verdict.isolation))
 
     async def session(self, *, limits: Limits | None = None) -> Session:

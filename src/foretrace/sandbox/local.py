@@ -14,7 +14,6 @@ from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Guard, SandboxSettings
 from foretrace.sandbox.forkserver import selftest
-from foretrace.sandbox.forkserver.interpreter import find_package_folders
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import MIN_STRONG_LEVEL, ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import ForkServerStartError, LaunchSpec
@@ -62,12 +61,7 @@ class LocalSandbox(ForkServerSandbox):
 
     async def _try_level(self, level: int, refused: dict[int, str]) -> VerifiedPool | None:
         """A pool of that level that passed its self-test; None where it is refused, with the reason in `refused`."""
-        launch = LaunchSpec(
-            interpreter=self._interpreter,
-            level=level,
-            preload=self._preload,
-            package_folders=await find_package_folders(self._interpreter) if self._preload else (),
-        )
+        launch = LaunchSpec(interpreter=self._interpreter, level=level, preload=self._preload)
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
             guards = await self._run_selftest(pool, self._interpreter)

@@ -55,9 +55,9 @@ SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
         "filesystem_read"}),
     "no filter": ("confine/seccomp.py", "0x00050000", "0x7FFF0000", 2, {
         "fork", "socket", "unshare", "trace"}),
-    "filter lets forks": (SECCOMP, INSTRUCTIONS, f"_ALLOWED += ['fork', 'clone']\n{INSTRUCTIONS}", 2, {"fork"}),
-    "filter lets sockets": (SECCOMP, INSTRUCTIONS, f"_ALLOWED.append('socket')\n{INSTRUCTIONS}", 2, {"socket"}),
-    "filter lets chmod": (SECCOMP, INSTRUCTIONS, f"_ALLOWED.append('chmod')\n{INSTRUCTIONS}", 2, {"metadata"}),
+    "filter lets forks, sockets and chmod": (
+        SECCOMP, INSTRUCTIONS, f"_ALLOWED += ['fork', 'clone', 'socket', 'chmod']\n{INSTRUCTIONS}", 2, {
+        "fork", "socket", "metadata"}),
     "no limits": ("child.py", "resource.setrlimit(kind, (soft, hard))", "pass", 3, {"limits"}),
     "no new namespaces": ("confine/jail.py", "| syscalls.CLONE_NEWNET", "", 3, {"namespaces"}),
     "no scratch": ("confine/jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),

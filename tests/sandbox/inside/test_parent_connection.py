@@ -22,11 +22,10 @@ from foretrace.sandbox.inside.server.parent_connection import (
 def ends() -> Iterator[tuple[socket.socket, ParentConnection]]:
     """The parent's end and the fork server's."""
     parent, theirs = socket.socketpair()
-    control = ParentConnection(theirs.detach())
     parent.settimeout(5)
-    yield parent, control
+    with theirs:
+        yield parent, ParentConnection(theirs.fileno(), theirs.fileno())
     parent.close()
-    control.socket.close()
 
 
 def message(kind: bytes, body: bytes) -> bytes:
@@ -76,7 +75,7 @@ import os, signal, sys
 from foretrace.sandbox.inside.server.parent_connection import ParentConnection
 import socket
 parent, theirs = socket.socketpair()
-control = ParentConnection(theirs.detach())
+control = ParentConnection(theirs.fileno(), theirs.fileno())
 control.scratch = sys.argv[1]
 pids = []
 for _ in range(3):

@@ -51,8 +51,6 @@ def act(code: list[Any], data: bytes) -> int:
             value &= k
         elif operation == 0x06:
             return k
-        elif operation == 0x05:
-            at += k
         else:
             hit = {0x15: value == k, 0x35: value >= k, 0x45: bool(value & k)}[operation]
             at += yes if hit else no

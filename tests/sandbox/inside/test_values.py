@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from datetime import timedelta, timezone
+from decimal import Decimal
 from enum import IntEnum
+from typing import Any
 from unittest import mock
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from foretrace.core.problem import Test
 from foretrace.sandbox.inside.wire.frames import FrameReader, pack_frame
 from foretrace.sandbox.inside.wire.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
+from sandbox.boxes import Box
 
 LIMIT = 512 * 1024
 TEXTS = st.text(st.characters(), max_size=8)  # lone surrogates too
@@ -43,6 +50,17 @@ VALUES = st.recursive(
     ),
     max_leaves=16,
 )
+OF_LIBRARY = st.one_of(
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**50), max_value=10**50),
+    st.fractions(),
+    st.dates(),
+    st.times(),
+    st.datetimes(),
+    st.timedeltas(),
+    st.uuids(),
+    st.datetimes(timezones=st.just(timezone(timedelta(hours=2)))),
+    st.integers(-(10**6), 10**6).map(lambda n: Decimal(f"3e{n}")),
+)
 JSON = st.recursive(
     st.one_of(
         st.none(),
@@ -50,7 +68,7 @@ JSON = st.recursive(
         st.integers(),
         st.floats(),
         st.sampled_from(
-            ["i", "f", "c", "r", "s", "b", "ba", "e", "l", "t", "S", "F", "d", "o", "h", "nan", "0x1", "ff"]
+            ["x", "int", "float", "complex", "range", "str", "bytes", "l", "t", "S", "F", "d", "o", "nan", "0x1", "ff"]
         ),
     ),
     lambda inner: st.lists(inner, max_size=5),
@@ -201,24 +219,32 @@ def test_long_lists_of_numbers_are_not_walked_one_by_one() -> None:
         {},
         [],
         ["x"],
-        ["i", 5],
-        ["i", "zz"],
-        ["f", "1.0"],
+        ["x", "int", 5],
+        ["x", "int", "zz"],
+        ["x", "complex", "1,2"],
+        ["x", "range", "1 2 0"],
+        ["x", "bytes", "0"],
+        ["x", "str", "ff"],
+        ["i", "0x1"],
         float("nan"),
         float("inf"),
-        ["c", 1.0],
-        ["c", 1, 2],
-        ["r", 1, 2],
-        ["r", 1, 2, 0],
-        ["b", "0"],
-        ["s", "ff"],
-        ["e", 1],
         ["d", 1],
         ["d", ["l"], 1],
         ["S", ["l"]],
         ["o", "name"],
-        ["h", 1, "Stack"],
-        ["S", *(["i", hex(n * (2**61 - 1))] for n in range(200))],
+        ["x", "Decimal", "sNaN"],
+        ["x", "Decimal", "1e999999999"],
+        ["x", "Decimal", "1" * 5000],
+        ["x", "Fraction", "1/0"],
+        ["x", "Fraction", "x/y"],
+        ["x", "date", "2020-13-01"],
+        ["x", "timedelta", "1 2"],
+        ["x", "timedelta", "99999999999999 0 0"],
+        ["x", "Path", "/"],
+        ["x", "datetime", "2024-01-01T00:00:00 x UTC"],
+        ["x", "Decimal"],
+        ["x", "Decimal", 1],
+        ["S", *(["x", "int", hex(n * (2**61 - 1))] for n in range(200))],
     ],
     ids=repr,
 )
@@ -256,3 +282,21 @@ def test_values_are_shown_alike_in_few_characters() -> None:
     assert show_value(OpaqueValue("Stack")) == "<Stack object>"
     assert len(show_value("x" * 10**6)) == 500 and show_value([0] * 10**6).endswith("...")
     assert show_value({frozenset({n}) for n in range(5000)}) == "{<set object: 5000 members>}"
+
+
+@given(OF_LIBRARY)
+def test_a_value_of_the_library_comes_back(value: Any) -> None:
+    back = decode(encode([value], LIMIT))[0]
+    assert type(back) is type(value) and back == value
+
+
+def test_a_time_of_a_named_zone_is_opaque() -> None:
+    assert encode(datetime.datetime(2024, 10, 27, tzinfo=ZoneInfo("Europe/Berlin")), LIMIT)[0] == "o"
+
+
+def test_a_class_of_the_same_name_is_not_of_the_library(box: Box) -> None:
+    code = "class Decimal:\n    def __eq__(self, other): return True\ndef f(): return Decimal()"
+    test = Test(code="from decimal import Decimal\nassert f() == Decimal('1.5')")
+    assert not box.judge(code, [test], entry_point="f").passed
+    right = "from decimal import Decimal\ndef f(): return Decimal('3') / 2"
+    assert box.judge(right, [test], entry_point="f").passed

@@ -311,3 +311,37 @@ def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
         assert right.passed and right.integrity in ("values", "calls", "together"), (row["task_id"], right)
         empty = judged(row["prompt"] + "    return None\n", row["test"], **where)
         assert not empty.passed and len(empty.tests) == len(right.tests), row["task_id"]
+
+
+def test_an_exception_that_the_test_asks_for_is_a_pass(judged: Judge) -> None:
+    test = "try:\n    f(1)\nexcept IndexError:\n    caught = True\nelse:\n    caught = False\nassert caught"
+    assert judged("def f(x):\n    raise IndexError('no')", test).passed
+    assert not judged("def f(x):\n    return 1", test).passed
+
+
+def test_classes_that_tests_instantiate_still_work(judged: Judge) -> None:
+    code = (
+        "class Stack:\n"
+        "    def __init__(self): self.items = []\n"
+        "    def push(self, x): self.items.append(x); return self\n"
+        "    def pop(self): return self.items.pop()\n"
+        "    def __contains__(self, x): return x in self.items\n"
+        "    def __len__(self): return len(self.items)\n"
+    )
+    test = (
+        "s = Stack()\ns.push(1).push(2)\nassert len(s) == 2\nassert 1 in s\nassert s.pop() == 2\nassert s.items == [1]"
+    )
+    verdict = judged(code, test, entry_point="Stack")
+    assert verdict.passed, verdict.tests
+
+
+def test_closures_take_arguments(judged: Judge) -> None:
+    code = "def adder(n):\n    return lambda x: x + n"
+    assert judged(code, "assert adder(2)(3) == 5", entry_point="adder").passed
+
+
+def test_functions_named_test_are_called(judged: Judge) -> None:
+    test = "def test_one():\n    assert f(1) == 2\n\ndef test_two():\n    assert f(2) == 3\n"
+    assert judged("def f(x): return x + 1", test).passed
+    counts = judged("def f(x): return 2", test).counts
+    assert (counts.passed, counts.total) == (1, 2)

@@ -32,6 +32,12 @@ PROGRAM = (Test(stdin="1 2\n", stdout="3\n"), Test(stdin="0 0\n", stdout="0\n"))
 PRINTS = "a, b = map(int, input().split())\nprint(a + b)"
 
 
+@pytest.fixture
+def box(jailed: Box) -> Box:
+    """A sandbox at one level: what is asked here is the same at all of them."""
+    return jailed
+
+
 def judge(box: Box, code: str, tests: Any, **more: Any) -> Verdict:
     given = {"entry_point": "add", "limits": PATIENT, **more}
     if tests is PROGRAM:
@@ -76,11 +82,7 @@ def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -
         assert verdict.error or verdict.ending != "ok" or any(t.error or t.actual is not None for t in verdict.tests), (
             name
         )
-    assert (
-        judge(box, code, tests)
-        == msgspec.structs.replace(good, seconds=(again := judge(box, code, tests)).seconds, tests=again.tests)
-        or again.passed
-    )
+    assert judge(box, code, tests).passed
 
 
 def test_a_missing_entry_point_is_named(box: Box) -> None:

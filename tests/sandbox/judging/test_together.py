@@ -115,9 +115,9 @@ def test_nothing_is_open_but_the_channel(judged: Judge) -> None:
         assert judged(code, test).passed
 
 
-def test_a_large_value_is_compared(box: Box) -> None:
+def test_a_large_value_is_compared(jailed: Box) -> None:
     code = "def f(n): return list(range(n))"
-    assert box.judge(code, [Test(code="assert f(2_000_000) != [1]")], entry_point="f").passed
+    assert jailed.judge(code, [Test(code="assert f(2_000_000) != [1]")], entry_point="f").passed
 
 
 def test_an_answer_that_needs_one_process_is_remembered(judged: Judge) -> None:

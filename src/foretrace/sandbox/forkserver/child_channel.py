@@ -11,9 +11,20 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from foretrace.core.problem import RunError, RunResult
+from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_exit import ChildExit, read_child_exit
+from foretrace.sandbox.forkserver.run_result import (
+    MAX_INPUT_CHARS,
+    MAX_SOURCE_CHARS,
+    ChildExit,
+    make_protocol_error,
+    make_run_result,
+    make_too_large_result,
+    read_child_exit,
+)
 from foretrace.sandbox.forkserver.server_process import ForkServer
 from foretrace.sandbox.inside.wire import frames, messages
 
@@ -156,6 +167,22 @@ async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limi
         channel.cancel_watchdog()
         if not channel.ended:
             server.kill()
+
+
+async def run_program(
+    start_child: StartChild, code: str, stdin: str, limits: Limits, isolation: Isolation
+) -> RunResult:
+    """Run `code` once, in a fresh child."""
+    if len(code) > MAX_SOURCE_CHARS:
+        return make_too_large_result(code, isolation)
+    if len(stdin) > MAX_INPUT_CHARS:
+        message = f"the input has {len(stdin):,} characters, which is more than the {MAX_INPUT_CHARS:,} that are given"
+        return RunResult(ending="error", error=RunError(kind="InputTooLarge", message=message), isolation=isolation)
+    async with start_child({"mode": "run", "code": code, "stdin": stdin}, limits) as child:
+        frame = await child.receive()
+        child_exit = await child.wait()
+    result = make_run_result(child_exit, frame, limits, isolation)
+    return replace(result, error=make_protocol_error()) if child.broken and result.ending == "killed" else result
 
 
 class BoundedOutput:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 from foretrace.core.errors import SandboxError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, open_channel
-from foretrace.sandbox.forkserver.server_process import ForkServer, LaunchSpec
+from foretrace.sandbox.forkserver.server_process import ForkServer, ForkServerStartError, LaunchSpec
 
 _CLOSED = "the sandbox is closed: open a new one"
 _MAX_RUNS = 2000
@@ -32,8 +31,6 @@ class ForkServerPool:
     def __init__(self, launch: LaunchSpec, runs: int, sessions: int) -> None:
         self.launch = launch
         self._idle: list[ForkServer] = []
-        self._waiters: deque[asyncio.Future[ForkServer]] = deque()
-        self._starting: dict[ForkServer, asyncio.Task[None]] = {}
         self._lent: set[ForkServer] = set()
         self._closed = False
         self._slots: dict[Purpose, asyncio.Semaphore] = {
@@ -44,7 +41,7 @@ class ForkServerPool:
 
     @contextlib.asynccontextmanager
     async def lend(self, purpose: Purpose) -> AsyncGenerator[ForkServer]:
-        """A fork server for as long as the block lasts; where none is idle, the first that is started or given back.
+        """A fork server for as long as the block lasts: an idle one, or else a new one.
 
         Raises:
             ForkServerStartError: it could not be started.
@@ -52,16 +49,26 @@ class ForkServerPool:
         async with self._slots[purpose]:
             if self._closed:
                 raise SandboxError(_CLOSED)
-            server = self._take_idle() or await self._wait_for_server()
+            server = self._take_idle() or ForkServer(self.launch)
             self._lent.add(server)
             try:
+                if not server.alive:
+                    await self._start_server(server)
                 yield server
             finally:
                 self._lent.discard(server)
                 if server.alive and server.runs < _MAX_RUNS and not self._closed:
-                    self._offer(server)
+                    self._idle.append(server)
                 else:
                     server.kill()
+
+    async def _start_server(self, server: ForkServer) -> None:
+        try:
+            await server.start()
+        except ForkServerStartError:
+            if self._closed:
+                raise SandboxError(_CLOSED) from None
+            raise
 
     @contextlib.asynccontextmanager
     async def start_child(self, request: dict[str, Any], limits: Limits, /) -> AsyncGenerator[ChildChannel]:
@@ -73,11 +80,7 @@ class ForkServerPool:
     def close(self) -> None:
         """End all fork servers, lent ones too."""
         self._closed = True
-        for start in self._starting.values():
-            start.cancel()
-        while waiter := self._take_waiter():
-            waiter.set_exception(SandboxError(_CLOSED))
-        servers = (*self._idle, *self._lent, *self._starting)
+        servers = (*self._idle, *self._lent)
         for server in servers:
             server.disconnect()  # so that all of them end at one time
         for server in servers:
@@ -90,48 +93,4 @@ class ForkServerPool:
             if server.check_alive():
                 return server
             server.kill()
-        return None
-
-    async def _wait_for_server(self) -> ForkServer:
-        """A server that is being started, or one that becomes free before that."""
-        waiter: asyncio.Future[ForkServer] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        if len(self._starting) < len(self._waiters):
-            server = ForkServer(self.launch)
-            self._starting[server] = asyncio.create_task(self._start_server(server))
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            elif waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._lent.discard(waiter.result())
-                self._offer(waiter.result())
-            raise
-
-    async def _start_server(self, server: ForkServer) -> None:
-        failure: Exception | None = None
-        try:
-            await server.start()
-        except Exception as error:
-            failure = error
-        del self._starting[server]
-        if failure is None:
-            self._offer(server)
-        elif waiter := self._take_waiter():
-            waiter.set_exception(failure)
-
-    def _offer(self, server: ForkServer) -> None:
-        """Give a server to who has waited longest for one, or keep it."""
-        if waiter := self._take_waiter():
-            self._lent.add(server)
-            waiter.set_result(server)
-        else:
-            self._idle.append(server)
-
-    def _take_waiter(self) -> asyncio.Future[ForkServer] | None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                return waiter
         return None

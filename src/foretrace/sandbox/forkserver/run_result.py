@@ -1,17 +1,16 @@
-"""Run one program in a fresh child, and make a `RunResult` of how the child ended and what it said at its end."""
+"""How a child of a fork server ended, and the `RunResult` that is made of that and of what it said at its end."""
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from foretrace.core.problem import Ending, RunError, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.child_exit import ChildExit, make_exit_error
 
 MAX_SOURCE_CHARS = 1 << 20
 """Longest source text that is run, characters."""
@@ -20,20 +19,79 @@ MAX_INPUT_CHARS = 16_000_000
 PROTOCOL_ERROR_TEXT = "the code's process broke the protocol, so nothing that it said counts"
 
 
-async def run_program(
-    start_child: StartChild, code: str, stdin: str, limits: Limits, isolation: Isolation
-) -> RunResult:
-    """Run `code` once, in a fresh child."""
-    if len(code) > MAX_SOURCE_CHARS:
-        return make_too_large_result(code, isolation)
-    if len(stdin) > MAX_INPUT_CHARS:
-        message = f"the input has {len(stdin):,} characters, which is more than the {MAX_INPUT_CHARS:,} that are given"
-        return RunResult(ending="error", error=RunError(kind="InputTooLarge", message=message), isolation=isolation)
-    async with start_child({"mode": "run", "code": code, "stdin": stdin}, limits) as child:
-        frame = await child.receive()
-        child_exit = await child.wait()
-    result = make_run_result(child_exit, frame, limits, isolation)
-    return replace(result, error=make_protocol_error()) if child.broken and result.ending == "killed" else result
+class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child ended, as seen from outside of it."""
+
+    ending: Ending
+    exit_code: int | None = None
+    signal: int | None = None
+    out_of_cpu: bool = False
+    """Whether it was the limit of processor time that ended it."""
+    seconds: float = 0.0
+    cpu_s: float | None = None
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+
+
+_CPU_SIGNALS = (signal.SIGXCPU, signal.SIGPROF, signal.SIGVTALRM, signal.SIGKILL)
+"""Signals by which a process ends that has used too much processor time."""
+_ENDING_OF_REASON: dict[str, Ending] = {
+    "timeout": "timeout",
+    "cpu": "timeout",
+    "output": "output",
+    "reply": "output",
+    "threads": "memory",
+    "fork": "memory",
+}
+"""By why the fork server killed the child; for all other reasons it is `killed`."""
+
+
+def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, Any]) -> ChildExit:
+    """How a child ended.
+
+    Args:
+        report: What the fork server says: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
+            `seconds` and, for runs, `cpu_s`.
+        output: `stdout`, `stderr` and `truncated`.
+    """
+    status, killed, cpu_s = int(report["status"]), report["killed"], report.get("cpu_s")
+    exit_code = os.waitstatus_to_exitcode(status) if not killed else None
+    ending: Ending = "ok"
+    number, out_of_cpu = None, killed == "cpu"
+    if killed:
+        ending = _ENDING_OF_REASON.get(killed, "killed")
+    elif exit_code is not None and exit_code < 0:
+        number, exit_code = -exit_code, None
+        out_of_cpu = number in _CPU_SIGNALS and (cpu_s or 0) >= limits.cpu_s
+        ending = "timeout" if out_of_cpu else "killed"
+    elif exit_code:
+        ending = "exit"
+    seconds = float(report["seconds"])
+    how = {"ending": ending, "exit_code": exit_code, "signal": number, "out_of_cpu": out_of_cpu}
+    return ChildExit(**how, seconds=seconds, cpu_s=cpu_s, **output)
+
+
+def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
+    """The error of a run whose child did not end by itself."""
+    if child_exit.ending == "timeout":
+        by_cpu = f"it used more than {limits.cpu_s:g} s of processor time"
+        by_clock = f"it ran for longer than {limits.wall_s:g} s"
+        return RunError(kind="Timeout", message=by_cpu if child_exit.out_of_cpu else by_clock)
+    if child_exit.ending == "output":
+        return RunError(kind="OutputLimit", message=f"it printed more than {limits.output_mb} MiB")
+    if child_exit.ending == "memory":
+        return RunError(kind="ProcessLimit", message=f"it made more than {limits.processes} threads or processes")
+    if child_exit.ending == "lost":
+        return RunError(kind="WorkerLost", message="the process that ran it died from outside; run it again")
+    if child_exit.signal is None:
+        return RunError(
+            kind="Killed", message="it was killed since it did not end when it had to, or broke its channel"
+        )
+    if child_exit.signal == signal.SIGSYS:
+        return RunError(kind="Killed", message="it was killed for a system call that is not allowed")
+    what = signal.strsignal(child_exit.signal) or "unknown"
+    return RunError(kind="Killed", message=f"it was killed by signal {child_exit.signal} ({what})")
 
 
 def make_protocol_error() -> RunError:

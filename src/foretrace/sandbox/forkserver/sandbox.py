@@ -13,11 +13,12 @@ from foretrace.core.trace import Isolation
 from foretrace.engines.processes import usable_cores
 from foretrace.sandbox.base import Guard, Limits, SandboxSettings, Session
 from foretrace.sandbox.forkserver import selftest
-from foretrace.sandbox.forkserver.interpreter import parse_preload
+from foretrace.sandbox.forkserver.child_channel import run_program
 from foretrace.sandbox.forkserver.pool import ForkServerPool
-from foretrace.sandbox.forkserver.run_result import run_program
 from foretrace.sandbox.forkserver.session import ForkSession, ReplaySession
 
+PRELOAD_SETS = {"none": (), "numpy": ("numpy",), "science": ("numpy", "pandas")}
+"""Preload sets by name."""
 _MANY_TESTS = 200
 MIN_STRONG_LEVEL = 2
 """The lowest isolation level that is had without `allow_weak_isolation`."""
@@ -139,3 +140,17 @@ class ForkServerSandbox:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+def parse_preload(text: str) -> tuple[str, ...]:
+    """Modules of a preload setting: a set's name, or module names joined by `+`.
+
+    Raises:
+        UsageError: not a module's name.
+    """
+    if text in PRELOAD_SETS:
+        return PRELOAD_SETS[text]
+    names = tuple(dict.fromkeys(part.strip() for part in text.split("+")))
+    if not all(name.isidentifier() for name in names):
+        raise UsageError(f"preload {text!r}: choose one of {', '.join(PRELOAD_SETS)}, or module names joined by +")
+    return names

@@ -159,9 +159,4 @@ def _find_own_namespace(kind: str) -> int | None:
 
 def find_level(guards: list[Guard]) -> int:
     """The highest level of which every guard, and every guard of the levels below, is on; -1 where there is none."""
-    level = -1
-    for candidate in range(4):
-        if not all(guard.on for guard in guards if guard.level <= candidate):
-            break
-        level = candidate
-    return level
+    return min((guard.level for guard in guards if not guard.on), default=4) - 1

@@ -58,8 +58,6 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     interpreter: str
     level: int
     preload: tuple[str, ...] = ()
-    package_folders: tuple[str, ...] = ()
-    """Folders in which the preloaded packages are installed."""
     command: tuple[str, ...] | None = None
     """What to start instead of the interpreter (a container engine's command); it must end in the fork server. It
     may hold `NAME_PLACEHOLDER`."""
@@ -135,7 +133,6 @@ class ForkServer:
         settings = {
             "level": self.launch.level,
             "preload": self.launch.preload,
-            "path": self.launch.package_folders,
             "scratch": self.launch.scratch or self._scratch,
             "makes_scratch": self._scratch is not None,
         }
@@ -163,6 +160,8 @@ class ForkServer:
 
     def _read_last_error(self) -> str:
         assert self._process is not None and self._process.stderr is not None
+        if self._process.stderr.closed:
+            return "it was killed meanwhile"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.5)
         os.set_blocking(self._process.stderr.fileno(), False)

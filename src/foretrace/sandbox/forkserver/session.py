@@ -14,9 +14,14 @@ from foretrace.core.problem import Ending, RunError, RunResult
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import BoundedOutput, ChildChannel, open_channel
-from foretrace.sandbox.forkserver.child_exit import ChildExit, read_child_exit
 from foretrace.sandbox.forkserver.pool import ForkServerPool
-from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_run_result, make_too_large_result
+from foretrace.sandbox.forkserver.run_result import (
+    MAX_SOURCE_CHARS,
+    ChildExit,
+    make_run_result,
+    make_too_large_result,
+    read_child_exit,
+)
 from foretrace.sandbox.forkserver.server_process import ForkServer
 from foretrace.sandbox.inside.wire import messages
 from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_frame

@@ -6,13 +6,10 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from foretrace.sandbox.inside.roles.pytest_fixtures import BUILTIN_FIXTURES
+from foretrace.sandbox.inside.roles.pytest_stand_in import BUILTIN_FIXTURES, make_module
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_KNOWN = frozenset({
-    "MonkeyPatch", "approx", "exit", "fail", "fixture", "fixture(autouse)", "fixture(scope)", "importorskip", "main",
-    "mark", "param", "raises", "skip", "xfail",
-})  # fmt: skip
+_KNOWN = frozenset(vars(make_module())) | {"fixture(autouse)", "fixture(scope)"}
 
 
 def find_unknown_features(tree: ast.Module) -> list[str]:

@@ -11,10 +11,15 @@ import msgspec
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
-from foretrace.sandbox.forkserver.child_exit import ChildExit, make_exit_error
-from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
+from foretrace.sandbox.forkserver.run_result import (
+    PROTOCOL_ERROR_TEXT,
+    ChildExit,
+    make_exit_error,
+    make_protocol_error,
+    read_error,
+)
 from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
-from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.inside.wire.values import Decoder
 
 EXIT_TIMEOUT_S = 1.0
 """Seconds that a process gets to end by itself once it has nothing left to do."""
@@ -27,6 +32,8 @@ class CallAnswer(msgspec.Struct):
     """What became of one call."""
 
     value: Any = None
+    is_plain: bool = True
+    """Whether the value is plain data, which is compared as Python compares it."""
     error: str | None = NOT_RUN
     """Why there is no value."""
     seconds: float | None = None
@@ -104,10 +111,12 @@ def read_answer(message: Any) -> CallAnswer | None:
         error = read_error(message[1])
         return None if error is None else CallAnswer(error=format_error(error))
     if message[0:1] == ["value"] and len(message) == 3 and message[2] is None:
+        decoder = Decoder()
         try:
-            return CallAnswer(value=decode(message[1]), error=None)
+            value = decoder.decode(message[1])
         except ValueError:
             return None
+        return CallAnswer(value=value, is_plain=decoder.is_plain, error=None)
     return None
 
 

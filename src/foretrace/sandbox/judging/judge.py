@@ -16,9 +16,8 @@ from foretrace.core.errors import ProblemError
 from foretrace.core.problem import FLAGS, Integrity, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import FORMS, Limits
-from foretrace.sandbox.forkserver.child_channel import StartChild
-from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, run_program
-from foretrace.sandbox.inside.wire.show import OpaqueValue
+from foretrace.sandbox.forkserver.child_channel import StartChild, run_program
+from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result
 from foretrace.sandbox.inside.wire.values import show_value
 from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
 from foretrace.sandbox.judging.choose_form import RANDOM_WORD
@@ -130,10 +129,9 @@ async def _compare_values(
         if errors:
             results.append(TestResult(name=name, passed=False, error=errors[0], seconds=seconds))
             continue
-        values = [answer.value for answer in given]
-        if not all(map(_is_plain, values)):
+        if not all(answer.is_plain for answer in given):
             return None
-        made = judge_values(literal.check, values)
+        made = judge_values(literal.check, [answer.value for answer in given])
         results.append(
             TestResult(
                 name=name,
@@ -145,19 +143,6 @@ async def _compare_values(
             )
         )
     return results
-
-
-def _is_plain(value: object) -> bool:
-    """Whether there is nothing in a value but plain data, which is compared as Python compares it."""
-    kind = type(value)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return all(map(_is_plain, value)) if not set(map(type, value)) <= _SCALARS else True
-    if isinstance(value, dict):
-        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    return kind is not OpaqueValue
-
-
-_SCALARS = {int, float, str, bool, bytes, type(None)}
 
 
 async def _run_programs(

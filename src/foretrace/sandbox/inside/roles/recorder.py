@@ -25,7 +25,7 @@ import sys
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import pytest_names
+from foretrace.sandbox.inside.roles import pytest_stand_in
 from foretrace.sandbox.inside.roles.decoys import NoDecoyError, vary
 from foretrace.sandbox.inside.wire.values import Encoder, NotEncodableError, decode, show_value
 
@@ -51,7 +51,7 @@ NAMES: dict[str, Any] = {
     "abs": abs,
     "round": round,
     "isclose": math.isclose,
-    "approx": pytest_names.approx,
+    "approx": pytest_stand_in.approx,
     "same_items": same_items,
 }
 """What skeletons call."""
@@ -69,7 +69,7 @@ class _PlainEncoder(Encoder):
         base = next((base for base in type.mro(kind) if base in _EXTENDED), None)
         if base is not None and (kind.__module__ == OWN_MODULE or _is_enum(kind)):
             return self.walk(_EXTENDED[base](value), depth + 1)
-        known = self.stdlib_value(value)
+        known = self.library_value(value)
         if known is None:
             raise NotEncodableError("an object")
         self.extended = kind.__module__ == "numpy"

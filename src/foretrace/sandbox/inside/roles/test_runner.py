@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import pytest_names
-from foretrace.sandbox.inside.roles.pytest_fixtures import FixtureRunner, MonkeyPatch, fixture
+from foretrace.sandbox.inside.roles import pytest_stand_in
+from foretrace.sandbox.inside.roles.pytest_stand_in import FixtureRunner
 
 BYTECODE = importlib.util.MAGIC_NUMBER.hex()
 """Says which compiled code this Python runs."""
@@ -28,8 +28,7 @@ def import_modules(request: dict[str, Any]) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if request["uses_pytest"] and importlib.util.find_spec("pytest") is None:
-        sys.modules["pytest"] = pytest_names.make_module()
-        vars(sys.modules["pytest"]).update(fixture=fixture, MonkeyPatch=MonkeyPatch)
+        sys.modules["pytest"] = pytest_stand_in.make_module()
 
 
 def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

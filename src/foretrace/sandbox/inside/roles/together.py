@@ -28,13 +28,13 @@ _OWN_MODULES = tuple(_OWN_CODE + name for name in ("roles.recorder", "roles.test
 """What judges in this process. To look at more would copy its memory, which costs more than the rest of a run."""
 
 
-def serve(channel: Any, request: dict[str, Any], make_watch: Any = None) -> None:
+def serve(channel: Any, request: dict[str, Any]) -> None:
     """Load the answer and run the tests on it, with a watch over what the answer does (a `Watch`)."""
     send, describe, load, token = channel.send, describe_error, answer.load, request["token"]
     test_runner.import_modules(request)
     noted = Recorder(request, together=True)
     make_names, run_tests = test_runner.make_names, test_runner.run_tests
-    watch = (make_watch or Watch)(request)
+    watch = Watch(request)
     loaded = load(request)
     if isinstance(loaded, list):
         send(loaded)

@@ -38,7 +38,7 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
     """
     confinement = Confinement(int(configuration["level"]))
     confinement.scratch = jail.SCRATCH if confinement.level == 3 else configuration["scratch"] or "/"
-    preloaded = preload_packages(configuration["preload"], configuration["path"])
+    preloaded = preload_packages(configuration["preload"])
     roots, holes, packages = jail.find_paths(preloaded)
     writable = ["/dev/null"]
     if confinement.level == 3:
@@ -84,10 +84,25 @@ def can_drop_user() -> bool:
     return os.waitpid(probe, 0)[1] == 0
 
 
+def main_in_container(archive: str) -> None:
+    """Serve in a container, of which this is the first process.
+
+    Args:
+        archive: the file that these modules were imported from; it is removed, since code may look around here.
+    """
+    folder = os.path.dirname(archive)
+    if not os.path.ismount(folder) or os.listdir(folder) != [os.path.basename(archive)]:
+        sys.exit(f"{folder} is not a fresh folder of a container")  # it will be emptied after each run
+    sys.path.remove(archive)
+    sys.path_importer_cache.pop(archive, None)
+    os.unlink(archive)
+    main()
+
+
 def main() -> None:
     """Serve until the parent goes away."""
     os.set_inheritable(0, False)
-    parent = ParentConnection(move_descriptor_up(os.dup(0)))
+    parent = ParentConnection(move_descriptor_up(os.dup(0)), move_descriptor_up(os.dup(1)))
     for target in (0, 1, 3):
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, target)
@@ -115,7 +130,7 @@ def main() -> None:
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
             syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
-        forget_own_modules(configuration["path"])
+        forget_own_modules()
         gc.collect()
         gc.freeze()
         if confinement.level:
@@ -187,10 +202,10 @@ def empty_folder(folder: str) -> None:
     remove_contents(folder)
 
 
-def forget_own_modules(path: list[str]) -> None:
+def forget_own_modules() -> None:
     """Take this program's own modules, and the way to them, out of what children can import."""
     for name in [n for n in sys.modules if n == "foretrace" or n.startswith("foretrace.")]:
         del sys.modules[name]
     own = sys.argv[1] if len(sys.argv) > 1 else None
-    sys.path[:] = [p for p in sys.path if p != own] + [p for p in path if os.path.isdir(p) and p not in sys.path]
+    sys.path[:] = [p for p in sys.path if p != own]
     sys.argv = [""]

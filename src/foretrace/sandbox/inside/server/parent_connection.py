@@ -12,7 +12,6 @@ import json
 import mmap
 import os
 import signal
-import socket
 from typing import Any, NoReturn
 
 from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
@@ -38,10 +37,10 @@ def make_wiped_memory() -> tuple[memoryview, bool]:
 
 
 class ParentConnection:
-    """The connection to the parent."""
+    """The connection to the parent: a socket, or the two pipes that a container has."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.socket = socket.socket(fileno=descriptor)
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self.incoming, self._outgoing = incoming, outgoing
         self.scratch: str | None = None
         """A folder of the host that is removed when this process ends."""
         self.stream_left = 0
@@ -68,7 +67,7 @@ class ParentConnection:
             self._in[:length] = self._in[self._start : self._end]
             self._start, self._end = 0, length
         try:
-            count = self.socket.recv_into(self._in[self._end :])
+            count = os.readv(self.incoming, [self._in[self._end :]])
         except OSError:  # the parent died with something unread
             count = 0
         if not count:
@@ -153,12 +152,13 @@ class ParentConnection:
 
     def flush(self) -> None:
         """Send all that is queued."""
-        if self._queued:
+        left = self._out[: self._queued]
+        while left:
             try:
-                self.socket.sendall(self._out[: self._queued])
+                left = left[os.write(self._outgoing, left) :]
             except OSError:
                 self.exit()
-            self._queued = 0
+        self._queued = 0
 
     def exit(self) -> NoReturn:
         """Exit this process; kill all that it has started, and remove the scratch folder."""

@@ -2,89 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import linecache
 import os
-import socket
 import sys
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-from foretrace.sandbox.inside.roles import answer, program, tests, together
-from foretrace.sandbox.inside.wire import frames
-from foretrace.sandbox.inside.wire.frames import FrameChannel
+from foretrace.sandbox.inside.roles import together
 
 _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
 """
 """What programs import most; each costs them nothing then."""
-_REHEARSALS = 12
-"""The interpreter rewrites code that it has run some eight times."""
-_CODE = "def f(x):\n    return [x, {'a': 1.5}]\nassert f(1)\n"
-_ANSWER = {"code": _CODE, "entry_point": "f", "limits": {"reply_kb": 512}}
-_CALLS: dict[str, Any] = {**_ANSWER, "calls": [["f", [1], {}]]}
-_NOTHING = {"source": "", "bytecode": "", "code": "", "lacks": []}
-_TESTED = """
-def double(n): return 2 * n
-class TestStack:
-    def test(self):
-        try:
-            __check__(0, double(2))
-        except BaseException:
-            __check__.raised(0)
-"""
-_TEST = {
-    "check": None,
-    "functions": [],
-    "classes": ["TestStack"],
-    "runs_unittest": False,
-    "may_exit": False,
-    "must_run_unittest": False,
-}
-_TOGETHER: dict[str, Any] = {
-    **_ANSWER,
-    "tests": [{**_NOTHING, **_TEST, "source": _TESTED, "may_skip": False}],
-    "facts": [[False, False, False]],
-    "skeletons": "((lambda t0: t0 == 4, lambda t0: (t0, 4)),)",
-    "constants": [[]],
-    "setup": _NOTHING,
-    "helpers": _NOTHING,
-    "entry_point": "",
-    "names": [],
-    "classes": [],
-    "library": [],
-    "modules": [],
-    "uses_pytest": False,
-    "patching": [],
-    "token": "",
-}
+_PRINT_FOLDERS = "import sysconfig; print(*map(sysconfig.get_path, ('purelib', 'platlib')), sep='\\n')"
 _LINE_BUFFERED_WRITES = 4000
 """Writes to stdout that are passed on line by line; `print` makes two or more of each line."""
 
 
-class _NoWatch:
-    """What watches over an answer cannot be taken back."""
-
-    def __init__(self, request: dict[str, Any]) -> None:
-        pass
-
-    def find_flags(self) -> list[Any]:
-        """Nothing."""
-        return []
-
-
-def preload_packages(modules: list[str], path: list[str]) -> list[str]:
-    """Import modules from the given folders, and return the paths of the packages that came with them."""
+def preload_packages(modules: list[str]) -> list[str]:
+    """Import modules from where packages are installed, and return the paths of those that came with them."""
     if not modules:
         return []
     before = set(sys.modules)
-    sys.path += path
+    folders = [folder for folder in find_package_folders() if os.path.isdir(folder)]
+    sys.path += folders
     for name in modules:
         __import__(name)
-    folders = [folder for folder in path if os.path.isdir(folder)]
-    sys.path[:] = [p for p in sys.path if p not in path] + folders
     tops = {name.split(".")[0] for name in set(sys.modules) - before}
     found: set[str] = set()
     for folder in folders:
@@ -93,6 +35,23 @@ def preload_packages(modules: list[str], path: list[str]) -> list[str]:
             if stem in tops or (entry.endswith(".libs") and stem in tops):
                 found.add(os.path.join(folder, entry))
     return sorted(found)
+
+
+def find_package_folders() -> list[str]:
+    """Folders in which packages are installed for this interpreter: asked of one that has read its `site` module."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(theirs, 1)
+            os.execv(sys.executable, (sys.executable, "-I", "-c", _PRINT_FOLDERS))
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    with os.fdopen(ours) as answer:
+        folders = answer.read().splitlines()
+    os.waitpid(pid, 0)
+    return list(dict.fromkeys(folders))
 
 
 def warm_up() -> None:
@@ -114,11 +73,6 @@ def warm_up() -> None:
         __import__(module)
     sys.modules["random"].seed(0)
     together.snapshot_own_code()
-    for _ in range(_REHEARSALS):
-        _rehearse(answer.serve, _CALLS)
-        _rehearse(lambda channel, _: program.replay(channel, [_CODE]), {})
-        _rehearse(lambda channel, request: together.serve(channel, request, _NoWatch), _TOGETHER)
-        _rehearse(tests.serve, _TOGETHER, ["loaded", {}])
 
 
 def buffer_long_output(stream: Any) -> None:
@@ -139,29 +93,3 @@ def buffer_long_output(stream: Any) -> None:
         return write(text)
 
     stream.write = count
-
-
-def _rehearse(serve: Callable[[Any, Any], None], *messages: Any) -> None:
-    """Do here what a child does, for the caches that this fills are every child's."""
-    modules, lines, arguments = dict(sys.modules), dict(linecache.cache), sys.argv
-    ours, theirs = socket.socketpair()
-    with (
-        ours,
-        theirs,
-        warnings.catch_warnings(),  # what a role puts in the place of these three would be every child's
-        contextlib.redirect_stdout(sys.stdout),
-        contextlib.redirect_stderr(sys.stderr),
-    ):
-        ours.sendall(b"".join(map(frames.pack_frame, messages)))
-        ours.shutdown(socket.SHUT_WR)
-        channel = FrameChannel(theirs.fileno())
-        serve(channel, channel.receive())
-        theirs.shutdown(socket.SHUT_WR)
-    for name in ("__main__", "pytest", "setup", "prompt", "test_0", answer.MODULE):
-        if name in modules:
-            sys.modules[name] = modules[name]
-        else:
-            sys.modules.pop(name, None)
-    sys.argv = arguments
-    linecache.cache.clear()
-    linecache.cache.update(lines)

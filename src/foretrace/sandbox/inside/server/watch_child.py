@@ -16,6 +16,8 @@ from foretrace.sandbox.inside.wire.messages import EXIT, FROM_CHILD, KILL, STDER
 
 _READ_ONCE_S = 0.002
 """A run that ends within this time is read once, at its end; a longer one is read as it goes."""
+_MAX_DATA_MB = 64
+"""How much a child may say over its channel, MiB."""
 _POLL_S = 0.05
 """How long to wait for an event before the limits are looked at again."""
 
@@ -97,7 +99,7 @@ class RunningChild(ChildStreams):
     ) -> None:
         limits = request["limits"]
         super().__init__(parent, limits, float(limits["wall_s"]))
-        self.max_data = int(request.get("data_mb", 64)) << 20
+        self.max_data = _MAX_DATA_MB << 20
         self.max_threads = int(limits["processes"])
         self.data_bytes = 0
         self.channel_ended = False
@@ -119,7 +121,7 @@ class RunningChild(ChildStreams):
         """Whether it is read as it goes; what ends at once is read at its end."""
         self._streams = {self.channel.fileno(), self.out, self.err}
         self._poller = select.poll()
-        for descriptor in (parent.socket.fileno(), self.pidfd):
+        for descriptor in (parent.incoming, self.pidfd):
             if descriptor >= 0:
                 self._poller.register(descriptor, select.POLLIN)
         if request.get("interactive"):
@@ -175,17 +177,15 @@ class RunningChild(ChildStreams):
         if self.pidfd >= 0:
             os.close(self.pidfd)
 
-    def describe_exit(self) -> bytes:
-        """The body of the `EXIT` message. It is JSON put together by hand, since forks make detours dear."""
-        killed = f'"{self.kill_reason}"' if self.kill_reason else "null"
+    def describe_exit(self) -> dict[str, Any]:
+        """The `EXIT` message."""
         seconds, cpu_s = time.monotonic() - self.started, self.usage.ru_utime + self.usage.ru_stime
-        text = f'{{"killed":{killed},"status":{self.status},"seconds":{seconds:.6f},"cpu_s":{cpu_s:.6f}}}'
-        return text.encode("ascii")
+        return {"killed": self.kill_reason, "status": self.status, "seconds": seconds, "cpu_s": cpu_s}
 
     def wait_for_event(self) -> None:
         """Sleep until the child has ended, it or the parent has said something, or a limit is to be looked at."""
         parent, poller = self.parent, self._poller
-        blocked, parent_fd, channel = parent.stream_blocked, parent.socket.fileno(), self.channel.fileno()
+        blocked, parent_fd, channel = parent.stream_blocked, parent.incoming, self.channel.fileno()
         poller.modify(parent_fd, 0 if blocked else select.POLLIN)
         if self.is_read and channel in self._streams:
             reads = 0 if self.channel_ended else select.POLLIN  # one that is half closed is readable for ever
@@ -233,5 +233,5 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     if confinement.level in (0, 3):  # at the others a child cannot make processes
         kill_descendants()
     running.read_output(to_the_end=True)
-    parent.send(EXIT, running.describe_exit())
+    parent.send_json(EXIT, running.describe_exit())
     running.close()

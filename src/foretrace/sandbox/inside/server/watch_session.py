@@ -107,10 +107,10 @@ class _RunningBlock(ChildStreams):
         poller.register(self.channel, select.POLLIN | (select.POLLOUT if parent.stream_blocked else 0))
         poller.register(self.fork_gate.descriptor, select.POLLIN)
         if not parent.stream_blocked:
-            poller.register(parent.socket, select.POLLIN)
+            poller.register(parent.incoming, select.POLLIN)
         timeout = max(0.0, min(self.deadline - time.monotonic(), 0.05)) * 1000
         happened = dict(poller.poll(timeout))
-        if parent.socket.fileno() in happened:
+        if parent.incoming in happened:
             parent.fill()
         if happened.get(self.fork_gate.descriptor, 0) & select.POLLIN:
             self.fork_gate.answer_request()

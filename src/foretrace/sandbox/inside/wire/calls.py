@@ -51,7 +51,7 @@ class _CallEncoder(Encoder):
                 return ["own", value.__dict__["number"]]
             self._functions.append(value)
             return ["fn", len(self._functions) - 1, getattr(value, "__name__", "f")]
-        known = self.stdlib_value(value)
+        known = self.library_value(value)
         if known is None:
             raise NotEncodableError("an object")
         return known

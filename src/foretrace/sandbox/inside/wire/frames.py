@@ -29,12 +29,7 @@ HEADER = struct.Struct(">I")
 MAX_FRAME = 64 * 1024 * 1024
 """Largest frame that is read by default, bytes; a child's frames are held to the reply limit."""
 
-
 _encoder = json.JSONEncoder(separators=(",", ":"))
-_make: Any = getattr(json.encoder, "c_make_encoder", None)
-_chunks: Any = _make and _make(None, _encoder.default, json.encoder.encode_basestring_ascii, None, ":", ",", 0, 0, 1)
-"""What the encoder calls in the end, made once: a fresh process pays for each detour."""
-_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class FrameError(Exception):
@@ -50,7 +45,7 @@ def pack_frame(message: Any) -> bytes:
 def encode_body(message: Any) -> bytes:
     """What a frame holds behind its header."""
     # ensure_ascii keeps lone surrogates, which model-written code may hold, out of the encoder's way.
-    return ("".join(_chunks(message, 0)) if _chunks else _encoder.encode(message)).encode("ascii")
+    return _encoder.encode(message).encode("ascii")
 
 
 def unpack_frame(body: bytes) -> Any:
@@ -60,11 +55,10 @@ def unpack_frame(body: bytes) -> Any:
         FrameError: it is not JSON, or JSON null.
     """
     try:
-        text = body.decode("ascii")
-        message, end = _scan(text, 0)  # what json.loads calls in the end; a fresh process pays for each detour
-    except (ValueError, RecursionError, StopIteration):
-        raise FrameError("a frame that is not JSON") from None
-    if message is None or end != len(text):
+        message = json.loads(body.decode("ascii"))
+    except (ValueError, RecursionError):
+        message = None
+    if message is None:
         raise FrameError("a frame that is not JSON")
     return message
 

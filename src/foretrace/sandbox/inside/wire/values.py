@@ -1,24 +1,28 @@
-"""Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing."""
+"""Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing.
+
+None, bools, strings, finite floats and small ints are JSON as they are. Containers are `["l", item, ...]` with a tag of
+`_CONTAINERS`; values of `_KINDS` are `["x", kind, text]`; what has no encoding is `["o", type, why]`.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any
+from typing import Any, NamedTuple
 
-from foretrace.sandbox.inside.wire.show import OpaqueValue, find_type_name, show_value
-from foretrace.sandbox.inside.wire.stdlib_values import decode_stdlib_value, encode_stdlib_value, is_stdlib_value
-
-__all__ = ["MAX_DEPTH", "OpaqueValue", "decode", "encode", "find_type_name", "show_value"]
 MAX_DEPTH = 200
 """Containers within one another; what is deeper is opaque."""
 _MAX_ITEMS = 1 << 22
-"""Values in one value that `decode` takes by default."""
+"""Values in one value that a decoder takes."""
 _MAX_SAME_HASH = 100
 """Members of one set or dict that may share a hash: more are made to be slow."""
-_MAX_TEXT = 200
+_MAX_NAME = 200
+_MAX_TEXT = 2000
+"""Characters in which a value of the standard library may be written."""
+_MAX_EXPONENT = 1_000_000
+"""Above this, to make an int of a decimal takes for ever."""
 _MANY = 32
 """Items from which on a look at all of their types is worth it: those of a long list are not walked one by one."""
 _LOW, _HIGH = -(1 << 53), 1 << 53
@@ -26,6 +30,115 @@ _LOW, _HIGH = -(1 << 53), 1 << 53
 _NUMBERS = frozenset({int, float, complex, bool})
 _DICTS = frozenset({dict, Counter, OrderedDict, defaultdict})
 _TAGS = {list: "l", tuple: "t", set: "S", frozenset: "F"}
+
+
+class OpaqueValue:
+    """A value that cannot be compared: equal to nothing, not even to itself."""
+
+    __slots__ = ("text", "type")
+
+    def __init__(self, type: str, text: str = "") -> None:
+        self.type, self.text = type, text
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<{self.type} object{': ' + self.text if self.text else ''}>"
+
+
+class _Kind(NamedTuple):
+    """A type whose values are written as text."""
+
+    module: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+def _write_decimal(value: Any) -> str:
+    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
+        raise ValueError("a decimal that cannot be compared")
+    return str(value)
+
+
+def _read_decimal(text: str) -> Any:
+    from decimal import Decimal
+
+    value = Decimal(text)
+    _write_decimal(value)
+    return value
+
+
+def _read_fraction(text: str) -> Any:
+    from fractions import Fraction
+
+    above, _, below = text.partition("/")
+    return Fraction(int(above, 16), int(below, 16))
+
+
+def _write_moment(value: Any) -> str:
+    if value.tzinfo is not None and type(value.tzinfo).__name__ != "timezone":
+        raise ValueError("a zone of another kind")
+    return str(value.isoformat())
+
+
+def _read_moment(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        import datetime
+
+        return getattr(datetime, name).fromisoformat(text)
+
+    return read
+
+
+def _read_delta(text: str) -> Any:
+    from datetime import timedelta
+
+    days, seconds, microseconds = map(int, text.split())
+    return timedelta(days, seconds, microseconds)
+
+
+def _read_uuid(text: str) -> Any:
+    from uuid import UUID
+
+    return UUID(hex=text)
+
+
+_KINDS = {
+    "int": _Kind("builtins", hex, lambda text: int(text, 16)),
+    "float": _Kind("builtins", repr, float),
+    "complex": _Kind("builtins", repr, complex),
+    "range": _Kind(
+        "builtins",
+        lambda value: f"{value.start:x} {value.stop:x} {value.step:x}",
+        lambda text: range(*(int(part, 16) for part in text.split())),
+    ),
+    "str": _Kind(
+        "builtins",
+        lambda value: value.encode("utf-8", "surrogatepass").hex(),
+        lambda text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
+    ),
+    "bytes": _Kind("builtins", bytes.hex, bytes.fromhex),
+    "bytearray": _Kind("builtins", bytearray.hex, bytearray.fromhex),
+    "ellipsis": _Kind("builtins", lambda value: "", lambda text: ...),
+    "Decimal": _Kind("decimal", _write_decimal, _read_decimal),
+    "Fraction": _Kind("fractions", lambda value: f"{value.numerator:x}/{value.denominator:x}", _read_fraction),
+    "date": _Kind("datetime", lambda value: str(value.isoformat()), _read_moment("date")),
+    "time": _Kind("datetime", _write_moment, _read_moment("time")),
+    "datetime": _Kind("datetime", _write_moment, _read_moment("datetime")),
+    "timedelta": _Kind("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
+    "UUID": _Kind("uuid", lambda value: str(value.hex), _read_uuid),
+}
+"""By the type's name. Of builtins these are the values that JSON has no way to write."""
+
+
+def _is_of_library(value: Any) -> bool:
+    """Whether the value is of a type of `_KINDS` that is not builtin, exactly."""
+    kind = type(value)
+    found = _KINDS.get(kind.__name__)
+    return found is not None and getattr(sys.modules.get(found.module), kind.__name__, None) is kind
 
 
 class NotEncodableError(Exception):
@@ -64,7 +177,7 @@ class Encoder:
         if kind is str:
             return self.text(value)
         if kind in _NUMBERS or kind in (bytes, bytearray, range) or value is Ellipsis:
-            return self.flat(value, kind)
+            return self.scalar(value, kind)
         if depth >= self.max_depth:
             raise NotEncodableError("too deep")
         if id(value) in self.path:
@@ -84,28 +197,29 @@ class Encoder:
         self.pay(len(quoted) - len(value))
         # Two lone surrogates in a row would be read back as one character.
         if "\\ud" in quoted and any("\ud800" <= char <= "\udfff" for char in value):
-            code = value.encode("utf-8", "surrogatepass").hex()
-            self.pay(len(code))
-            return ["s", code]
+            return self.written("str", value)
         return value
 
-    def flat(self, value: Any, kind: type) -> Any:
-        if kind is int:
+    def scalar(self, value: Any, kind: type) -> Any:
+        if kind is int and _LOW < value < _HIGH:
             self.pay(value.bit_length() // 3 + 2)
-            return value if -(1 << 53) < value < 1 << 53 else ["i", hex(value)]
-        self.pay(32)
-        if kind is float:
-            if value - value == 0:
-                return value
-            return ["f", "nan" if value != value else "inf" if value > 0 else "-inf"]
-        if kind is complex:
-            return ["c", self.flat(value.real, float), self.flat(value.imag, float)]
-        if kind is range:
-            return ["r", self.flat(value.start, int), self.flat(value.stop, int), self.flat(value.step, int)]
-        if value is Ellipsis:
-            return ["e"]
-        self.pay(2 * len(value))
-        return ["b" if kind is bytes else "ba", value.hex()]
+            return value
+        if kind is float and value - value == 0:
+            self.pay(32)
+            return value
+        length = value.bit_length() // 4 if kind is int else 2 * len(value) if kind in (bytes, bytearray) else 0
+        if length > self.left:
+            raise NotEncodableError("too large")
+        return self.written(kind.__name__, value)
+
+    def written(self, name: str, value: Any) -> list[str]:
+        """A value of a kind that is written as text."""
+        kind = _KINDS[name]
+        text = kind.write(value)
+        if kind.module != "builtins" and len(text) > _MAX_TEXT:
+            raise ValueError("too long")
+        self.pay(len(text) + len(name) + 11)
+        return ["x", name, text]
 
     def container(self, value: Any, kind: type, depth: int) -> Any:
         walk = self.walk
@@ -128,14 +242,14 @@ class Encoder:
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
         if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
             return self.walk(tuple(tuple.__iter__(value)), depth)
-        known = self.stdlib_value(value)
+        known = self.library_value(value)
         if known is not None:
             return known
         name = find_type_name(value)
         self.pay(len(_quoted(name)) + 40)
         return ["o", name, ""]
 
-    def stdlib_value(self, value: Any) -> Any:
+    def library_value(self, value: Any) -> Any:
         """The encoding of a number of numpy's, or of a value such as a Decimal; None for all else."""
         kind = type(value)
         generic = getattr(sys.modules.get("numpy"), "generic", None)
@@ -143,26 +257,16 @@ class Encoder:
             item = value.item()
             if type(item) in _NUMBERS or type(item) in (str, bytes):
                 return self.walk(item, 0)
-        if is_stdlib_value(value):
-            spelling = encode_stdlib_value(value)
-            self.pay(len(spelling[1]) + 20)
-            return ["x", *spelling]
-        return None
+        return self.written(kind.__name__, value) if _is_of_library(value) else None
 
 
-def decode(tagged: Any, limit: int = _MAX_ITEMS) -> Any:
+def decode(tagged: Any) -> Any:
     """A fresh value from what `encode` gave, whoever made it.
-
-    Args:
-        limit: how many values may be in it, itself counted.
 
     Raises:
         ValueError: `encode` cannot have given this.
     """
-    try:
-        return Decoder(limit).walk(tagged, 0)
-    except RecursionError:
-        raise ValueError("too deep") from None
+    return Decoder().decode(tagged)
 
 
 _AS_THEY_ARE = {int, str, bool, type(None)}
@@ -173,19 +277,28 @@ class Decoder:
 
     max_depth = MAX_DEPTH + 1
 
-    def __init__(self, limit: int = _MAX_ITEMS) -> None:
-        self.left = limit
+    def __init__(self) -> None:
+        self.left = _MAX_ITEMS
+        self.is_plain = True
+        """Whether nothing in the value is opaque."""
+
+    def decode(self, tagged: Any) -> Any:
+        """The value; a ValueError where there is none."""
+        try:
+            return self.walk(tagged, 0)
+        except RecursionError:
+            raise ValueError("too deep") from None
 
     def walk(self, tagged: Any, depth: int) -> Any:
         self.left -= 1
         if self.left < 0 or depth > self.max_depth:
             raise ValueError("too many values, or too deep")
         kind = type(tagged)
-        if tagged is None or kind in (bool, int, str):
+        if kind in _AS_THEY_ARE:
             return tagged
         if kind is float:
             if tagged - tagged != 0:
-                raise ValueError("a number that is none")
+                raise ValueError("JSON has no such number")
             return tagged
         if kind is not list or not tagged or type(tagged[0]) is not str:
             raise ValueError("no value")
@@ -200,75 +313,35 @@ class Decoder:
             for place, item in enumerate(items):
                 items[place] = self.walk(item, depth + 1)
             return make(items)
-        reader = _READERS.get(tagged[0])
-        if reader is None:
-            return self.read_other(tagged[0], tagged[1:])
-        return reader(self, tagged[1:], depth + 1)
+        tag, *rest = tagged
+        if tag not in ("x", "o"):
+            return self.read_other(tag, rest)
+        if list(map(type, rest)) != [str, str]:
+            raise ValueError("parts that do not fit")
+        if tag == "x":
+            return _read_kind(*rest)
+        self.is_plain = False
+        return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
     def read_other(self, tag: str, rest: list[Any]) -> Any:
         """A value of another kind."""
         raise ValueError("no known kind of value")
 
-    def walk_all(self, items: list[Any], depth: int) -> list[Any]:
-        return [self.walk(item, depth) for item in items]
 
-
-def _read_int(_: Decoder, rest: list[Any], depth: int) -> int:
-    (text,) = _check_types(rest, str)
-    return int(text, 16)
-
-
-def _read_float(_: Decoder, rest: list[Any], depth: int) -> float:
-    (text,) = _check_types(rest, str)
-    if text not in ("nan", "inf", "-inf"):
-        raise ValueError("no float")
-    return float(text)
-
-
-def _read_complex(decoder: Decoder, rest: list[Any], depth: int) -> complex:
-    real, imaginary = _check_types(decoder.walk_all(rest, depth), float, float)
-    return complex(real, imaginary)
-
-
-def _read_range(decoder: Decoder, rest: list[Any], depth: int) -> range:
-    return range(*_check_types(decoder.walk_all(rest, depth), int, int, int))
-
-
-def _read_text(_: Decoder, rest: list[Any], depth: int) -> str:
-    (code,) = _check_types(rest, str)
-    return bytes.fromhex(code).decode("utf-8", "surrogatepass")
-
-
-def _read_bytes(_: Decoder, rest: list[Any], depth: int) -> bytes:
-    (code,) = _check_types(rest, str)
-    return bytes.fromhex(code)
-
-
-def _read_ellipsis(_: Decoder, rest: list[Any], depth: int) -> Any:
-    _check_types(rest)
-    return ...
+def _read_kind(name: str, text: str) -> Any:
+    kind = _KINDS.get(name)
+    if kind is None or (kind.module != "builtins" and len(text) > _MAX_TEXT):
+        raise ValueError("no known kind of value")
+    try:
+        return kind.read(text)
+    except (ArithmeticError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _make_dict(items: list[Any]) -> dict[Any, Any]:
     if len(items) % 2:
         raise ValueError("a key without a value")
     return dict(zip(_hashable(items[::2]), items[1::2], strict=True))
-
-
-def _read_stdlib_value(_: Decoder, rest: list[Any], depth: int) -> Any:
-    name, text = _check_types(rest, str, str)
-    return decode_stdlib_value(name, text)
-
-
-def _read_opaque(_: Decoder, rest: list[Any], depth: int) -> OpaqueValue:
-    name, text = _check_types(rest, str, str)
-    return OpaqueValue(name[:_MAX_TEXT], text[:_MAX_TEXT])
-
-
-def _check_types(items: list[Any], *kinds: type) -> list[Any]:
-    if [type(item) for item in items] != list(kinds):
-        raise ValueError("parts that do not fit")
-    return items
 
 
 def _hashable(items: list[Any]) -> list[Any]:
@@ -292,15 +365,75 @@ _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "F": lambda items: frozenset(_hashable(items)),
     "d": _make_dict,
 }
-_READERS: dict[str, Any] = {
-    "i": _read_int,
-    "f": _read_float,
-    "c": _read_complex,
-    "r": _read_range,
-    "s": _read_text,
-    "b": _read_bytes,
-    "ba": lambda decoder, rest, depth: bytearray(_read_bytes(decoder, rest, depth)),
-    "e": _read_ellipsis,
-    "x": _read_stdlib_value,
-    "o": _read_opaque,
-}
+_BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
+_SHOWN_WHOLE = frozenset({type(None), bool, float, complex, type(...), range, OpaqueValue})
+_LONG_INT = 2000
+"""Bits above which an int is shown in base 16, which is cheap."""
+_MAX_SORTED = 200
+"""Members of a set that are shown in the order of their texts, which does not depend on hashes."""
+
+
+def find_type_name(value: Any) -> str:
+    """Name of the value's type, read past anything that its class overrides."""
+    try:
+        return str(type.__dict__["__name__"].__get__(type(value)))[:_MAX_NAME]
+    except Exception:
+        return "object"
+
+
+def show_value(value: Any, limit: int = 500) -> str:
+    """`repr` for a human, at most `limit` characters long, the same for equal sets; it reads no more than it shows."""
+    pieces: list[str] = []
+    length = 0
+    for piece in _pieces(value, limit):
+        pieces.append(piece)
+        length += len(piece)
+        if length > limit:
+            return "".join(pieces)[: limit - 3] + "..."
+    return "".join(pieces)
+
+
+def _pieces(value: Any, limit: int) -> Iterator[str]:
+    kind = type(value)
+    if kind is int:
+        yield repr(value) if value.bit_length() <= _LONG_INT else hex(value)
+    elif kind in (str, bytes, bytearray):
+        yield repr(value[: limit + 1])
+    elif kind in _SHOWN_WHOLE or (not value and kind in _BRACKETS):
+        yield repr(value)
+    elif kind in _BRACKETS:
+        begin, end = _BRACKETS[kind]
+        yield begin
+        for number, item in enumerate(_sorted(value) if kind in (set, frozenset) else value):
+            yield ", " if number else ""
+            yield from _pieces(item, limit)
+        yield ",)" if kind is tuple and len(value) == 1 else end
+    elif kind is dict:
+        yield "{"
+        for number, (key, item) in enumerate(value.items()):
+            yield ", " if number else ""
+            yield from _pieces(key, limit)
+            yield ": "
+            yield from _pieces(item, limit)
+        yield "}"
+    elif _is_of_library(value):
+        yield repr(value)[: limit + 1]
+    else:
+        yield f"<{find_type_name(value)} object>"
+
+
+def _sorted(members: Any) -> list[Any]:
+    """The members in an order that does not depend on hashes; of a set that is too large for that, their number."""
+    if len(members) == 1:
+        return list(members)  # a chain of these, sorted at each level, would take twice as long with each level
+    if all(_weigh(member) <= _MAX_SORTED // len(members) for member in members):
+        numbers = all(isinstance(member, (int, float)) for member in members)
+        return sorted(members, key=None if numbers else show_value)
+    return [OpaqueValue("set", f"{len(members)} members")]
+
+
+def _weigh(value: Any) -> int:
+    """How many values are in a member of a set; many where they are nested deeply, since each level sorts anew."""
+    if type(value) not in (tuple, frozenset):
+        return 1
+    return 1 + sum(_MAX_SORTED if type(item) in (tuple, frozenset) else 1 for item in value)
