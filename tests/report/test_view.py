@@ -19,7 +19,7 @@ from foretrace.report import traces_page
 from foretrace.report.page import SinglePage
 from foretrace.report.view import write_view
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces, make_trace
-from report.test_data_files import _unescape
+from report.test_page_data import _unescape
 
 
 def read_data(page: Path, name: str) -> Any:
@@ -252,20 +252,8 @@ def test_a_trace_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert key == "worse" and "critic" in why
 
 
-def test_a_list_that_does_not_fit_is_cut_and_says_so(tmp_path: Path) -> None:
-    write_traces([make_long_trace(1, f"k{n:04d}") for n in range(500)], tmp_path / "traces")
-    path = tmp_path / "r.html"
-    report = write_view([tmp_path / "traces"], lambda: SinglePage(path, limit=100_000), lambda *_: None)
-    index, meta = read_block(path, "index-0"), read_block(path, "meta")
-    assert report.unlisted == meta["unlisted"] > 0 and report.listed == len(index["key"]) == meta["traces"] > 50
-    assert report.listed + report.unlisted == 500
-    assert report.left_out == meta["left_out"] == index["chunk"].count(-1)
-    data = re.findall(r'data-name="[^"]*">(.*?)</script>', path.read_text())
-    assert 50_000 < sum(map(len, data)) <= 100_000
-    assert any(chunk >= 0 for chunk in index["chunk"])
-    keys = [
-        facts["trace"]["key"]
-        for chunk in sorted(set(index["chunk"]) - {-1})
-        for facts in read_block(path, f"traces-{chunk}")
-    ]
-    assert set(keys) <= set(index["key"])
+def test_more_traces_than_a_file_can_list_are_refused(tmp_path: Path) -> None:
+    write_traces([make_long_trace(1, f"k{n:04d}") for n in range(300)], tmp_path / "traces")
+    with pytest.raises(UsageError, match="300 traces are too many for one file; write a folder with out='view'"):
+        write_view([tmp_path / "traces"], lambda: SinglePage(tmp_path / "r.html", limit=100_000), lambda *_: None)
+    assert not (tmp_path / "r.html").exists()

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import StoreError
+from foretrace.core.errors import Setting, StoreError
 from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
@@ -21,17 +21,19 @@ from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
-from foretrace.report.data_files import encode_json
-from foretrace.report.page import Page
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
+from foretrace.report.page import Page, encode_json
 from foretrace.report.predictions import SHOWN_ARGUMENTS, Guesses, describe_guess_line
-from foretrace.report.result_files import read_result_file
 
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
 _BYTES_PER_TOKEN = 3.5
 _LENGTH_BINS = 24
-_LINE_BYTES, _GUESS_BYTES = 500, 300
-"""About what a row takes in the list, and a guess beside it."""
+_MAX_RESULT_BYTES = 64_000_000
+_RESULTS: dict[str, type[ScoreReport] | type[ReplayReport]] = {"score": ScoreReport, "replay": ReplayReport}
+_TEXTS_SHARE = 0.75
+"""How much of a page the texts of rows may fill; the rest is for the manifest and the lists."""
 
 
 class RowLimits(msgspec.Struct, frozen=True):
@@ -49,6 +51,36 @@ def is_dataset(folder: Path) -> bool:
     except (OSError, msgspec.DecodeError):
         return False
     return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
+
+
+def is_result_file(path: Path) -> bool:
+    """Whether a file is meant as what `score` or `replay` wrote: one JSON document, where predictions are lines."""
+    return path.suffix.lower() == ".json" and path.is_file()
+
+
+def read_result_file(path: Path) -> dict[str, Any]:
+    """The result in a file with its name and kind: `score` or `replay`.
+
+    Raises:
+        StoreError: it cannot be read, or is not a result.
+    """
+    try:
+        if path.stat().st_size > _MAX_RESULT_BYTES:
+            raise StoreError(f"{path}: is too large for a result of `score` or `replay`")
+        value = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: is not JSON: {error}") from error
+    for kind, record in _RESULTS.items():
+        try:
+            found = msgspec.convert(value, record)
+        except msgspec.ValidationError:
+            continue
+        return {"name": path.name, "kind": kind, "found": msgspec.to_builtins(found)}
+    raise StoreError(
+        f"{path}: is not a result of `score` or `replay`: have them write one with ", Setting("out", "FILE.json")
+    )
 
 
 def write_dataset_page(
@@ -76,10 +108,8 @@ def write_dataset_page(
     listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
     sizes = {name: (limits.eval if name == "eval" else limits.of_split) for name in listed}
     total = sum(min(by["rows"], sizes[name]) for name in listed for by in manifest["configs"][name].values())
-    spare = len(encode_json([manifest, found])) + (_LINE_BYTES + _GUESS_BYTES * len(files)) * total
     done = 0
     for name, rows in listed.items():
-        rows.spare = spare
         for split, row in _read_config(dataset, configs[name], manifest, sizes[name]):
             done += 1
             progress(f"reading {name} of {dataset}", done, total)
@@ -109,7 +139,7 @@ def write_dataset_page(
         "results": found,
         "left_out": left_out,
     }
-    page.put("meta", facts, needed=True)
+    page.put("meta", facts)
     return sum(len(rows.index) for rows in listed.values()), left_out
 
 
@@ -143,8 +173,6 @@ class _Rows:
     def __init__(self, page: Page, name: str) -> None:
         self.index: list[dict[str, Any]] = []
         self.left_out = 0
-        self.spare = 0
-        """Bytes of the page that are kept for what is not text of a row."""
         self.strengths: Counter[str] = Counter()
         """Pairs by family and strength."""
         self._page = page
@@ -172,7 +200,7 @@ class _Rows:
             self.flush()
 
     def flush(self) -> None:
-        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting, spare=self.spare):
+        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting, share=_TEXTS_SHARE):
             left = self.index[-len(self._waiting) :]
             self.left_out += len(left)
             for line in left:

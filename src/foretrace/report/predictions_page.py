@@ -12,7 +12,6 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.predictions import Prediction, PredictionsFile, read_predictions
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
-from foretrace.report.data_files import measure_block
 from foretrace.report.page import Page
 from foretrace.report.predictions import SHOWN_ARGUMENTS
 
@@ -21,8 +20,8 @@ MAX_PREDICTIONS = 200_000
 LINES_PER_CHUNK = 5_000
 _GUESS_BYTES = 2_000
 """About what the calls and the text of a prediction take, for how many of them are one piece."""
-_NUMBER_BYTES = 8
-"""What the number of a piece takes at most."""
+_LINES_SHARE, _CALLS_SHARE = 0.5, 0.95
+"""How much of a page is full when no more lines of the list, and no more calls, are added."""
 _TEXT_CHARACTERS = 20_000
 _TOOL_CHARACTERS = 200
 _LINE = ("step", "rank", "action", "confidence", "seconds", "tokens", "score")
@@ -60,27 +59,26 @@ def write_predictions_page(page: Page, paths: Sequence[Path], progress: Progress
         "listed": len(shown),
         "piece_rows": piece_rows,
     }
-    spare = measure_block(facts) + _NUMBER_BYTES * (1 + len(shown) // piece_rows)
     left_out, missing = 0, list[int]()
     for piece, at in enumerate(range(0, len(shown), piece_rows)):
         guesses = [_describe_guess(row) for _, row in shown[at : at + piece_rows]]
-        if not page.put(f"predictions-{piece}", guesses, spare=spare):
+        if not page.put(f"predictions-{piece}", guesses, share=_CALLS_SHARE):
             missing.append(piece)
             left_out += len(guesses)
         progress("reading predictions", at + len(guesses), len(shown))
-    page.put("meta", facts | {"missing": missing, "left_out": left_out}, needed=True)
+    page.put("meta", facts | {"missing": missing, "left_out": left_out})
     return PredictionCounts(len(shown), left_out, len(found) - len(shown))
 
 
 def _put_lines(page: Page, rows: list[tuple[int, Prediction]]) -> tuple[list[tuple[int, Prediction]], int]:
     """Put the lines of the list into at most half of the page; returns the rows that have one, and how many chunks
     they are in."""
-    spare, chunks = page.room / 2, 0
+    chunks = 0
     for at in range(0, len(rows), LINES_PER_CHUNK):
         part = rows[at : at + LINES_PER_CHUNK]
         keys = {key: number for number, key in enumerate(dict.fromkeys(row.key for _, row in part))}
         lines = [[number, keys[row.key], *_describe_line(row)] for number, row in part]
-        if not page.put(f"list-{chunks}", {"keys": list(keys), "lines": lines}, spare=spare):
+        if not page.put(f"list-{chunks}", {"keys": list(keys), "lines": lines}, share=_LINES_SHARE):
             return rows[:at], chunks
         chunks += 1
     return rows, chunks

@@ -14,10 +14,9 @@ from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
-from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
+from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
 from foretrace.report.page import Page, SinglePage
 from foretrace.report.predictions_page import write_predictions_page
-from foretrace.report.result_files import is_result_file
 from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
 
 MAX_RUNS = 2
@@ -38,7 +37,7 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
     unlisted: int = 0
-    """Traces that are not even in the list, for want of room in a single file, and predictions above 200,000."""
+    """Predictions that are not even in the list: those above 200,000, or for want of room in a single file."""
     unreadable: int = 0
     """Traces whose records cannot be read; the page says why."""
 
