@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from foretrace.core.problem import Problem
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.models.base import ChatModel
-    from foretrace.problems.base import UnusableRow
 
 _FIRST_METRICS = (
     "think_count",
@@ -92,21 +90,13 @@ def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     return lines + [f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons]
 
 
-def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
-    """Say which rows of a problem set were left out."""
-    from foretrace.registry import describe_unusable
-
-    if drops:
-        output.note(describe_unusable(drops, of, place))
-
-
-def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
+def note_unknown_to_demo(output: Output, model: str, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.dataset.demonstration import is_demo_model
     from foretrace.models.demo_model import KNOWN_PROBLEMS
     from foretrace.registry import load_problems
 
-    if not is_demo_model(model.spec):
+    if model != "demo" and not is_demo_model(model):
         return
     unknown = {problem.id for problem in problems} - {
         problem.id for problem in load_problems("builtin", None, KNOWN_PROBLEMS)
