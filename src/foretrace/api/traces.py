@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -225,114 +225,73 @@ def label_folder(
         UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
         SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
+    from foretrace.actions.corrections import read_corrections
+    from foretrace.actions.label_table import make_label_tables, write_labels
+    from foretrace.actions.review import LeastSure, write_review
+    from foretrace.actions.taxonomy import ActionType
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
+    from foretrace.core.store import TraceStore
     from foretrace.objectstores.file import open_file_for_writing
     from foretrace.objectstores.traces import open_traces_for_reading
 
     where = make_engine(engine, workers, ray_address)
     _check_label_files(Path(traces), out, review)
+    given = None if corrections is None else read_corrections(make_local_path(corrections))
     watch = progress or ignore_progress
+    actions, flags = Counter[str | None](), Counter[str]()
+    done = corrected = 0
+    least_sure = LeastSure(0 if review is None else lowest)
+
+    def count(table: Any) -> Any:
+        nonlocal corrected
+        actions.update(table["action"].to_pylist())
+        flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
+        corrected += sum(table["corrected"].to_pylist())
+        least_sure.add(table)
+        return table
+
     with (
         open_file_for_writing(out) as labels,
         open_file_for_writing(review) as reviewed,
         open_traces_for_reading(traces, watch) as folder,
     ):
-        doing = f"labelling {write_place(traces)}"
-        report = _label(
-            folder,
-            labels.path,
-            reviewed.path,
-            lowest,
-            corrections,
-            where,
-            lambda done, total: watch(doing, done, total),
-        )
+        store = TraceStore(folder)
+        _check_sealed(store, out or review or "")
+        total = len(store.read_columns("key"))
+
+        def note_traces(number: int) -> None:
+            nonlocal done
+            done = number
+            watch(f"labelling {write_place(traces)}", number, total)
+
+        tables = map(count, make_label_tables(folder, corrections=given, engine=where, report_traces=note_traces))
+        if labels.path is not None:
+            write_labels(tables, labels.path)
+        else:
+            deque(tables, maxlen=0)
+        unsure = least_sure.take()
+        if reviewed.path is not None:
+            write_review(unsure, store, reviewed.path)
+        counted = None if given is None else given.count([store], corrected)
         labels.publish()
         reviewed.publish()
-    return msgspec.structs.replace(
-        report,
+    return LabelReport(
+        traces=done,
+        steps=actions.total() - actions[None],
+        nonsteps=actions[None],
+        actions={str(action): actions[str(action)] for action in ActionType},
+        flags=dict(sorted(flags.items())),
         out=None if out is None else write_place(out),
         replaced=labels.replaces,
         review=None if review is None else write_place(review),
-    )
-
-
-def _label(
-    traces: Path,
-    out: Path | None,
-    review: Path | None,
-    lowest: int,
-    corrections: str | Path | None,
-    engine: Engine,
-    report_traces: Callable[[int, int], None],
-) -> LabelReport:
-    from foretrace.actions.corrections import read_corrections
-    from foretrace.actions.label_table import make_label_tables, write_labels
-    from foretrace.actions.review import write_review
-    from foretrace.actions.taxonomy import ActionType
-    from foretrace.core.store import TraceStore
-
-    given = None if corrections is None else read_corrections(make_local_path(corrections))
-    store = TraceStore(traces)
-    for file in (out, review):
-        if file is not None:
-            _check_sealed(store, file)
-    total = len(store.read_columns("key"))
-    counts = _LabelCounts(lowest if review is not None else 0)
-
-    def note_traces(done: int) -> None:
-        counts.traces = done
-        report_traces(done, total)
-
-    tables = make_label_tables(traces, corrections=given, engine=engine, report_traces=note_traces)
-    if out is not None:
-        write_labels(tables, out, counts.add)
-    else:
-        counts.add_all(tables)
-    unsure = counts.unsure.take()
-    if review is not None:
-        write_review(unsure, store, review)
-    return LabelReport(
-        traces=counts.traces,
-        steps=counts.actions.total() - counts.actions[None],
-        nonsteps=counts.actions[None],
-        actions={str(action): counts.actions[str(action)] for action in ActionType},
-        flags=dict(sorted(counts.flags.items())),
-        out=None,
-        replaced=False,
         review_steps=len(unsure),
-        corrections=None if given is None else given.count([store], counts.corrected),
+        corrections=counted,
     )
 
 
-class _LabelCounts:
-    """What is counted while labels are made."""
-
-    def __init__(self, lowest: int) -> None:
-        from foretrace.actions.review import LeastSure
-
-        self.traces = 0
-        self.actions: Counter[str | None] = Counter()
-        self.flags: Counter[str] = Counter()
-        self.corrected = 0
-        self.unsure = LeastSure(lowest)
-
-    def add_all(self, tables: Iterable[Any]) -> None:
-        """Count tables of labels that are not written."""
-        for table in tables:
-            self.add(table)
-
-    def add(self, table: Any) -> None:
-        """Count a table of labels."""
-        self.actions.update(table["action"].to_pylist())
-        self.flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
-        self.corrected += sum(table["corrected"].to_pylist())
-        self.unsure.add(table)
-
-
-def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> list[Path]:
-    """The files that labelling is to write.
+def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> None:
+    """Refuse files that labelling cannot write.
 
     Raises:
         UsageError: there is none, one has a wrong name or lies in the traces folder, or both are one.
@@ -352,7 +311,6 @@ def _check_label_files(traces: Path, out: str | Path | None, review: str | Path 
         find_label_format(Path(out))
     if review is not None:
         check_review_file(Path(review))
-    return files
 
 
 def export(
@@ -388,7 +346,7 @@ def export(
     return msgspec.structs.replace(report, format=format if isinstance(format, str) else type(format).__name__)
 
 
-def _check_sealed(store: TraceStore, out: Path) -> None:
+def _check_sealed(store: TraceStore, out: str | Path) -> None:
     """Refuse to write a file of a folder that an interrupted `generate` left without a sealed trace.
 
     Raises:

@@ -11,7 +11,7 @@ import msgspec
 from foretrace.actions.flags import flag_trace
 from foretrace.actions.label_steps import collect_evidence
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import Setting, StoreError, UsageError, find_first_line
+from foretrace.core.errors import Setting, UsageError, find_first_line
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import TraceStore, unpack_record
@@ -131,11 +131,3 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
     if len(set(names)) < len(names):
         names = [f"{folder.resolve().parent.name}/{name}" for folder, name in zip(folders, names, strict=True)]
     return names
-
-
-def was_changed(store: TraceStore) -> bool:
-    """Whether somebody has written to the folder since it was opened."""
-    try:
-        return msgspec.json.encode(TraceStore(store.folder).manifest) != msgspec.json.encode(store.manifest)
-    except StoreError:
-        return True
