@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from foretrace.core.errors import ModelError
-from foretrace.models.retry import RetryPolicy, retry
+from foretrace.models.adapter import RetryPolicy, retry
 
 
 def test_waits_grow_are_spread_and_end() -> None:

@@ -15,6 +15,7 @@ from foretrace.core.report import Report
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
+    from foretrace.actions.review import LeastSure
     from foretrace.actions.taxonomy import StepLabel
     from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
@@ -239,18 +240,7 @@ def label_folder(
     _check_label_files(Path(traces), out, review)
     given = None if corrections is None else read_corrections(make_local_path(corrections))
     watch = progress or ignore_progress
-    actions, flags = Counter[str | None](), Counter[str]()
-    done = corrected = 0
-    least_sure = LeastSure(0 if review is None else lowest)
-
-    def count(table: Any) -> Any:
-        nonlocal corrected
-        actions.update(table["action"].to_pylist())
-        flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
-        corrected += sum(table["corrected"].to_pylist())
-        least_sure.add(table)
-        return table
-
+    counts, done = _LabelCounts(LeastSure(0 if review is None else lowest)), 0
     with (
         open_file_for_writing(out) as labels,
         open_file_for_writing(review) as reviewed,
@@ -265,29 +255,47 @@ def label_folder(
             done = number
             watch(f"labelling {write_place(traces)}", number, total)
 
-        tables = map(count, make_label_tables(folder, corrections=given, engine=where, report_traces=note_traces))
+        tables = map(counts.add, make_label_tables(folder, corrections=given, engine=where, report_traces=note_traces))
         if labels.path is not None:
             write_labels(tables, labels.path)
         else:
             deque(tables, maxlen=0)
-        unsure = least_sure.take()
+        unsure = counts.least_sure.take()
         if reviewed.path is not None:
             write_review(unsure, store, reviewed.path)
-        counted = None if given is None else given.count([store], corrected)
+        counted = None if given is None else given.count([store], counts.corrected)
         labels.publish()
         reviewed.publish()
     return LabelReport(
         traces=done,
-        steps=actions.total() - actions[None],
-        nonsteps=actions[None],
-        actions={str(action): actions[str(action)] for action in ActionType},
-        flags=dict(sorted(flags.items())),
+        steps=counts.actions.total() - counts.actions[None],
+        nonsteps=counts.actions[None],
+        actions={str(action): counts.actions[str(action)] for action in ActionType},
+        flags=dict(sorted(counts.flags.items())),
         out=None if out is None else write_place(out),
         replaced=labels.replaces,
         review=None if review is None else write_place(review),
         review_steps=len(unsure),
         corrections=counted,
     )
+
+
+class _LabelCounts:
+    """What is counted of tables of labels on their way."""
+
+    def __init__(self, least_sure: LeastSure) -> None:
+        self.actions: Counter[str | None] = Counter()
+        self.flags: Counter[str] = Counter()
+        self.corrected = 0
+        self.least_sure = least_sure
+
+    def add(self, table: Any) -> Any:
+        """Count a table, and pass it on."""
+        self.actions.update(table["action"].to_pylist())
+        self.flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
+        self.corrected += sum(table["corrected"].to_pylist())
+        self.least_sure.add(table)
+        return table
 
 
 def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> None:
