@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 5
 """Problems that the last line of a failed check names."""
-_MAX_LISTED = 20
-"""Problems of a form that are named; all of them are in the JSON."""
 _FAULT_TEXTS = {
     "bad_row": "left out",
     "reference_failed": "the reference fails for",
@@ -35,7 +33,6 @@ def show_check(output: Output, checked: ValidationReport, isolation: dict[str, A
             ("public tests", f"{checked.public:,}, at {checked.with_public:,} problems"),
             ("hidden tests", checked.hidden),
             ("forms of judging", ", ".join(f"{form} {count:,}" for form, count in checked.forms.items()) or None),
-            *((f"  {form}", names) for form, names in _name_by_form(checked).items()),
             ("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"),
             *((f"not {name}", why) for name, why in isolation.get("refused", {}).items()),
             ("seconds", f"{checked.seconds:.1f}"),
@@ -59,31 +56,12 @@ def _find_missing_modules(checked: ValidationReport) -> list[str]:
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
-def _name_by_form(checked: ValidationReport) -> dict[str, str]:
-    """The problems of each form; those of which only the public tests are judged in it are marked."""
-    found: dict[str, list[str]] = {}
-    for one in checked.judged:
-        main = one.hidden or one.public
-        if main:
-            found.setdefault(main, []).append(one.problem)
-        if one.hidden and one.public and one.public != one.hidden:
-            found.setdefault(one.public, []).append(f"{one.problem} (public tests)")
-    listed = {form: _list_some(names, _MAX_LISTED) for form, names in sorted(found.items())}
-    return {
-        form: text if len(found[form]) <= _MAX_LISTED else f"{text}; --json names all" for form, text in listed.items()
-    }
-
-
-def _list_some(names: list[str], most: int) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
 def verdict(checked: ValidationReport) -> str:
     """One line that names what is wrong, and where."""
     parts: list[str] = []
     for fault, text in _FAULT_TEXTS.items():
         names = list(dict.fromkeys(f.problem for f in checked.faults if f.kind == fault))
         if names:
-            parts.append(f"{text} {len(names):,}: {_list_some(names, _MAX_NAMED)}")
+            more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+            parts.append(f"{text} {len(names):,}: {', '.join(names[:_MAX_NAMED])}{more}")
     return "; ".join(parts)
