@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from foretrace.core.completion import CAPABILITY_NAMES, Capabilities, Sampling
-from foretrace.doctor.model import ModelReport, examine_model
+from foretrace.doctor import ModelReport, examine_model
 from foretrace.models.servers.demo import Demo
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox

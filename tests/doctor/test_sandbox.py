@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretrace.core.errors import SandboxError
-from foretrace.doctor.sandbox import examine_sandbox
+from foretrace.doctor import examine_sandbox
 from foretrace.sandbox.base import SandboxSettings
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foretrace.models.token_texts import align_token_texts
+from foretrace.models.completion_builder import align_token_texts
 
 ANY_TEXT = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("aé✅\u0301\U0001f469\u200d"), max_size=30

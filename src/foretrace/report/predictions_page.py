@@ -12,8 +12,8 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.predictions import Prediction, PredictionsFile, read_predictions
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
+from foretrace.report.dataset_page import SHOWN_ARGUMENTS
 from foretrace.report.page import Page
-from foretrace.report.predictions import SHOWN_ARGUMENTS
 
 MAX_PREDICTIONS = 200_000
 """Predictions of all files that the list has, the first ones: a browser still filters and sorts so many."""

@@ -122,7 +122,7 @@ def check_problems(
 
     from foretrace.api.engines import make_engine
     from foretrace.api.problem_checks import check_problems
-    from foretrace.cli.display.problems import show_check, verdict
+    from foretrace.cli.display.generate import show_check, verdict
     from foretrace.engines.processes import usable_cores
     from foretrace.engines.ray_tasks import RayTasks
     from foretrace.episodes.validate import Fault
@@ -206,9 +206,9 @@ def doctor(
 
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
-    from foretrace.cli.display.doctor import show_sandbox
+    from foretrace.cli.display.generate import show_sandbox
     from foretrace.cli.options import write_flag
-    from foretrace.doctor.sandbox import examine_sandbox
+    from foretrace.doctor import examine_sandbox
 
     with output.progress(f"testing the sandbox {names}"):
         facts, error = examine_sandbox(names, settings)
@@ -226,10 +226,10 @@ def _examine_model(
 
     import msgspec
 
-    from foretrace.cli.display.doctor import show_model
+    from foretrace.cli.display.generate import show_model
     from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
-    from foretrace.doctor.model import ModelReport, examine_model
+    from foretrace.doctor import ModelReport, examine_model
     from foretrace.registry import make_model, make_sandbox
 
     model = make_model(spec, server)
