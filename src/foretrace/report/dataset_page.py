@@ -32,7 +32,7 @@ from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
 from foretrace.evaluation.replay_report import ReplayReport
 from foretrace.evaluation.score_report import ScoreReport
-from foretrace.report.page import Page, encode_json
+from foretrace.report.page import Page, PageCounts, encode_json
 
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
@@ -100,11 +100,8 @@ def write_dataset_page(
     *,
     results: Sequence[Path] = (),
     title: str | None = None,
-) -> tuple[int, int]:
+) -> PageCounts:
     """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
-
-    Returns:
-        How many rows it lists, and of how many the texts are left out.
 
     Raises:
         StoreError: the dataset, or a result of `score` or `replay`, cannot be read.
@@ -148,7 +145,7 @@ def write_dataset_page(
         "left_out": left_out,
     }
     page.put("meta", facts)
-    return sum(len(rows.index) for rows in listed.values()), left_out
+    return PageCounts(sum(len(rows.index) for rows in listed.values()), left_out)
 
 
 def _read_config(

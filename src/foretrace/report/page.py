@@ -13,7 +13,7 @@ import math
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,6 +28,17 @@ _POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none
 _IN_SCRIPT = {"\\": "\\\\", "'": "\\'", "<": "\\x3c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _IN_MARKUP = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 """`<` for `</script` and `<!--`; the two line separators end a line in old readers of scripts."""
+
+
+class PageCounts(NamedTuple):
+    """What a page shows, in traces, rows or predictions."""
+
+    listed: int
+    left_out: int
+    """Those of which only the line in the list is there."""
+    unlisted: int = 0
+    """Those that are not even in the list."""
+    unreadable: int = 0
 
 
 class Page(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -13,7 +13,7 @@ from foretrace.core.predictions import Prediction, PredictionsFile, read_predict
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
 from foretrace.report.dataset_page import SHOWN_ARGUMENTS
-from foretrace.report.page import Page
+from foretrace.report.page import Page, PageCounts
 
 MAX_PREDICTIONS = 200_000
 """Predictions of all files that the list has, the first ones: a browser still filters and sorts so many."""
@@ -27,17 +27,7 @@ _TOOL_CHARACTERS = 200
 _LINE = ("step", "rank", "action", "confidence", "seconds", "tokens", "score")
 
 
-class PredictionCounts(NamedTuple):
-    """What a page of predictions shows."""
-
-    listed: int
-    left_out: int
-    """Those of which only the line in the list is there, for want of room."""
-    unlisted: int
-    """Those that are not even in the list."""
-
-
-def write_predictions_page(page: Page, paths: Sequence[Path], progress: ProgressFunc) -> PredictionCounts:
+def write_predictions_page(page: Page, paths: Sequence[Path], progress: ProgressFunc) -> PageCounts:
     """Put all that a page of predictions shows into `page`.
 
     Raises:
@@ -67,7 +57,7 @@ def write_predictions_page(page: Page, paths: Sequence[Path], progress: Progress
             left_out += len(guesses)
         progress("reading predictions", at + len(guesses), len(shown))
     page.put("meta", facts | {"missing": missing, "left_out": left_out})
-    return PredictionCounts(len(shown), left_out, len(found) - len(shown))
+    return PageCounts(len(shown), left_out, len(found) - len(shown))
 
 
 def _put_lines(page: Page, rows: list[tuple[int, Prediction]]) -> tuple[list[tuple[int, Prediction]], int]:

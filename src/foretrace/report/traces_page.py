@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import TraceStore, unpack_record
 from foretrace.core.version import __version__
 from foretrace.evaluation.step_times import time_steps
-from foretrace.report.page import Page, encode_json
+from foretrace.report.page import Page, PageCounts, encode_json
 from foretrace.report.trace_facts import TurnSums, describe_trace
 from foretrace.report.trace_index import TraceIndex
 
@@ -61,16 +61,6 @@ class _Pieces:
             self.number += 1
         self._first = len(self._index)
         self._waiting, self._bytes = [], 0
-
-
-class PageCounts(NamedTuple):
-    """What a page of traces shows."""
-
-    listed: int
-    left_out: int
-    """Traces of which only the line in the list is there."""
-    unreadable: int
-    """Traces whose records cannot be read."""
 
 
 def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: ProgressFunc) -> PageCounts:
@@ -122,7 +112,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
         "texts": index.list_texts(),
     }
     page.put("meta", facts)
-    return PageCounts(len(index), pieces.left_out, len(unreadable))
+    return PageCounts(len(index), pieces.left_out, unreadable=len(unreadable))
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:

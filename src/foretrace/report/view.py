@@ -14,7 +14,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
-from foretrace.report.page import Page, SinglePage
+from foretrace.report.page import Page, PageCounts, SinglePage
 from foretrace.report.predictions_page import write_predictions_page
 from foretrace.report.traces_page import name_folders, write_traces_page
 
@@ -63,47 +63,46 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
                 "predictions"
             )
     if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
-        return _view_predictions(inputs, make_page(), progress)
+        title = " · ".join(file.name for file in inputs)
+        return _write(make_page(), "predictions", title, lambda page: write_predictions_page(page, inputs, progress))
     datasets = [path for path in inputs if is_dataset(path)]
     if datasets or any(path.is_file() for path in inputs):
-        return _view_dataset(inputs, datasets, make_page(), progress)
+        return _view_dataset(inputs, datasets, make_page, progress)
     if not 1 <= len(inputs) <= MAX_RUNS:
         raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
-    page = make_page()
+    title = " · ".join(name_folders(inputs))
+    return _write(
+        make_page(), "traces", title, lambda page: write_traces_page(page, list(map(TraceStore, inputs)), progress)
+    )
+
+
+def _write(
+    page: Page, kind: Literal["traces", "dataset", "predictions"], title: str, fill: Callable[[Page], PageCounts]
+) -> ViewReport:
     try:
-        counts = write_traces_page(page, [TraceStore(path) for path in inputs], progress)
-        path = page.finish(" · ".join(name_folders(inputs)))
+        counts = fill(page)
+        path = page.finish(title)
     except BaseException:
         page.discard()
         raise
-    return ViewReport(page=str(path), kind="traces", **counts._asdict())
+    return ViewReport(page=str(path), kind=kind, **counts._asdict())
 
 
-def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
-    try:
-        counts = write_predictions_page(page, files, progress)
-        path = page.finish(" · ".join(file.name for file in files))
-    except BaseException:
-        page.discard()
-        raise
-    return ViewReport(page=str(path), kind="predictions", **counts._asdict())
-
-
-def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
+def _view_dataset(
+    inputs: Sequence[Path], datasets: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc
+) -> ViewReport:
     results = [path for path in inputs if is_result_file(path)]
     predictions = [path for path in inputs if path not in datasets and path not in results]
-    try:
-        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
-            raise UsageError(
-                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
-                "`replay` behind it: name the folder that `build` wrote, then the files"
-            )
-        rows, left_out = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
-        path = page.finish(datasets[0].resolve().name)
-    except BaseException:
-        page.discard()
-        raise
-    return ViewReport(page=str(path), kind="dataset", listed=rows, left_out=left_out)
+    if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+        raise UsageError(
+            f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+            "`replay` behind it: name the folder that `build` wrote, then the files"
+        )
+
+    def fill(page: Page) -> PageCounts:
+        return write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
+
+    return _write(make_page(), "dataset", datasets[0].resolve().name, fill)
 
 
 def write_dataset_report(dataset: Path) -> Path | None:
