@@ -65,10 +65,10 @@ def sample_dataset(sample_traces: Path) -> Path:
 @pytest.fixture
 def short_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     """`foretrace doctor` measures a sandbox's speed for a moment only: where that is not what is tested."""
-    from foretrace.doctor import sandbox
+    from foretrace import doctor
 
-    monkeypatch.setattr(sandbox, "_ALONE_S", 0.05)
-    monkeypatch.setattr(sandbox, "_ALL_WORKERS_S", 0.1)
+    monkeypatch.setattr(doctor, "_ALONE_S", 0.05)
+    monkeypatch.setattr(doctor, "_ALL_WORKERS_S", 0.1)
 
 
 def pytest_collection_finish() -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from foretrace.api.evaluation import predict as predict
     from foretrace.api.evaluation import replay as replay
     from foretrace.api.generation import generate as generate
-    from foretrace.api.reports import view as view
     from foretrace.api.scoring import add_references as add_references
     from foretrace.api.scoring import score as score
     from foretrace.api.scoring import score_pairs as score_pairs
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from foretrace.api.traces import label as label
     from foretrace.api.traces import label_folder as label_folder
     from foretrace.api.traces import scrub as scrub
+    from foretrace.api.traces import view as view
     from foretrace.core.errors import ForetraceError as ForetraceError
     from foretrace.core.errors import ForetraceWarning as ForetraceWarning
     from foretrace.core.predictions import read_predictions as read_predictions
@@ -53,9 +53,8 @@ _PUBLIC = {
     "foretrace.api.datasets": "build load push",
     "foretrace.api.evaluation": "ceiling effects predict replay",
     "foretrace.api.generation": "generate",
-    "foretrace.api.reports": "view",
     "foretrace.api.scoring": "add_references score score_pairs verify verify_pairs",
-    "foretrace.api.traces": "export import_source label label_folder scrub",
+    "foretrace.api.traces": "export import_source label label_folder scrub view",
     "foretrace.core.errors": "ForetraceError ForetraceWarning",
     "foretrace.core.predictions": "read_predictions",
     "foretrace.core.problem": "Problem",

@@ -166,13 +166,13 @@ def load_problems(
 
 def load_usable_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
     """The first problems of a set, as `load_problems`; rows that cannot be used are left out with a ForetraceWarning
-    about the line that called the caller of this function."""
+    about the line that called `foretrace.generate`."""
     name, path = split_problem_spec(name, path)
     unusable: list[UnusableRow] = []
     problems = load_problems(name, path, limit, on_unusable=unusable.append)
     if unusable:
         left_out = describe_unusable(unusable, len(problems) + len(unusable), path or name)
-        warnings.warn(left_out, ForetraceWarning, stacklevel=3)
+        warnings.warn(left_out, ForetraceWarning, stacklevel=4)
     return problems
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from episodes.generating import PROBLEMS
-from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts, close_workplace
+from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
 from foretrace.core.errors import WorkerError
 from foretrace.engines.engine import Pool
 from foretrace.episodes.generate.settings import GenerateSettings
@@ -56,7 +56,6 @@ class ThreadCluster(Pool):
         try:
             yield self
         finally:
-            self._thread.submit(close_workplace)
             self._thread.shutdown()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

@@ -19,8 +19,6 @@ import pytest
 import foretrace
 from episodes.cluster import write_scripts
 from episodes.generating import PROBLEMS, stored
-from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
-from foretrace.api.generation import run_generate
 from foretrace.api.problem_checks import CheckedProblems, check_problems
 from foretrace.core import segments
 from foretrace.core.errors import SandboxError, Setting, StoreError, UsageError
@@ -34,11 +32,9 @@ from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
 from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
 from foretrace.episodes.generate.engine import GenerateReport
-from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.objectstores.objects import S3Objects
 from foretrace.problems.base import collect_problems
-from foretrace.protocols.tools import Tools
-from foretrace.registry import make_model, make_problem_set, make_sandbox
+from foretrace.registry import make_problem_set
 from foretrace.rows.files import FileRows
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sources import importing, inputs, taking
@@ -397,10 +393,6 @@ def test_a_node_killed_in_the_middle_of_attempts_changes_none(
     three: Any, model: str, attempts: list[Trace], tmp_path: Path
 ) -> None:
     engine = KillingRay(three, tmp_path / "notes", first=4)
-    settings = GenerateSettings(samples=8)
-    parts = AttemptParts(model, None, "tools", "local", SandboxSettings())
-    runner = ClusterAttempts(engine, parts, settings)
-    sandbox = make_sandbox("local", SandboxSettings())
-    run_generate(PROBLEMS, Tools(), make_model(model), sandbox, tmp_path / "t", settings, runner=runner)
+    foretrace.generate(PROBLEMS, model=model, protocol="tools", out=tmp_path / "t", samples=8, engine=engine)
     assert read_without_times(tmp_path / "t") == attempts
     engine.check()

@@ -10,7 +10,7 @@ import pytest
 from fakes.model_server import ModelServer
 from foretrace.core.completion import Completion, Sampling
 from foretrace.core.errors import ModelError
-from foretrace.models.context_overflow import parse_overflow
+from foretrace.models.server_errors import parse_overflow
 from models.served import PATHS, asking, at, model_at
 
 OPENAI = "This model's maximum context length is 8192 tokens. However, you requested "

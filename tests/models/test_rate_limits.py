@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from fakes.model_server import ModelServer
-from foretrace.models.rate_limits import read_wait
-from foretrace.models.server_errors import ServerErrors
+from foretrace.models.server_errors import ServerErrors, read_wait
 from models.served import asking, at, model_at
 
 ERRORS = ServerErrors("https://host.example", "m", "openai", None, "")

@@ -144,13 +144,12 @@ def _make_table(traces: list[Trace], corrections: Corrections | None) -> Table:
     return pa.Table.from_pylist(rows, schema=_make_schema())
 
 
-def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], None]) -> None:
+def write_labels(tables: Iterable[Table], out: Path) -> None:
     """Write tables of labels as .parquet, .jsonl or .csv (the last two also .gz or .zst), whole or not at all.
 
     Args:
         tables: from `make_label_tables`.
         out: the file; its name says the format.
-        watch: called with each table before it is written.
 
     Raises:
         UsageError: the name of the file asks for no known format.
@@ -158,11 +157,10 @@ def write_labels(tables: Iterable[Table], out: Path, watch: Callable[[Table], No
     kind = find_label_format(out)
     with atomic_file(out) as file:
         if kind == ".parquet":
-            _write_parquet(tables, file, watch)
+            _write_parquet(tables, file)
             return
         with open_compressed(file, out.name) as stream:
             for number, table in enumerate(tables):
-                watch(table)
                 stream.write(_format_jsonl(table) if kind == ".jsonl" else _format_csv(table, header=number == 0))
 
 
@@ -179,7 +177,7 @@ def find_label_format(out: Path) -> str:
     return kind
 
 
-def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Table], None]) -> None:
+def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -187,7 +185,6 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO, watch: Callable[[Tab
     with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
         waiting = empty
         for table in tables:
-            watch(table)
             waiting = pa.concat_tables([waiting, table])
             # Row groups of one size, so that the file is the same for any number of workers.
             while waiting.num_rows >= _TABLE_ROWS:

@@ -1,4 +1,4 @@
-"""Make the attempts of `generate` on a cluster: each worker has a model and a sandbox of its own, on its node.
+"""Make the attempts of `generate` on a cluster: each group of them has a model and a sandbox of its own, on its node.
 
 Only the driver plans, writes and counts. A group that is lost with its node is made again: nothing of it was written.
 """
@@ -10,7 +10,7 @@ import contextlib
 import math
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,10 +30,10 @@ from foretrace.episodes.generate.attempts import (
 from foretrace.episodes.generate.resume import PlannedAttempt
 from foretrace.episodes.generate.settings import GenerateSettings
 from foretrace.episodes.identity import Identity
-from foretrace.models.base import ChatModel, Server
+from foretrace.models.base import Server
 from foretrace.models.token_meter import TokenMeter
 from foretrace.registry import make_model, make_protocol, make_sandbox
-from foretrace.sandbox.base import Sandbox, SandboxSettings
+from foretrace.sandbox.base import SandboxSettings
 
 MAX_AT_ONCE = 16
 """Attempts at one time of a worker, where their number is not given."""
@@ -104,8 +104,7 @@ class ClusterAttempts:
         return min(self.nodes.values(), key=lambda isolation: isolation.level, default=None)
 
     async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
-        """Open the pool, and let each worker ask the server and start its sandbox. One that takes the place of a lost
-        one does so with its first group.
+        """Open the pool, and let each worker find out whether it can ask the server and start a sandbox.
 
         Raises:
             ForetraceError: a worker cannot begin; names its node.
@@ -154,48 +153,64 @@ class ClusterAttempts:
         self._stack.close()
 
 
-class _Workplace:
-    """In a worker: the model and the sandbox, kept from one group to the next."""
+@contextlib.asynccontextmanager
+async def _open_attempts(setup: _Setup) -> AsyncGenerator[LocalAttempts]:
+    """In a worker of the cluster: makes attempts, with a model and a sandbox of its node.
 
-    def __init__(self, setup: _Setup) -> None:
-        self.setup = setup
-        self._model: ChatModel | None = None
-        self._sandbox: Sandbox | None = None
-        self._runner = asyncio.Runner()
-        try:
-            self._attempts = self._runner.run(self._start())
-        except BaseException:
-            self.close()
-            raise
+    Raises:
+        ForetraceError: they cannot begin; names the node.
+    """
+    parts = setup.parts
+    try:
+        model, sandbox = make_model(parts.model, parts.server), make_sandbox(parts.sandbox, parts.sandbox_settings)
+        async with closing_all(model, sandbox):
+            attempts = LocalAttempts(make_protocol(parts.protocol), model, sandbox, setup.settings)
+            await attempts.start(0, await model.probe(), setup.identity, TokenMeter())
+            yield attempts
+    except ForetraceError as error:
+        error.parts = (f"node {socket.gethostname()}: ", *error.parts)
+        error.args = (render_parts(error.parts),)
+        raise
 
-    async def _start(self) -> LocalAttempts:
-        parts, settings = self.setup.parts, self.setup.settings
-        self._model = make_model(parts.model, parts.server)
-        self._sandbox = make_sandbox(parts.sandbox, parts.sandbox_settings)
-        attempts = LocalAttempts(make_protocol(parts.protocol), self._model, self._sandbox, settings)
-        found = await self._model.probe()
-        await attempts.start(0, found, self.setup.identity, TokenMeter())
-        return attempts
 
-    def make_group(self, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
-        """Make the attempts of a group."""
-        return self._runner.run(self._make_group(plans, time_left))
+def _describe_node(attempts: LocalAttempts) -> _Node:
+    assert attempts.isolation is not None, "it was started"
+    return _Node(socket.gethostname(), attempts.isolation)
 
-    async def _make_group(self, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
-        started = time.monotonic()
-        numbered = enumerate(plans)
-        finished: list[tuple[int, FinishedAttempt, TokenMeter]] = []
+
+def _prepare(setup: _Setup) -> _Node:
+    """In a worker of the cluster: find out whether attempts can be made there."""
+
+    async def look() -> _Node:
+        async with _open_attempts(setup) as attempts:
+            return _describe_node(attempts)
+
+    return asyncio.run(look())
+
+
+def _make_group(setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
+    """In a worker of the cluster: make some attempts."""
+    return asyncio.run(_make_attempts(setup, plans, time_left, time.monotonic()))
+
+
+async def _make_attempts(
+    setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeLeft, started: float
+) -> _GroupResult:
+    numbered = enumerate(plans)
+    finished: list[tuple[int, FinishedAttempt, TokenMeter]] = []
+    async with _open_attempts(setup) as attempts:
 
         async def work() -> None:
             for number, plan in numbered:
                 if time_left.begin is not None and time.monotonic() - started >= time_left.begin:
                     return
                 meter = TokenMeter()
-                made = await self._attempts.run([StartedAttempt(plan, meter)], time_left)
+                made = await attempts.run([StartedAttempt(plan, meter)], time_left)
                 finished.extend((number, attempt, meter) for attempt in made.attempts)
 
-        working = [asyncio.create_task(work()) for _ in range(min(self.setup.at_once, len(plans)))]
-        ended, hanging = await asyncio.wait(working, timeout=time_left.end, return_when=asyncio.FIRST_EXCEPTION)
+        working = [asyncio.create_task(work()) for _ in range(min(setup.at_once, len(plans)))]
+        end = None if time_left.end is None else time_left.end - (time.monotonic() - started)
+        ended, hanging = await asyncio.wait(working, timeout=end, return_when=asyncio.FIRST_EXCEPTION)
         for task in hanging:
             task.cancel()
         await asyncio.gather(*hanging, return_exceptions=True)
@@ -203,57 +218,5 @@ class _Workplace:
         for error in errors:
             if not isinstance(error, ForetraceError):
                 raise error
-        told = next((error for error in errors if isinstance(error, ForetraceError)), None)
-        return _GroupResult(self.describe_node(), sorted(finished, key=lambda each: each[0]), told)
-
-    def describe_node(self) -> _Node:
-        """The node, and what its sandbox was found to do."""
-        assert self._attempts.isolation is not None, "it was started"
-        return _Node(socket.gethostname(), self._attempts.isolation)
-
-    def close(self) -> None:
-        """Close the model and the sandbox."""
-        with self._runner as runner:
-            runner.run(_close(*filter(None, (self._model, self._sandbox))))
-
-
-async def _close(*parts: ChatModel | Sandbox) -> None:
-    async with closing_all(*parts):
-        pass
-
-
-_workplaces: list[_Workplace] = []
-"""Of this worker: one at most."""
-
-
-def _make_group(setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
-    """In a worker of the cluster: some attempts, with a model and a sandbox of its node."""
-    started = time.monotonic()
-    workplace = _open_workplace(setup)
-    spent = time.monotonic() - started
-    left = TimeLeft(*(None if seconds is None else seconds - spent for seconds in time_left))
-    return workplace.make_group(plans, left)
-
-
-def _prepare(setup: _Setup) -> _Node:
-    """In a worker of the cluster: make ready for the first group."""
-    return _open_workplace(setup).describe_node()
-
-
-def _open_workplace(setup: _Setup) -> _Workplace:
-    """In a worker: that of the groups before, if it is for this run; else a new one."""
-    if not (_workplaces and _workplaces[0].setup == setup):
-        close_workplace()
-        try:
-            _workplaces.append(_Workplace(setup))
-        except ForetraceError as error:
-            error.parts = (f"node {socket.gethostname()}: ", *error.parts)
-            error.args = (render_parts(error.parts),)
-            raise
-    return _workplaces[0]
-
-
-def close_workplace() -> None:
-    """In a worker: close what the groups before had, if anything. It ends with its worker, too."""
-    while _workplaces:
-        _workplaces.pop().close()
+        final = next((error for error in errors if isinstance(error, ForetraceError)), None)
+        return _GroupResult(_describe_node(attempts), sorted(finished, key=lambda each: each[0]), final)

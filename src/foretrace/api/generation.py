@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
 
 from foretrace.api.engines import make_engine
 from foretrace.api.event_loop import closing_all, run_in_event_loop
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 MAX_SESSIONS = 128
 """Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
-
-
-class TerminatedError(Exception):
-    """The process was asked to end (SIGTERM), and what was finished is sealed."""
 
 
 def generate(
@@ -114,26 +110,63 @@ def generate(
         SandboxError: no sandbox serves; what was finished is kept.
         StoreError: `out` cannot be written.
     """
-    given = locals()
+    return run_generate(locals())
+
+
+def run_generate(
+    given: Mapping[str, Any],
+    sandbox_settings: SandboxSettings | None = None,
+    on_failure: Callable[[GenerateReport], None] | None = None,
+) -> GenerateReport:
+    """`generate` with its arguments; `problems` may be a function that loads them once the settings are checked.
+
+    It runs in an event loop of its own: in another thread where one is running here, as in a notebook.
+
+    Args:
+        sandbox_settings: Of a sandbox that is named.
+        on_failure: Called with what was done where a failure ends the run.
+    """
+    from foretrace.core.version import __version__
+    from foretrace.episodes.generate.engine import generate as run
     from foretrace.registry import load_usable_problems, make_model, make_protocol, make_sandbox
     from foretrace.sandbox.base import SandboxSettings
 
     settings = make_generate_settings(given)
-    folder = make_local_path(out)
-    file = None if path is None else make_local_path(path)
-    where = make_engine(engine, None, ray_address)
-    runner = None
-    if not isinstance(where, Processes):
-        runner = make_cluster_runner(where, settings, model, server, protocol, sandbox, SandboxSettings())
-    if isinstance(problems, str):
-        problems = load_usable_problems(problems, file, limit)
-    elif file is not None:
-        raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
+    out = make_local_path(given["out"])
+    path = None if given["path"] is None else make_local_path(given["path"])
+    own = sandbox_settings or SandboxSettings()
+    where = make_engine(given["engine"], own.workers or None, given["ray_address"])
+    runner = None if isinstance(where, Processes) else make_cluster_runner(where, settings, given, own)
+    protocol, sandbox, model, problems = (given[name] for name in ("protocol", "sandbox", "model", "problems"))
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
-        sandbox = make_sandbox(sandbox, SandboxSettings(max_sessions=settings.concurrency or MAX_SESSIONS))
-    model = make_model(model, server) if isinstance(model, str) else model
-    return run_generate(problems[:limit], protocol, model, sandbox, folder, settings, progress, runner=runner)
+        own = msgspec.structs.replace(own, max_sessions=settings.concurrency or MAX_SESSIONS)
+        sandbox = make_sandbox(sandbox, own)
+    model = make_model(model, given["server"]) if isinstance(model, str) else model
+    if isinstance(problems, str):
+        problems = load_usable_problems(problems, path, given["limit"])
+    elif callable(problems):
+        problems = cast("Callable[[], Sequence[Problem]]", problems)()
+    elif path is not None:
+        raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
+
+    async def work() -> GenerateReport:
+        async with closing_all(model, sandbox):
+            with contextlib.nullcontext() if runner is None else contextlib.closing(runner):
+                return await run(
+                    problems[: given["limit"]],
+                    protocol,
+                    model,
+                    sandbox,
+                    out,
+                    settings,
+                    runner=runner,
+                    versions={"foretrace": __version__},
+                    progress=given["progress"],
+                    on_failure=on_failure,
+                )
+
+    return run_in_event_loop(work)
 
 
 def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
@@ -161,13 +194,7 @@ def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
 
 
 def make_cluster_runner(
-    engine: Engine,
-    settings: GenerateSettings,
-    model: str | ChatModel,
-    server: Server | None,
-    protocol: str | InteractionProtocol,
-    sandbox: str | Sandbox,
-    sandbox_settings: SandboxSettings,
+    engine: Engine, settings: GenerateSettings, given: Mapping[str, Any], sandbox_settings: SandboxSettings
 ) -> ClusterAttempts:
     """What makes attempts on a cluster.
 
@@ -176,77 +203,10 @@ def make_cluster_runner(
     """
     from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
 
-    for name, part in (("model", model), ("protocol", protocol), ("sandbox", sandbox)):
-        if not isinstance(part, str):
+    for name in ("model", "protocol", "sandbox"):
+        if not isinstance(given[name], str):
             raise UsageError(
                 Setting("engine", "ray"), " needs ", Setting(name), " by its name: each worker makes one of its own"
             )
-    parts = AttemptParts(str(model), server, str(protocol), str(sandbox), sandbox_settings)
+    parts = AttemptParts(given["model"], given["server"], given["protocol"], given["sandbox"], sandbox_settings)
     return ClusterAttempts(engine, parts, settings)
-
-
-def run_generate(
-    problems: Sequence[Problem],
-    protocol: InteractionProtocol,
-    model: ChatModel,
-    sandbox: Sandbox,
-    out: Path,
-    settings: GenerateSettings,
-    progress: Callable[[RunProgress], None] | None = None,
-    *,
-    runner: ClusterAttempts | None = None,
-    on_failure: Callable[[GenerateReport], None] | None = None,
-    ends_on_sigterm: bool = False,
-) -> GenerateReport:
-    """Generate, in an event loop of its own: in another thread where one is running here, as in a notebook.
-
-    Args:
-        runner: Makes the attempts instead, and is closed at the end.
-        on_failure: Called with what was done where a failure ends the run.
-        ends_on_sigterm: SIGTERM ends the run as an interrupt does, where the process has no other use for it.
-
-    Raises:
-        TerminatedError: SIGTERM came.
-    """
-    from foretrace.core.version import __version__
-    from foretrace.episodes.generate.engine import generate
-
-    terminated: list[bool] = []
-
-    async def work() -> GenerateReport:
-        if ends_on_sigterm:
-            _cancel_on_sigterm(asyncio.current_task(), terminated)
-        async with closing_all(model, sandbox):
-            with contextlib.nullcontext() if runner is None else contextlib.closing(runner):
-                return await generate(
-                    problems,
-                    protocol,
-                    model,
-                    sandbox,
-                    out,
-                    settings,
-                    runner=runner,
-                    versions={"foretrace": __version__},
-                    progress=progress,
-                    on_failure=on_failure,
-                )
-
-    try:
-        return run_in_event_loop(work)
-    except asyncio.CancelledError:
-        if terminated:
-            raise TerminatedError from None
-        raise
-
-
-def _cancel_on_sigterm(task: asyncio.Task[Any] | None, terminated: list[bool]) -> None:
-    """Cancel the task when SIGTERM comes, and note that it came."""
-
-    def cancel() -> None:
-        terminated.append(True)
-        if task is not None:
-            task.cancel()
-
-    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread, or no Unix
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, cancel)  # removed when the loop is closed

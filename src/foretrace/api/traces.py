@@ -1,9 +1,9 @@
-"""What is done with traces folders: import into them, label them, export them."""
+"""What is done with traces folders: import into them, label them, export them, show them in a browser."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -15,6 +15,7 @@ from foretrace.core.report import Report
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import CorrectionCounts
+    from foretrace.actions.review import LeastSure
     from foretrace.actions.taxonomy import StepLabel
     from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from foretrace.engines.engine import Engine
     from foretrace.exports.base import TraceFormat
     from foretrace.exports.export_traces import ExportReport
+    from foretrace.report.view import ViewReport
     from foretrace.rows.base import Rows
     from foretrace.sources.base import FileSource, Source
     from foretrace.sources.report import ImportReport
@@ -222,113 +224,79 @@ def label_folder(
         UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
         SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
+    from foretrace.actions.corrections import read_corrections
+    from foretrace.actions.label_table import make_label_tables, write_labels
+    from foretrace.actions.review import LeastSure, write_review
+    from foretrace.actions.taxonomy import ActionType
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
+    from foretrace.core.store import TraceStore
     from foretrace.objectstores.folders import open_file_for_writing, open_traces_for_reading
 
     where = make_engine(engine, workers, ray_address)
     _check_label_files(Path(traces), out, review)
+    given = None if corrections is None else read_corrections(make_local_path(corrections))
     watch = progress or ignore_progress
+    counts, done = _LabelCounts(LeastSure(0 if review is None else lowest)), 0
     with (
         open_file_for_writing(out) as labels,
         open_file_for_writing(review) as reviewed,
         open_traces_for_reading(traces, watch) as folder,
     ):
-        doing = f"labelling {write_place(traces)}"
-        report = _label(
-            folder,
-            labels.path,
-            reviewed.path,
-            lowest,
-            corrections,
-            where,
-            lambda done, total: watch(doing, done, total),
-        )
+        store = TraceStore(folder)
+        _check_sealed(store, out or review or "")
+        total = len(store.read_columns("key"))
+
+        def note_traces(number: int) -> None:
+            nonlocal done
+            done = number
+            watch(f"labelling {write_place(traces)}", number, total)
+
+        tables = map(counts.add, make_label_tables(folder, corrections=given, engine=where, report_traces=note_traces))
+        if labels.path is not None:
+            write_labels(tables, labels.path)
+        else:
+            deque(tables, maxlen=0)
+        unsure = counts.least_sure.take()
+        if reviewed.path is not None:
+            write_review(unsure, store, reviewed.path)
+        counted = None if given is None else given.count([store], counts.corrected)
         labels.publish()
         reviewed.publish()
-    return msgspec.structs.replace(
-        report,
-        out=None if out is None else write_place(out),
-        replaced=labels.replaces,
-        review=None if review is None else write_place(review),
-    )
-
-
-def _label(
-    traces: Path,
-    out: Path | None,
-    review: Path | None,
-    lowest: int,
-    corrections: str | Path | None,
-    engine: Engine,
-    report_traces: Callable[[int, int], None],
-) -> LabelReport:
-    from foretrace.actions.corrections import read_corrections
-    from foretrace.actions.label_table import make_label_tables, write_labels
-    from foretrace.actions.review import write_review
-    from foretrace.actions.taxonomy import ActionType
-    from foretrace.core.store import TraceStore
-
-    given = None if corrections is None else read_corrections(make_local_path(corrections))
-    store = TraceStore(traces)
-    for file in (out, review):
-        if file is not None:
-            _check_sealed(store, file)
-    total = len(store.read_columns("key"))
-    counts = _LabelCounts(lowest if review is not None else 0)
-
-    def note_traces(done: int) -> None:
-        counts.traces = done
-        report_traces(done, total)
-
-    tables = make_label_tables(traces, corrections=given, engine=engine, report_traces=note_traces)
-    if out is not None:
-        write_labels(tables, out, counts.add)
-    else:
-        counts.add_all(tables)
-    unsure = counts.unsure.take()
-    if review is not None:
-        write_review(unsure, store, review)
     return LabelReport(
-        traces=counts.traces,
+        traces=done,
         steps=counts.actions.total() - counts.actions[None],
         nonsteps=counts.actions[None],
         actions={str(action): counts.actions[str(action)] for action in ActionType},
         flags=dict(sorted(counts.flags.items())),
-        out=None,
-        replaced=False,
+        out=None if out is None else write_place(out),
+        replaced=labels.replaces,
+        review=None if review is None else write_place(review),
         review_steps=len(unsure),
-        corrections=None if given is None else given.count([store], counts.corrected),
+        corrections=counted,
     )
 
 
 class _LabelCounts:
-    """What is counted while labels are made."""
+    """What is counted of tables of labels on their way."""
 
-    def __init__(self, lowest: int) -> None:
-        from foretrace.actions.review import LeastSure
-
-        self.traces = 0
+    def __init__(self, least_sure: LeastSure) -> None:
         self.actions: Counter[str | None] = Counter()
         self.flags: Counter[str] = Counter()
         self.corrected = 0
-        self.unsure = LeastSure(lowest)
+        self.least_sure = least_sure
 
-    def add_all(self, tables: Iterable[Any]) -> None:
-        """Count tables of labels that are not written."""
-        for table in tables:
-            self.add(table)
-
-    def add(self, table: Any) -> None:
-        """Count a table of labels."""
+    def add(self, table: Any) -> Any:
+        """Count a table, and pass it on."""
         self.actions.update(table["action"].to_pylist())
         self.flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
         self.corrected += sum(table["corrected"].to_pylist())
-        self.unsure.add(table)
+        self.least_sure.add(table)
+        return table
 
 
-def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> list[Path]:
-    """The files that labelling is to write.
+def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> None:
+    """Refuse files that labelling cannot write.
 
     Raises:
         UsageError: there is none, one has a wrong name or lies in the traces folder, or both are one.
@@ -348,7 +316,6 @@ def _check_label_files(traces: Path, out: str | Path | None, review: str | Path 
         find_label_format(Path(out))
     if review is not None:
         check_review_file(Path(review))
-    return files
 
 
 def export(
@@ -393,7 +360,7 @@ def export(
     return msgspec.structs.replace(report, format=format if isinstance(format, str) else type(format).__name__)
 
 
-def _check_sealed(store: TraceStore, out: Path) -> None:
+def _check_sealed(store: TraceStore, out: str | Path) -> None:
     """Refuse to write a file of a folder that an interrupted `generate` left without a sealed trace.
 
     Raises:
@@ -410,3 +377,37 @@ def _check_sealed(store: TraceStore, out: Path) -> None:
     if waiting or find_journals(store.folder):
         why = "none of its traces is sealed" if waiting else "holds no finished trace of its interrupted generate"
         raise StoreError(f"{store.folder}: {why}; {out} was not written")
+
+
+def view(
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    single: str | Path | None = None,
+    progress: ProgressFunc | None = None,
+) -> ViewReport:
+    """Write a page that shows traces, a dataset or predictions in a browser, without server and network (docs/cli.md).
+
+    Args:
+        inputs: Traces folder, or two; a dataset, its predictions, results of score and replay; or predictions.
+        out: Folder for the page; what an earlier `view` wrote there is replaced.
+        single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
+
+    Raises:
+        UsageError: both of `out` and `single`, or none; inputs that do not go together.
+        StoreError: the inputs cannot be read, or the page cannot be written.
+        PredictionError: a file of predictions cannot be read.
+    """
+    from foretrace.core.progress import ignore_progress
+    from foretrace.report.page import FolderPage, SinglePage
+    from foretrace.report.view import write_view
+
+    if (out is None) == (single is None):
+        raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
+    folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
+    place = make_local_path(out or single or "")
+    return write_view(
+        folders,
+        lambda: SinglePage(place) if single is not None else FolderPage(place),
+        progress or ignore_progress,
+    )

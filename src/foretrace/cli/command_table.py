@@ -34,7 +34,7 @@ COMMANDS = {
         Command("scrub", traces.scrub, like=f"{_API}traces:scrub"),
         Command("label", traces.label, like=f"{_API}traces:label_folder", in_stores="traces out review"),
         Command("show", traces.show),
-        Command("view", traces.view, like=f"{_API}reports:view"),
+        Command("view", traces.view, like=f"{_API}traces:view"),
         Command("export", traces.export, like=f"{_API}traces:export"),
         Command("ceiling", evaluation.ceiling, like=f"{_API}evaluation:ceiling"),
         Command("effects", evaluation.effects, like=f"{_API}evaluation:effects"),

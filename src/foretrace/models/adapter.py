@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import PurePath
 from random import Random
@@ -19,14 +21,65 @@ from foretrace.models.address import Address, find_api_key
 from foretrace.models.base import ClosingModel, OnRetry, Server
 from foretrace.models.completion_builder import CompletionBuilder, max_stream_bytes
 from foretrace.models.http import HttpClient, parse_sse_line
-from foretrace.models.retry import RetryPolicy, retry, sleep_before_retry
-from foretrace.models.server_errors import CROWDED, ServerErrors, public_cause
+from foretrace.models.server_errors import CROWDED, MAX_WAIT_S, ServerErrors, public_cause
 
 T = TypeVar("T")
-_BACKOFF_S = 0.5
+_BACKOFF_S, _MAX_BACKOFF_S = 0.5, 20.0
 _THINK = "<think>"
 _RESERVED_FIELDS = frozenset({"model", "messages", "prompt", "stream", "stream_options", "stop", "raw"})
 """Fields of a request that `Sampling.extra` must not change."""
+
+
+async def sleep_before_retry(failure: ModelError, seconds: float) -> None:
+    """The plain `OnRetry`: sleeps, whatever the failure was."""
+    await asyncio.sleep(seconds)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often to try again, and how long to wait before.
+
+    This is not stamina's loop: that one sleeps by itself, where a caller of ours waits without its slot and for longer
+    than one request needs (`OnRetry`). It also logs each retry, obeys an off switch and takes hooks for the whole
+    process only, which a library must not set, and raises errors with the frames of the failed try, whose locals may
+    hold a key.
+    """
+
+    retries: int
+    backoff_s: float
+    """First wait, seconds; doubled each time, up to 20."""
+    jitter: Random
+    """Spreads the waits, so that hundreds of requests do not come back at the same moment."""
+
+    def wait_s(self, failure: ModelError, retried: int) -> float | None:
+        """Seconds to wait before the next try, after `retried` retries; `None` to give up."""
+        asked = failure.retry_after_s or 0.0
+        if not failure.retryable or retried >= self.retries or asked > MAX_WAIT_S:
+            return None
+        backoff = min(self.backoff_s * 2**retried, _MAX_BACKOFF_S)
+        return max(asked, backoff) * (1.0 + 0.25 * self.jitter.random())
+
+
+async def retry(
+    call: Callable[[], Awaitable[T]], policy: RetryPolicy, on_retry: OnRetry = sleep_before_retry
+) -> tuple[T, list[str]]:
+    """Call until it succeeds; returns the result, and the kinds of the failures before it.
+
+    Raises:
+        ModelError: the last failure; without a cause and without inner frames, whose locals could hold a key.
+    """
+    failed: list[str] = []
+    while True:
+        try:
+            return await call(), failed
+        except ModelError as error:
+            failure = error
+        failure.__context__ = failure.__cause__ = None
+        seconds = policy.wait_s(failure, len(failed))
+        if seconds is None:
+            raise failure.with_traceback(None)
+        failed.append(failure.kind)
+        await on_retry(failure, seconds)
 
 
 class Adapter(ClosingModel, ABC):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONNECT_S = 15.0
 _MAX_ERROR_BYTES = 64 * 1024
-_MAX_ANSWER_BYTES = 32 * 1024 * 1024
 _MAX_LINE_BYTES = 8 * 1024 * 1024
 _BATCH_BYTES = 32 * 1024
 _FAILURE = b"error"
@@ -52,7 +51,7 @@ class HttpClient:
         try:
             async with self._request(method, path, body) as response:
                 await self._check(response)
-                return self.decode(await self._read(response, _MAX_ANSWER_BYTES), form)
+                return self.decode(await response.read(), form)
         except _transport_errors() as error:
             raise self._classify(error) from None
 
@@ -162,14 +161,6 @@ class HttpClient:
         raise self.errors.from_status(
             response.status, body, retry_after=headers.get("Retry-After"), location=headers.get("Location")
         )
-
-    async def _read(self, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-        data = bytearray()
-        async for chunk in response.content.iter_any():
-            data += chunk
-            if len(data) > max_bytes:
-                raise self.errors.too_long(f"the answer is longer than {max_bytes:,} bytes")
-        return bytes(data)
 
     def _classify(self, error: Exception) -> ModelError:
         import ssl

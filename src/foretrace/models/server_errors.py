@@ -1,18 +1,22 @@
-"""One clear line for each failure of a model server: which host and model, what happened, what to do."""
+"""One clear line for each failure of a model server: which host and model, what happened, what to do.
+
+Also what servers say of their context and of waiting: busy servers and used-up quotas are worded alike.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from foretrace.core.errors import ModelError, Parts, Setting, render_parts
 from foretrace.models.address import ApiKey
-from foretrace.models.context_overflow import is_overflow, is_shared_overflow
-from foretrace.models.rate_limits import classify_limit, read_wait
 
 _MAX_MESSAGE_CHARS = 300
 """Characters of a server's own message that are shown."""
@@ -28,6 +32,46 @@ _SERVERS = {
     "openai": "an OpenAI-compatible server",
     "llamacpp": "llama.cpp's llama-server (others: openai:NAME)",
 }
+
+
+MIN_REPLY_TOKENS = 64
+"""A shorter reply is not worth a request."""
+_OVERFLOW = re.compile(
+    r"exceed_context_size|context_length_exceeded|exceeds? the (available |maximum )?(context|model.s maximum)"
+    r"|maximum context length|input length exceeds|longer than the (context|maximum model)"
+    r"|context (window|size) exceeded|tokens \+ .max_new_tokens. must be",
+    re.IGNORECASE,
+)
+_SHARED_OVERFLOW = re.compile(r"context size has been exceeded", re.IGNORECASE)
+"""How a llama-server whose slots share one context ends all requests under way, which are together longer than that."""
+_CONTEXT = re.compile(r"(?:context length (?:is|of)|max_new_tokens. must be <=) (\d{1,9})\b")
+_PROMPT = re.compile(
+    r"\b(\d{1,9}) (?:in the messages|in your prompt|of text input|input tokens|tokens from the input|.inputs. tokens)"
+)
+_REPLY = re.compile(r"completion|in the output|output tokens|max_(?:completion_|new_)?tokens")
+_LOWER_BOUND = re.compile(r"at least|upper bound")
+"""Newer vLLM stops counting where the prompt no longer fits: the number that it names then is not the length."""
+MAX_WAIT_S = 120.0
+"""Longest wait that a server may ask for; one that asks for more is not waited for."""
+_USED_UP = re.compile(
+    r"insufficient[_ ](quota|balance|credit|fund)|credit balance|(more|of|available) credits"
+    r"|(usage|spend|spending|hard).limit|billing_not_active|limit: 0(?![\d.])|PerDay",
+    re.IGNORECASE,
+)
+"""A used-up quota, whatever else the message says."""
+_PER_MINUTE = re.compile(
+    r"per[ _-]?(min|minute|sec|second)s?\b|PerMinute|PerSecond|/ ?(min|sec|s)\b|\b[TR]PM\b", re.IGNORECASE
+)
+_PER_DAY = re.compile(r"per[ _-]?day\b|/ ?day\b|\b[TR]PD\b|daily", re.IGNORECASE)
+_RATE = re.compile(r"rate[_ ]limit[_ ](exceeded|error)", re.IGNORECASE)
+_MONEY = re.compile(r"quota|billing|credit|upgrade|(hourly|session|weekly|monthly) (request )?limit", re.IGNORECASE)
+_WAIT = re.compile(
+    r"(?:\b(?:re)?try(?:ing)?(?: again)? (?:in|after)|\"retryDelay\": ?\")\s*"
+    r"((?:\d{1,9}(?:\.\d{1,12})?\s?[a-z]{1,12}[\s,]{0,2}){1,3})",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"([\d.]+)\s?(ms|milliseconds?|[smhd]|secs?|seconds?|mins?|minutes?|hours?|days?)(?![a-z])", re.I)
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class ServerError(ModelError):
@@ -125,9 +169,9 @@ class ServerErrors:
         if status == 402 or status in _BUSY:
             used_up = status == 402 or (status == 429 and classify_limit(text, wait) == "quota")
             return self._limited(cause, wait, used_up=used_up)
-        if is_shared_overflow(message):
+        if _SHARED_OVERFLOW.search(message):
             return self.shared_overflow(cause)
-        if is_overflow(message):
+        if _OVERFLOW.search(message):
             return self.overflow(cause)
         if status == 404 or (status == 400 and _UNKNOWN_MODEL.search(message)):
             return self._not_found(cause, message)
@@ -147,9 +191,9 @@ class ServerErrors:
         """
         text = self.hide(str(error))
         message = shorten_line(self.hide(_message_of(error)))
-        if is_shared_overflow(message):
+        if _SHARED_OVERFLOW.search(message):
             return self.shared_overflow(f"stopped with {message!r}")
-        if is_overflow(message):
+        if _OVERFLOW.search(message):
             return self.overflow(repr(message))
         wait = read_wait(text)
         kind = classify_limit(text, wait)
@@ -247,3 +291,73 @@ def shorten_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
     """The text on one line, without control characters, cut to a length."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= max_chars else f"{flat[: max_chars - 3]}..."
+
+
+class ContextOverflow(NamedTuple):
+    """Lengths that a server names where prompt and reply do not fit into the context together.
+
+    Many servers refuse a request whose prompt and `max_tokens` together are longer than the context, even where the
+    reply would have been short.
+    """
+
+    context_tokens: int
+    prompt_tokens: int | None
+    """`None` where the server has not counted them."""
+
+
+def parse_overflow(message: str) -> ContextOverflow | None:
+    """The lengths in an error message of vLLM, SGLang, TGI, OpenAI or OpenRouter; `None` for any other message."""
+    context, prompt = _CONTEXT.search(message), _PROMPT.search(message)
+    if context is None or not _REPLY.search(message):
+        return None
+    return ContextOverflow(int(context[1]), int(prompt[1]) if prompt and not _LOWER_BOUND.search(message) else None)
+
+
+def classify_limit(text: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
+    """What a refusal means: `busy` passes, `quota` does not; empty where the text names no limit.
+
+    Args:
+        text: The whole answer of the server.
+        wait_s: How long it asks to wait.
+    """
+    short = wait_s is not None and wait_s <= MAX_WAIT_S
+    if _USED_UP.search(text):
+        return "quota"
+    if short or _PER_MINUTE.search(text):
+        return "busy"
+    if _PER_DAY.search(text):
+        return "quota"
+    if _RATE.search(text):
+        return "busy"
+    return "quota" if _MONEY.search(text) else ""
+
+
+def read_wait(text: str, header: str | None = None) -> float | None:
+    """Seconds that a server asks to wait, in its text or by its header `Retry-After`; the longer of the two."""
+    found = [seconds for seconds in (_parse_retry_after(header), _parse_wait(text)) if seconds is not None]
+    return max(found, default=None)
+
+
+def _parse_wait(text: str) -> float | None:
+    named = _WAIT.search(text)
+    parts = _PART.findall(named[1]) if named else []
+    if not parts:
+        return None
+    return sum(
+        float(n) * (0.001 if unit.lower().startswith(("ms", "mil")) else _UNITS[unit[0].lower()]) for n, unit in parts
+    )
+
+
+def _parse_retry_after(retry_after: str | None) -> float | None:
+    """Seconds that a Retry-After header asks for: a number, or a date."""
+    if not retry_after:
+        return None
+    try:
+        return max(0.0, min(float(retry_after), 1e9))
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

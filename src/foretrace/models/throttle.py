@@ -9,8 +9,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError
 from foretrace.models.base import ChatModel, ModelWrapper, RetryingModel
 from foretrace.models.limiter import AdaptiveLimiter
-from foretrace.models.rate_limits import MAX_WAIT_S
-from foretrace.models.server_errors import CROWDED
+from foretrace.models.server_errors import CROWDED, MAX_WAIT_S
 from foretrace.models.token_meter import TokenMeter
 
 MAX_CONCURRENCY = 256

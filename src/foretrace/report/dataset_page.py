@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import StoreError
-from foretrace.core.predictions import PredictedCall, find_first_object, read_calls
+from foretrace.core.errors import ForetraceWarning, PredictionError, Setting, StoreError
+from foretrace.core.predictions import (
+    PredictedCall,
+    PredictionsFile,
+    digest_dataset,
+    find_first_object,
+    read_calls,
+    read_predictions,
+)
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
 from foretrace.dataset.card import format_figures
@@ -21,17 +30,18 @@ from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
-from foretrace.report.data_files import encode_json
-from foretrace.report.page import Page
-from foretrace.report.predictions import SHOWN_ARGUMENTS, Guesses, describe_guess_line
-from foretrace.report.result_files import read_result_file
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
+from foretrace.report.page import Page, PageCounts, encode_json
 
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
 _BYTES_PER_TOKEN = 3.5
 _LENGTH_BINS = 24
-_LINE_BYTES, _GUESS_BYTES = 500, 300
-"""About what a row takes in the list, and a guess beside it."""
+_MAX_RESULT_BYTES = 64_000_000
+_RESULTS: dict[str, type[ScoreReport] | type[ReplayReport]] = {"score": ScoreReport, "replay": ReplayReport}
+_TEXTS_SHARE = 0.75
+"""How much of a page the texts of rows may fill; the rest is for the manifest and the lists."""
 
 
 class RowLimits(msgspec.Struct, frozen=True):
@@ -51,6 +61,36 @@ def is_dataset(folder: Path) -> bool:
     return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
 
 
+def is_result_file(path: Path) -> bool:
+    """Whether a file is meant as what `score` or `replay` wrote: one JSON document, where predictions are lines."""
+    return path.suffix.lower() == ".json" and path.is_file()
+
+
+def read_result_file(path: Path) -> dict[str, Any]:
+    """The result in a file with its name and kind: `score` or `replay`.
+
+    Raises:
+        StoreError: it cannot be read, or is not a result.
+    """
+    try:
+        if path.stat().st_size > _MAX_RESULT_BYTES:
+            raise StoreError(f"{path}: is too large for a result of `score` or `replay`")
+        value = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: is not JSON: {error}") from error
+    for kind, record in _RESULTS.items():
+        try:
+            found = msgspec.convert(value, record)
+        except msgspec.ValidationError:
+            continue
+        return {"name": path.name, "kind": kind, "found": msgspec.to_builtins(found)}
+    raise StoreError(
+        f"{path}: is not a result of `score` or `replay`: have them write one with ", Setting("out", "FILE.json")
+    )
+
+
 def write_dataset_page(
     page: Page,
     dataset: Path,
@@ -60,11 +100,8 @@ def write_dataset_page(
     *,
     results: Sequence[Path] = (),
     title: str | None = None,
-) -> tuple[int, int]:
+) -> PageCounts:
     """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
-
-    Returns:
-        How many rows it lists, and of how many the texts are left out.
 
     Raises:
         StoreError: the dataset, or a result of `score` or `replay`, cannot be read.
@@ -76,10 +113,8 @@ def write_dataset_page(
     listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
     sizes = {name: (limits.eval if name == "eval" else limits.of_split) for name in listed}
     total = sum(min(by["rows"], sizes[name]) for name in listed for by in manifest["configs"][name].values())
-    spare = len(encode_json([manifest, found])) + (_LINE_BYTES + _GUESS_BYTES * len(files)) * total
     done = 0
     for name, rows in listed.items():
-        rows.spare = spare
         for split, row in _read_config(dataset, configs[name], manifest, sizes[name]):
             done += 1
             progress(f"reading {name} of {dataset}", done, total)
@@ -109,8 +144,8 @@ def write_dataset_page(
         "results": found,
         "left_out": left_out,
     }
-    page.put("meta", facts, needed=True)
-    return sum(len(rows.index) for rows in listed.values()), left_out
+    page.put("meta", facts)
+    return PageCounts(sum(len(rows.index) for rows in listed.values()), left_out)
 
 
 def _read_config(
@@ -143,8 +178,6 @@ class _Rows:
     def __init__(self, page: Page, name: str) -> None:
         self.index: list[dict[str, Any]] = []
         self.left_out = 0
-        self.spare = 0
-        """Bytes of the page that are kept for what is not text of a row."""
         self.strengths: Counter[str] = Counter()
         """Pairs by family and strength."""
         self._page = page
@@ -172,7 +205,7 @@ class _Rows:
             self.flush()
 
     def flush(self) -> None:
-        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting, spare=self.spare):
+        if self._waiting and not self._page.put(f"{self._name}-{self._piece}", self._waiting, share=_TEXTS_SHARE):
             left = self.index[-len(self._waiting) :]
             self.left_out += len(left)
             for line in left:
@@ -208,3 +241,88 @@ class _Rows:
         counts = Counter(min(_LENGTH_BINS - 1, length * _LENGTH_BINS // top) for length in tokens)
         bins = [counts[place] for place in range(_LENGTH_BINS)]
         return {"bins": bins, "top": top, "median": tokens[len(tokens) // 2], "rows": len(tokens)}
+
+
+_TEXT_CHARACTERS = 4_000
+SHOWN_ARGUMENTS = 160
+"""Characters of the arguments of a call that its line in a list shows."""
+
+RowId = tuple[str, int]
+"""Key of the trace, and step."""
+
+
+class Guesses:
+    """The first guess of one file at each eval row."""
+
+    def __init__(self, path: Path) -> None:
+        self.file: PredictionsFile = read_predictions(path)
+        self._by_step = self.file.by_step()
+        self._confusion: Counter[tuple[str, str]] = Counter()
+        self._right: Counter[str] = Counter()
+        self._found = 0
+
+    def compare(self, row: Mapping[str, Any], gold: tuple[PredictedCall, ...]) -> dict[str, Any] | None:
+        """What is shown of the guess at an eval row, and counted: None where there is none."""
+        guesses = self._by_step.get((row["key"], row["step"]))
+        if not guesses:
+            self._confusion[row["action"], "(none)"] += 1
+            return None
+        guess = guesses[0]
+        self._found += 1
+        right_type = guess.action == row["action"]
+        right_call = bool(gold) and _write_calls(guess.calls) == _write_calls(gold)
+        self._confusion[row["action"], guess.action or "(none)"] += 1
+        self._right.update(["type"] * right_type + ["call"] * right_call)
+        return {
+            "action": guess.action,
+            "calls": [[call.tool, call.arguments] for call in guess.calls],
+            "text": (guess.completion or "")[:_TEXT_CHARACTERS],
+            "confidence": guess.confidence,
+            "right": right_type,
+            "right_call": right_call,
+            "others": len(guesses) - 1,
+        }
+
+    def check_fit(self, dataset: Path) -> None:
+        """After all rows were compared: refuse a file that has nothing to show, and warn of one that was made for
+        another version of the dataset.
+
+        Raises:
+            PredictionError: no prediction is for an eval row of the page.
+        """
+        path, header = self.file.path, self.file.header
+        self.file.check_not_empty()
+        if not self._found:
+            raise PredictionError(
+                f"{path}: none of its {len(self.file.rows):,} predictions is for an eval row of {dataset}; name the "
+                "dataset whose eval rows were predicted"
+            )
+        if header is not None and header.dataset and header.dataset != digest_dataset(dataset):
+            what = f"{path}: was made for another dataset, or another version of {dataset}: what fits is shown"
+            warnings.warn(ForetraceWarning(what), stacklevel=2)
+
+    def describe(self) -> dict[str, Any]:
+        """The file as a whole, after all rows were compared; `confusion` has gold, guess and number."""
+        return {
+            "name": Path(self.file.path).name,
+            "predictor": self.file.predictor,
+            "found": self._found,
+            "right": self._right["type"],
+            "right_call": self._right["call"],
+            "problems": self.file.problems,
+            "confusion": [[gold, guess, count] for (gold, guess), count in sorted(self._confusion.items())],
+        }
+
+
+def describe_guess_line(guess: Mapping[str, Any]) -> list[Any]:
+    """What the line of a row shows of a guess: action, whether it and its calls are right, confidence, first call."""
+    tool, arguments = guess["calls"][0] if guess["calls"] else (None, "")
+    return [
+        *(guess[name] for name in ("action", "right", "right_call", "confidence")),
+        tool,
+        arguments[:SHOWN_ARGUMENTS],
+    ]
+
+
+def _write_calls(calls: tuple[PredictedCall, ...]) -> list[tuple[str, str]]:
+    return [(call.tool, canonicalise_json(call.arguments)) for call in calls]

@@ -1,25 +1,44 @@
-"""Where a page goes: a folder with its data in files that are loaded on demand, or one file that holds all."""
+"""Where a page goes: a folder with its data in files that are loaded on demand, or one file that holds all.
+
+Whatever the values of a page contain, a browser reads them as data and never as markup.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
+import json
 import math
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from foretrace.core.errors import Setting, StoreError
 from foretrace.core.files import describe_write_error, replace_file
-from foretrace.report.data_files import make_data_block, make_data_script
 
 MARK = '<meta name="generator" content="foretrace">'
 """Stands in every page: a folder or file that has it may be written again."""
 SINGLE_BYTES = 19_800_000
 """Data that a single file holds: with its script and style it stays below 20 MB."""
 _POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
+_IN_SCRIPT = {"\\": "\\\\", "'": "\\'", "<": "\\x3c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_IN_MARKUP = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+"""`<` for `</script` and `<!--`; the two line separators end a line in old readers of scripts."""
+
+
+class PageCounts(NamedTuple):
+    """What a page shows, in traces, rows or predictions."""
+
+    listed: int
+    left_out: int
+    """Those of which only the line in the list is there."""
+    unlisted: int = 0
+    """Those that are not even in the list."""
+    unreadable: int = 0
 
 
 class Page(Protocol):
@@ -27,12 +46,11 @@ class Page(Protocol):
 
     chunk_bytes: int
     """About how much belongs in one piece that is loaded on demand."""
-    room: float
-    """Bytes of data that still fit."""
+    limit: float
+    """Bytes of data that fit."""
 
-    def put(self, name: str, value: Any, *, spare: float = 0, needed: bool = False) -> bool:
-        """Add a value; returns whether there was room, with `spare` bytes left for what comes later. `needed` is
-        always taken."""
+    def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
+        """Add a value, unless more than this share of the limit would be used then; returns whether it was added."""
         ...
 
     def finish(self, title: str) -> Path:
@@ -48,7 +66,7 @@ class FolderPage:
     """`index.html`, `assets/` and `data/` in a folder, which takes its place when all is written."""
 
     chunk_bytes = 1_000_000
-    room = math.inf
+    limit = math.inf
 
     def __init__(self, folder: Path) -> None:
         _refuse_stranger(folder)
@@ -60,7 +78,7 @@ class FolderPage:
         except OSError as error:
             raise StoreError(describe_write_error(folder, error)) from error
 
-    def put(self, name: str, value: Any, *, spare: float = 0, needed: bool = False) -> bool:
+    def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
         """Write a value to a file of its own."""
         self._write(f"data/{name}.js", make_data_script(name, value))
         return True
@@ -105,16 +123,17 @@ class SinglePage:
         if path.exists() and not _is_ours(path):
             raise StoreError(f"{path}: exists and is not a page that foretrace wrote; choose another name")
         self._path = path
-        self.room: float = limit
+        self.limit: float = limit
+        self._size = 0
         self._blocks: list[str] = []
 
-    def put(self, name: str, value: Any, *, spare: float = 0, needed: bool = False) -> bool:
+    def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
         """Keep a value for the file, if there is room."""
         block = make_data_block(name, value)
-        size = len(block.encode())
-        if size > self.room - spare and not needed:
+        size = self._size + len(block.encode())
+        if size > self.limit * share:
             return False
-        self.room -= size
+        self._size = size
         self._blocks.append(block)
         return True
 
@@ -128,6 +147,35 @@ class SinglePage:
 
     def discard(self) -> None:
         """Nothing was written."""
+
+
+def encode_json(value: Any) -> str:
+    """JSON of a value; what is not a number (NaN) becomes null, and lone surrogates stay as their escapes."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def make_data_script(name: str, value: Any) -> str:
+    """A script that hands `value` to the page under `name`.
+
+    The JSON is one string, which the page parses: keys such as `__proto__` mean nothing there, and parsing is faster
+    than that of a script.
+    """
+    return f"foretrace.take('{name}', '{_replace(encode_json(value), _IN_SCRIPT)}');\n"
+
+
+def make_data_block(name: str, value: Any) -> str:
+    """The same as an element inside a page: a browser does not run it."""
+    return f'<script type="application/json" data-name="{name}">{_replace(encode_json(value), _IN_MARKUP)}</script>\n'
+
+
+def _replace(text: str, escapes: dict[str, str]) -> str:
+    for character, escape in escapes.items():
+        if character in text:
+            text = text.replace(character, escape)
+    return text
 
 
 def read_asset(name: str) -> str:

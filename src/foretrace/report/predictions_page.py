@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -12,33 +12,22 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.predictions import Prediction, PredictionsFile, read_predictions
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.version import __version__
-from foretrace.report.data_files import measure_block
-from foretrace.report.page import Page
-from foretrace.report.predictions import SHOWN_ARGUMENTS
+from foretrace.report.dataset_page import SHOWN_ARGUMENTS
+from foretrace.report.page import Page, PageCounts
 
 MAX_PREDICTIONS = 200_000
 """Predictions of all files that the list has, the first ones: a browser still filters and sorts so many."""
 LINES_PER_CHUNK = 5_000
 _GUESS_BYTES = 2_000
 """About what the calls and the text of a prediction take, for how many of them are one piece."""
-_NUMBER_BYTES = 8
-"""What the number of a piece takes at most."""
+_LINES_SHARE, _CALLS_SHARE = 0.5, 0.95
+"""How much of a page is full when no more lines of the list, and no more calls, are added."""
 _TEXT_CHARACTERS = 20_000
 _TOOL_CHARACTERS = 200
 _LINE = ("step", "rank", "action", "confidence", "seconds", "tokens", "score")
 
 
-class PredictionCounts(NamedTuple):
-    """What a page of predictions shows."""
-
-    listed: int
-    left_out: int
-    """Those of which only the line in the list is there, for want of room."""
-    unlisted: int
-    """Those that are not even in the list."""
-
-
-def write_predictions_page(page: Page, paths: Sequence[Path], progress: ProgressFunc) -> PredictionCounts:
+def write_predictions_page(page: Page, paths: Sequence[Path], progress: ProgressFunc) -> PageCounts:
     """Put all that a page of predictions shows into `page`.
 
     Raises:
@@ -60,27 +49,26 @@ def write_predictions_page(page: Page, paths: Sequence[Path], progress: Progress
         "listed": len(shown),
         "piece_rows": piece_rows,
     }
-    spare = measure_block(facts) + _NUMBER_BYTES * (1 + len(shown) // piece_rows)
     left_out, missing = 0, list[int]()
     for piece, at in enumerate(range(0, len(shown), piece_rows)):
         guesses = [_describe_guess(row) for _, row in shown[at : at + piece_rows]]
-        if not page.put(f"predictions-{piece}", guesses, spare=spare):
+        if not page.put(f"predictions-{piece}", guesses, share=_CALLS_SHARE):
             missing.append(piece)
             left_out += len(guesses)
         progress("reading predictions", at + len(guesses), len(shown))
-    page.put("meta", facts | {"missing": missing, "left_out": left_out}, needed=True)
-    return PredictionCounts(len(shown), left_out, len(found) - len(shown))
+    page.put("meta", facts | {"missing": missing, "left_out": left_out})
+    return PageCounts(len(shown), left_out, len(found) - len(shown))
 
 
 def _put_lines(page: Page, rows: list[tuple[int, Prediction]]) -> tuple[list[tuple[int, Prediction]], int]:
     """Put the lines of the list into at most half of the page; returns the rows that have one, and how many chunks
     they are in."""
-    spare, chunks = page.room / 2, 0
+    chunks = 0
     for at in range(0, len(rows), LINES_PER_CHUNK):
         part = rows[at : at + LINES_PER_CHUNK]
         keys = {key: number for number, key in enumerate(dict.fromkeys(row.key for _, row in part))}
         lines = [[number, keys[row.key], *_describe_line(row)] for number, row in part]
-        if not page.put(f"list-{chunks}", {"keys": list(keys), "lines": lines}, spare=spare):
+        if not page.put(f"list-{chunks}", {"keys": list(keys), "lines": lines}, share=_LINES_SHARE):
             return rows[:at], chunks
         chunks += 1
     return rows, chunks

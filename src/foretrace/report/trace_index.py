@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import ActionType, StepLabel
 from foretrace.core.trace import Message, Trace
 from foretrace.evaluation.step_times import StepTimes
-from foretrace.report.data_files import measure_block
 
 ROWS_PER_CHUNK = 5_000
 _TEXT_COLUMNS = {
@@ -23,8 +21,6 @@ _TEXT_COLUMNS = {
     "flags": "flag",
 }
 """Columns whose texts repeat, and the kind of the text: a row has one text in the first, a list in the last four."""
-_NUMBER_BYTES = 8
-"""What the number of a text takes."""
 _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
@@ -40,10 +36,7 @@ _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
 
 
 class TraceIndex:
-    """Takes traces, and makes the columns of the list.
-
-    A row has its texts as they are until the list is made: it numbers only those of the traces that it lists.
-    """
+    """Takes traces, and makes the columns of the list."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
@@ -63,8 +56,8 @@ class TraceIndex:
         run: int,
         chunk: int,
         place: int,
-    ) -> int:
-        """Take a trace; returns how many bytes its row takes in the page at most.
+    ) -> None:
+        """Take a trace.
 
         Args:
             run: Number of the traces folder that it is from.
@@ -107,9 +100,13 @@ class TraceIndex:
             "chunk": chunk,
             "place": place,
         }
+        for name, kind in _TEXT_COLUMNS.items():
+            numbers, value = self._texts.setdefault(kind, {}), row[name]
+            if isinstance(value, str):
+                row[name] = numbers.setdefault(value, len(numbers))
+            else:
+                row[name] = [numbers.setdefault(text, len(numbers)) for text in value]
         self._rows.append(row)
-        texts = sum(1 if isinstance(row[name], str) else len(row[name]) for name in _TEXT_COLUMNS)
-        return measure_block(list(row.values())) + _NUMBER_BYTES * texts
 
     def leave_out(self, first: int) -> int:
         """Note that the piece which begins with the row `first` had no room; returns how many traces are in it."""
@@ -117,51 +114,14 @@ class TraceIndex:
             row["chunk"] = -1
         return len(self._rows) - first
 
-    def shrink(self, room: float) -> int:
-        """Leave rows out until the list fits in `room` bytes: the last ones of those without messages, then of the
-        others. Returns how many."""
-        rows = self._rows
-        by_need = sorted(range(len(rows)), key=lambda number: rows[number]["chunk"] < 0)
-        used = kept = 0
-        for number in by_need:
-            known = self._count_texts()
-            row = self._number_row(rows[number])
-            used += measure_block(list(row.values())) + self._measure_texts(known)
-            if used > room:
-                break
-            kept += 1
-        self._texts = {}
-        self._rows = [rows[number] for number in sorted(by_need[:kept])]
-        return len(rows) - kept
-
     def make_chunks(self) -> list[dict[str, list[Any]]]:
         """The columns of each `ROWS_PER_CHUNK` traces."""
         parts = [self._rows[at : at + ROWS_PER_CHUNK] for at in range(0, len(self._rows), ROWS_PER_CHUNK)]
-        numbered = ([self._number_row(row) for row in rows] for rows in parts)
-        return [{name: [row[name] for row in rows] for name in rows[0]} for rows in numbered]
+        return [{name: [row[name] for row in rows] for name in rows[0]} for rows in parts]
 
     def list_texts(self) -> dict[str, list[str]]:
         """By kind: the texts, in the order of their numbers."""
         return {kind: list(numbers) for kind, numbers in self._texts.items()}
-
-    def _number_row(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row with the number of each text in its place."""
-        numbered = dict(row)
-        for name, kind in _TEXT_COLUMNS.items():
-            numbers, value = self._texts.setdefault(kind, {}), row[name]
-            if isinstance(value, str):
-                numbered[name] = numbers.setdefault(value, len(numbers))
-            else:
-                numbered[name] = [numbers.setdefault(text, len(numbers)) for text in value]
-        return numbered
-
-    def _count_texts(self) -> dict[str, int]:
-        return {kind: len(numbers) for kind, numbers in self._texts.items()}
-
-    def _measure_texts(self, known: dict[str, int]) -> int:
-        """Bytes of the texts that came after the `known` ones of each kind."""
-        new = (islice(reversed(numbers), len(numbers) - known.get(kind, 0)) for kind, numbers in self._texts.items())
-        return sum(measure_block([text]) for texts in new for text in texts)
 
 
 def find_title(trace: Trace) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,17 +13,15 @@ from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
-from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
-from foretrace.report.page import Page, SinglePage
+from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
+from foretrace.report.page import Page, PageCounts, SinglePage
 from foretrace.report.predictions_page import write_predictions_page
-from foretrace.report.result_files import is_result_file
-from foretrace.report.traces_page import name_folders, was_changed, write_traces_page
+from foretrace.report.traces_page import name_folders, write_traces_page
 
 MAX_RUNS = 2
 REPORT = "report.html"
 """What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
 _REPORT_LIMITS = RowLimits(of_split=15, eval=30)
-_TRIES = 8
 
 
 class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +35,7 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
     unlisted: int = 0
-    """Traces that are not even in the list, for want of room in a single file, and predictions above 200,000."""
+    """Predictions that are not even in the list: those above 200,000, or for want of room in a single file."""
     unreadable: int = 0
     """Traces whose records cannot be read; the page says why."""
 
@@ -60,87 +57,52 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
-        if path.is_dir():
-            _refuse_odd_name(path)
-        else:
-            _refuse_other_table(path)
+        if path.suffix in (".parquet", ".csv"):
+            raise UsageError(
+                f"{path}: is a table; view opens traces folders (whose page shows the labels), datasets, and files of "
+                "predictions"
+            )
     if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
-        return _view_predictions(inputs, make_page(), progress)
+        title = " · ".join(file.name for file in inputs)
+        return _write(make_page(), "predictions", title, lambda page: write_predictions_page(page, inputs, progress))
     datasets = [path for path in inputs if is_dataset(path)]
     if datasets or any(path.is_file() for path in inputs):
-        return _view_dataset(inputs, datasets, make_page(), progress)
+        return _view_dataset(inputs, datasets, make_page, progress)
     if not 1 <= len(inputs) <= MAX_RUNS:
         raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
-    for tries_left in reversed(range(_TRIES)):
-        stores = [TraceStore(path) for path in inputs]
-        page = make_page()
-        try:
-            counts = write_traces_page(page, stores, progress)
-            path = page.finish(" · ".join(name_folders(inputs)))
-        except StoreError:
-            page.discard()
-            # A writer puts new segments in the place of old ones: what was listed may be gone.
-            if not tries_left or not any(was_changed(store) for store in stores):
-                raise
-        except BaseException:
-            page.discard()
-            raise
-        else:
-            return ViewReport(page=str(path), kind="traces", **counts._asdict())
-    raise AssertionError("the last try returns or raises")
+    title = " · ".join(name_folders(inputs))
+    return _write(
+        make_page(), "traces", title, lambda page: write_traces_page(page, list(map(TraceStore, inputs)), progress)
+    )
 
 
-def _refuse_odd_name(folder: Path) -> None:
+def _write(
+    page: Page, kind: Literal["traces", "dataset", "predictions"], title: str, fill: Callable[[Page], PageCounts]
+) -> ViewReport:
     try:
-        str(folder.resolve()).encode()
-    except UnicodeEncodeError:  # pyarrow opens files by names that are text
-        shown = str(folder).encode("utf-8", "backslashreplace").decode()
-        raise StoreError(f"{shown}: its name, or that of a folder above it, is not UTF-8; rename it") from None
-
-
-def _refuse_other_table(file: Path) -> None:
-    """Say what to open instead of labels, or of a file of a dataset."""
-    folder = next((above for above in file.resolve().parents[:2] if is_dataset(above)), None)
-    if file.suffix == ".parquet" and folder is not None:
-        raise UsageError(f"{file}: is a part of a dataset; name its folder, {folder}")
-    try:
-        with file.open("rb") as stream:  # names of columns stand in the first line, and in Parquet at the end
-            data = stream.read(4096)
-            stream.seek(-min(65_536, file.stat().st_size), os.SEEK_END)
-            data += stream.read()
-    except OSError:
-        return  # who reads it in earnest says so
-    if b"message_index" in data:
-        raise UsageError(f"{file}: holds labels; name the traces folder that they were made from: its page shows them")
-    if data.startswith(b"PAR1"):
-        raise UsageError(f"{file}: is a table; view opens traces folders, datasets, and files of predictions")
-
-
-def _view_predictions(files: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
-    try:
-        counts = write_predictions_page(page, files, progress)
-        path = page.finish(" · ".join(file.name for file in files))
+        counts = fill(page)
+        path = page.finish(title)
     except BaseException:
         page.discard()
         raise
-    return ViewReport(page=str(path), kind="predictions", **counts._asdict())
+    return ViewReport(page=str(path), kind=kind, **counts._asdict())
 
 
-def _view_dataset(inputs: Sequence[Path], datasets: Sequence[Path], page: Page, progress: ProgressFunc) -> ViewReport:
+def _view_dataset(
+    inputs: Sequence[Path], datasets: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc
+) -> ViewReport:
     results = [path for path in inputs if is_result_file(path)]
     predictions = [path for path in inputs if path not in datasets and path not in results]
-    try:
-        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
-            raise UsageError(
-                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
-                "`replay` behind it: name the folder that `build` wrote, then the files"
-            )
-        rows, left_out = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
-        path = page.finish(datasets[0].resolve().name)
-    except BaseException:
-        page.discard()
-        raise
-    return ViewReport(page=str(path), kind="dataset", listed=rows, left_out=left_out)
+    if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+        raise UsageError(
+            f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+            "`replay` behind it: name the folder that `build` wrote, then the files"
+        )
+
+    def fill(page: Page) -> PageCounts:
+        return write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
+
+    return _write(make_page(), "dataset", datasets[0].resolve().name, fill)
 
 
 def write_dataset_report(dataset: Path) -> Path | None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from foretrace.cli.output import Output
 from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageError
 
 if TYPE_CHECKING:
+    from foretrace.core.problem import Problem
     from foretrace.models.base import Server
     from foretrace.problems.base import UnusableRow
     from foretrace.sandbox.base import SandboxSettings
-
-_TERMINATED = 143
-"""Exit code of a run that SIGTERM ended."""
 
 
 def generate(
@@ -45,42 +42,29 @@ def generate(
     """
     import msgspec
 
-    from foretrace.api.engines import make_engine
-    from foretrace.api.generation import (
-        MAX_SESSIONS,
-        TerminatedError,
-        make_cluster_runner,
-        make_generate_settings,
-        run_generate,
-    )
-    from foretrace.cli.display.generate import StatusDisplay, note_dropped_problems, note_unknown_to_demo, show_report
-    from foretrace.engines.processes import Processes
-    from foretrace.registry import load_problems, make_model, make_protocol, make_sandbox, split_problem_spec
+    from foretrace.api.generation import run_generate
+    from foretrace.cli.display.generate import StatusDisplay, note_unknown_to_demo, show_report
+    from foretrace.registry import describe_unusable, load_problems, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
-    checked = make_generate_settings(settings)
-    sandbox_settings = msgspec.structs.replace(
-        sandbox_settings, workers=workers, max_sessions=settings["concurrency"] or MAX_SESSIONS
-    )
-    parts = make_protocol(protocol), make_sandbox(settings["sandbox"], sandbox_settings), make_model(model, server)
-    where = make_engine(settings["engine"], workers or None, settings["ray_address"])
-    runner = None
-    if not isinstance(where, Processes):
-        names = model, server, protocol, settings["sandbox"], sandbox_settings
-        runner = make_cluster_runner(where, checked, *names)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
-    with output.progress(f"reading {problems}") as progress:
-        drops: list[UnusableRow] = []
+    if output.own_process:
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    drops: list[UnusableRow] = []
+
+    def load() -> list[Problem]:
         usable = load_problems(problems, path, settings["limit"], on_unusable=drops.append)
-        note_dropped_problems(output, drops, len(usable) + len(drops), path or problems)
-        note_unknown_to_demo(output, parts[2], usable)
+        if drops:
+            output.note(describe_unusable(drops, len(usable) + len(drops), path or problems))
+        note_unknown_to_demo(output, model, usable)
+        return usable
+
+    with output.progress(f"reading {problems}") as progress:
         display = StatusDisplay(output, progress)
-        hooks: dict[str, Any] = {"on_failure": display.on_failure, "ends_on_sigterm": True}
+        parts = {"problems": load, "path": path, "protocol": protocol, "model": model, "server": server, "out": out}
+        sandbox_settings = msgspec.structs.replace(sandbox_settings, workers=workers)
         try:
-            report = run_generate(usable, parts[0], parts[2], parts[1], out, checked, display, runner=runner, **hooks)
-        except TerminatedError:
-            output.warn(f"foretrace: {output.interrupt_message}")
-            raise click.exceptions.Exit(_TERMINATED) from None
+            report = run_generate({**settings, **parts, "progress": display}, sandbox_settings, display.on_failure)
         except ForetraceError:
             if display.failure_report is not None:
                 progress.stop()
@@ -138,7 +122,7 @@ def check_problems(
 
     from foretrace.api.engines import make_engine
     from foretrace.api.problem_checks import check_problems
-    from foretrace.cli.display.problems import show_check, verdict
+    from foretrace.cli.display.generate import show_check, verdict
     from foretrace.engines.processes import usable_cores
     from foretrace.engines.ray_tasks import RayTasks
     from foretrace.episodes.validate import Fault
@@ -222,9 +206,9 @@ def doctor(
 
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
-    from foretrace.cli.display.doctor import show_sandbox
+    from foretrace.cli.display.generate import show_sandbox
     from foretrace.cli.options import write_flag
-    from foretrace.doctor.sandbox import examine_sandbox
+    from foretrace.doctor import examine_sandbox
 
     with output.progress(f"testing the sandbox {names}"):
         facts, error = examine_sandbox(names, settings)
@@ -242,10 +226,10 @@ def _examine_model(
 
     import msgspec
 
-    from foretrace.cli.display.doctor import show_model
+    from foretrace.cli.display.generate import show_model
     from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
-    from foretrace.doctor.model import ModelReport, examine_model
+    from foretrace.doctor import ModelReport, examine_model
     from foretrace.registry import make_model, make_sandbox
 
     model = make_model(spec, server)

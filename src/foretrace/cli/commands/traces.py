@@ -231,7 +231,7 @@ def view(
         open_page: Open the page in the browser.
     """
     output.stay_small()
-    from foretrace.api.reports import view
+    from foretrace.api.traces import view
 
     if out is not None and single is not None:
         raise UsageError(Setting("single"), " writes one file, and ", Setting("out"), " a folder: leave one out")

@@ -1,7 +1,8 @@
-"""What `foretrace generate` says: the probe, where it stands, and what came of it."""
+"""What `generate`, `problems check` and `doctor` print."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
+    from foretrace.doctor import ModelReport
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.models.base import ChatModel
-    from foretrace.problems.base import UnusableRow
+    from foretrace.episodes.validate import ValidationReport
 
 _FIRST_METRICS = (
     "think_count",
@@ -92,21 +93,13 @@ def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     return lines + [f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons]
 
 
-def note_dropped_problems(output: Output, drops: Sequence[UnusableRow], of: int, place: Path | str) -> None:
-    """Say which rows of a problem set were left out."""
-    from foretrace.registry import describe_unusable
-
-    if drops:
-        output.note(describe_unusable(drops, of, place))
-
-
-def note_unknown_to_demo(output: Output, model: ChatModel, problems: Sequence[Problem]) -> None:
+def note_unknown_to_demo(output: Output, model: str, problems: Sequence[Problem]) -> None:
     """Say that the demo model does not know some of the problems that it is given."""
     from foretrace.dataset.demonstration import is_demo_model
     from foretrace.models.demo_model import KNOWN_PROBLEMS
     from foretrace.registry import load_problems
 
-    if not is_demo_model(model.spec):
+    if model != "demo" and not is_demo_model(model):
         return
     unknown = {problem.id for problem in problems} - {
         problem.id for problem in load_problems("builtin", None, KNOWN_PROBLEMS)
@@ -217,3 +210,168 @@ def _count_attempts(report: GenerateReport) -> str:
 
 def _percentage(share: float | None, of: int) -> str | None:
     return None if share is None else f"{share:.1%} of {of:,}"
+
+
+_MAX_NAMED = 5
+"""Problems that the last line of a failed check names."""
+_FAULT_TEXTS = {
+    "bad_row": "left out",
+    "reference_failed": "the reference fails for",
+    "empty_passed": "an answer that does nothing passes for",
+    "unusable": "the tests cannot be judged for",
+    "lost": "the sandbox lost the run for",
+}
+
+
+def show_check(output: Output, checked: ValidationReport, isolation: dict[str, Any]) -> None:
+    """Print the counts of a check, and what it found."""
+    with_reference = checked.problems - checked.without_reference
+    output.print_fields(
+        [
+            ("problems", checked.problems),
+            ("references passed", f"{checked.references_passed:,} of {with_reference:,}"),
+            ("empty answers passed", checked.empty_passed),
+            ("without a reference", checked.without_reference),
+            ("public tests", f"{checked.public:,}, at {checked.with_public:,} problems"),
+            ("hidden tests", checked.hidden),
+            ("forms of judging", ", ".join(f"{form} {count:,}" for form, count in checked.forms.items()) or None),
+            ("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"),
+            *((f"not {name}", why) for name, why in isolation.get("refused", {}).items()),
+            ("seconds", f"{checked.seconds:.1f}"),
+        ]
+    )
+    if checked.faults:
+        output.print()
+        output.print_table(
+            ("problem", "fault", "tests", "detail"), [(f.problem, f.kind, f.tests, f.detail) for f in checked.faults]
+        )
+    if missing := _find_missing_modules(checked):
+        output.note(
+            f"the sandbox imports no installed packages but those that it is told to: give --preload "
+            f"{'+'.join(missing)}, once they are installed"
+        )
+
+
+def _find_missing_modules(checked: ValidationReport) -> list[str]:
+    """Packages that code of problems wanted, and that were not there."""
+    found = (re.search(r"No module named '(\w+)", fault.detail) for fault in checked.faults)
+    return list(dict.fromkeys(match[1] for match in found if match))
+
+
+def verdict(checked: ValidationReport) -> str:
+    """One line that names what is wrong, and where."""
+    parts: list[str] = []
+    for fault, text in _FAULT_TEXTS.items():
+        names = list(dict.fromkeys(f.problem for f in checked.faults if f.kind == fault))
+        if names:
+            more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+            parts.append(f"{text} {len(names):,}: {', '.join(names[:_MAX_NAMED])}{more}")
+    return "; ".join(parts)
+
+
+_LEVELS = {
+    4: "elsewhere: a container or another machine",
+    3: "jail, namespaces, Landlock, system call filter, limits",
+    2: "Landlock, system call filter, limits",
+    1: "system call filter, limits: weak",
+    0: "limits only: weak",
+}
+_CAPABILITY_WORDS = {"reasoning_apart": "thinking apart"}
+"""Capabilities that are not called by their field's name."""
+_LOGPROBS = {
+    "token": "ids and logprobs of the sampled tokens (token-exact)",
+    "text": "logprobs of pieces of text, without ids (text-exact)",
+    "none": "none",
+}
+
+
+def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
+    """Print what was found of a sandbox: level, limits, speed, each guard, and what to do where one is off."""
+    limits = facts["limits"]
+    memory = f"{limits['memory_mb']:,} MiB" if limits["memory_mb"] else "an unknown amount"
+    rows: list[tuple[str, Cell]] = [
+        ("sandbox", facts["name"]),
+        ("isolation", f"level {facts['level']} ({_LEVELS.get(facts['level'], 'unknown')})"),
+        *((f"not {name}", why) for name, why in facts["refused"].items()),
+        ("missing", ", ".join(facts["missing"]) or "nothing"),
+        ("python", f"{facts['python'] or 'unknown'} on {facts['machine'] or 'unknown'}"),
+        ("preloaded", facts["preload"]),
+        ("workers", facts["workers"]),
+        (
+            "limits of a run",
+            f"{limits['wall_s']:g} s, {limits['cpu_s']:g} s of CPU, {memory} of memory, "
+            f"{limits['processes']} processes, output {limits['output_mb']} MiB, "
+            f"files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
+        ),
+        ("judging", _describe_judging(facts["judged"])),
+        ("speed", f"{facts['runs_per_s']:,.0f} runs/s; one alone takes {facts['ms_per_run']:.1f} ms"),
+    ]
+    output.print_fields(rows)
+    output.print()
+    guards: list[dict[str, Any]] = facts["guards"]
+    output.print_table(
+        ("guard", "level", "on", "observed"), [(g["name"], g["level"], g["on"], g["reason"]) for g in guards]
+    )
+    remedies: dict[str, list[str]] = {}
+    for guard in guards:
+        if not guard["on"] and guard["remedy"]:
+            remedies.setdefault(guard["remedy"], []).append(guard["name"])
+    for remedy, names in remedies.items():
+        output.print()
+        output.print((f"{', '.join(names)}: ", "bold"), remedy)
+
+
+def _describe_judging(judged: dict[str, bool]) -> str:
+    wrong = [kind for kind, as_it_should in judged.items() if not as_it_should]
+    if wrong:
+        return f"WRONG for {', '.join(wrong)}: please report this"
+    return f"right and wrong answers are told apart: {', '.join(judged)}"
+
+
+def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:
+    """Print what was found of a model, as far as it went; `max_tokens` is the limit of its replies."""
+    notes: list[tuple[str, Cell]] = list(report.notes.items())
+    output.print_fields([("model", report.model), ("endpoint", report.endpoint or "in this process"), *notes])
+    if report.capabilities is not None:
+        output.print()
+        output.print_table(
+            ("the server can do", "", "why not"), [_capability_row(n, c) for n, c in report.capabilities.items()]
+        )
+    if report.protocols is not None:
+        output.print()
+        output.print_table(
+            ("protocol", "offered", "why not"), [(n, p["offered"], p["reason"]) for n, p in report.protocols.items()]
+        )
+    if report.episode is not None and report.sandbox is not None:
+        output.print()
+        output.print_fields(_episode_fields(report.episode, report.sandbox, max_tokens))
+
+
+def _capability_row(name: str, found: dict[str, Any]) -> tuple[Cell, ...]:
+    tokens = found.get("tokens")
+    yes: Cell = found["yes"] if tokens is None else f"{tokens:,} tokens"
+    return (_CAPABILITY_WORDS.get(name, name.replace("_", " ")), yes, found["reason"])
+
+
+def _episode_fields(episode: dict[str, Any], sandbox: dict[str, Any], max_tokens: int) -> list[tuple[str, Cell]]:
+    tests, speed = episode["tests"], episode["tokens_per_s"]
+    read, written = episode["prompt_tokens"], episode["completion_tokens"]
+    counted = [f"{count:,} {way}" for count, way in ((read, "in"), (written, "out")) if count is not None]
+    cut = episode["cut_off"]
+    replies = "reply" if cut == 1 else "replies"
+    at_the_limit = f"{cut:,} {replies} at {max_tokens:,} tokens: give more with --max-tokens"
+    return [
+        ("problem", episode["problem"]),
+        ("protocol", episode["protocol"]),
+        ("sandbox", f"{sandbox['name']}, isolation level {sandbox['level']}"),
+        *((f"not {name}", why) for name, why in sandbox["refused"].items()),
+        ("ended", episode["status"]),
+        ("turns", episode["turns"]),
+        ("tests", None if tests is None else f"{tests['passed']:,} of {tests['total']:,} passed"),
+        ("reward", episode["reward"]),
+        ("tokens", ", ".join(counted) or "not counted by the server"),
+        ("tokens/s", None if speed is None else f"{speed:,.1f}"),
+        ("seconds", f"{episode['model_s']:.2f} of the model, {episode['sandbox_s']:.2f} of the sandbox"),
+        ("logprobs", _LOGPROBS[episode["logprobs"]]),
+        *([("cut off", at_the_limit)] if cut else []),
+    ]

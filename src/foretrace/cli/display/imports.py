@@ -216,10 +216,15 @@ def note_redactions(output: Output, counts: TraceCounts) -> None:
 
 
 def _show_account(output: Output, report: ImportReport, *, details: bool) -> None:
-    """Types of records that are unknown or lost; in detail, tables of records and of times, and all types."""
+    """Types of records that are unknown or lost; in detail, a table of records, and all types."""
     output.print()
     if details:
-        _show_tables(output, report)
+        reports = sorted(report.sources.items()) + ([("all", report.total)] if len(report.sources) > 1 else [])
+        output.print_table(
+            ("source", "files", "records", "used", "extra", "ignored", "unknown", "dropped", "waiting"),
+            [_list_records(name, own) for name, own in reports],
+        )
+        output.print()
     for name, own in sorted(report.sources.items()):
         account = own.account
         lists = [
@@ -237,40 +242,10 @@ def _show_account(output: Output, report: ImportReport, *, details: bool) -> Non
                 output.print(f"{name}: {what}: {_list_types(found)}")
 
 
-def _show_tables(output: Output, report: ImportReport) -> None:
-    reports = sorted(report.sources.items()) + ([("all", report.total)] if len(report.sources) > 1 else [])
-    output.print_table(
-        ("source", "files", "records", "used", "extra", "ignored", "unknown", "dropped", "waiting"),
-        [_list_records(name, own) for name, own in reports],
-    )
-    output.print()
-    output.print_table(
-        ("source", "traces", "turns", "timed", "by", "calls", "timed", "by", "results"),
-        [_list_counts(name, own) for name, own in reports],
-    )
-    output.print()
-
-
 def _list_records(name: str, report: SourceReport) -> tuple[str | int, ...]:
     account = report.account
     fates = (account.extra, account.ignored, account.unknown, account.dropped)
     return (name, report.files, account.records, account.used, *(fate.total() for fate in fates), account.waiting)
-
-
-def _list_counts(name: str, report: SourceReport) -> tuple[str | int, ...]:
-    counts = report.counts
-    turns, calls = counts.timed_turns, counts.timed_calls
-    return (
-        name, counts.traces, counts.turns, turns.total(), _name_clocks(turns), counts.calls, calls.total(),
-        _name_clocks(calls), counts.results,
-    )  # fmt: skip
-
-
-def _name_clocks(found: Mapping[str, int]) -> str:
-    """Who measured times: `stamps`, or with counts `runner 3, stamps 9`."""
-    if len(found) < 2:
-        return "".join(found)
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(found.items()))
 
 
 def _list_types(found: Counter[str]) -> str:

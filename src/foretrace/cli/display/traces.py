@@ -394,12 +394,10 @@ def _count_agreement(step: StepExplanation) -> str:
 
 def _describe_call(call: ReadCall) -> str:
     parts = [f"{one_line(call.name)}: {call.kind}"]
-    parts += [f"{name} {', '.join(map(one_line, paths))}" for name, paths in _list_paths(call) if paths]
+    for name, paths in (("shows", call.reads), ("writes", call.writes)):
+        if paths:
+            parts.append(f"{name} {', '.join(map(one_line, paths))}")
     return ", ".join(parts) + f" ({call.rule})"
-
-
-def _list_paths(call: ReadCall) -> list[tuple[str, tuple[str, ...]]]:
-    return [("shows", call.reads), ("writes", call.writes)]
 
 
 def _describe_repair(rule: str, repair: RepairEvidence) -> str:

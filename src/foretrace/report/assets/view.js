@@ -618,8 +618,7 @@ const foretrace = (() => {
     document.getElementById("results").replaceChildren(h("p.count", {}, h("b", {}, listed), h("span", {}, counted(steps, "step")),
       judged ? h("span", {}, `${percent(good, judged)} of ${number(judged)} judged succeeded`) : null,
       loaded < meta.chunks ? h("span.faint", {}, "loading more …") : searchNote(state),
-      meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null,
-      meta.unlisted ? h("span.bad", {}, `${counted(meta.unlisted, "more trace")} did not fit into this list: write a folder with --out to see them`) : null, h("span.grow"), sortControls()),
+      meta.left_out ? h("span.bad", {}, `the messages of ${number(meta.left_out)} are left out of this file: it holds 20 MB`) : null, h("span.grow"), sortControls()),
     (meta.unreadable || []).length ? h("details.fold", {}, h("summary.bad", {}, `${counted(meta.unreadable_count, "trace")} cannot be read by foretrace ${meta.version}`), h("ul", {}, meta.unreadable.map(([key, why]) => h("li", {}, h("code", {}, key), ` ${why}`)))) : "",
     actionSummary() || "", order.length ? table : h("p.empty", {}, count ? "No trace fits these filters." : "The folder holds no traces."), more);
     fill(state.shown);

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from foretrace.report.data_files import encode_json, make_data_block, make_data_script
+from foretrace.report.page import encode_json, make_data_block, make_data_script
 from report.hostile_traces import ANSI, MARKUP, RTL
 
 TEXTS = [MARKUP, ANSI, RTL, "\\", "'", '\\"', "\u2028", "\ud800 alone", "</ScRiPt", "<!--<script>", "", "\x00"]

@@ -1,1 +1,0 @@
-"""Examine a sandbox, or a model: what it can do, and how well."""
