@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -89,22 +88,6 @@ def test_options_reach_the_replay(run: Run, timed: Path, guesses: Path) -> None:
     }  # fmt: skip
     shown = run("replay", timed, "--predictions", guesses, *options).out
     assert "assumed: the verifier takes 0.25 s (16)" in shown and "extra cost " in shown
-
-
-def test_the_frontier_becomes_a_picture(run: Run, timed: Path, guesses: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "new" / "frontier.svg"
-    done = run("replay", timed, "--predictions", guesses, "--frontier", picture)
-    assert done.out.endswith(f"picture: {picture}\n")
-    texts = [each.text for each in ET.fromstring(picture.read_text()).iter("{http://www.w3.org/2000/svg}text")]
-    assert {"all", "0.8", "perfect predictor 12.2 %"} <= {*texts}
-    again = tmp_path / "again.svg"
-    run("replay", timed, "--predictions", guesses, "--frontier", again)
-    assert again.read_bytes() == picture.read_bytes()
-
-
-def test_a_picture_is_an_svg(run: Run, timed: Path, guesses: Path, tmp_path: Path) -> None:
-    done = run("replay", timed, "--predictions", guesses, "--frontier", tmp_path / "f.gif")
-    assert done.code == 2 and "--frontier" in done.err and "ends in .svg" in done.err
 
 
 def test_without_times_it_is_unknown_and_says_what_to_record(run: Run, tmp_path: Path) -> None:
