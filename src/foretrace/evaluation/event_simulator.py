@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-_CLOCK_S = 1e-4
+CLOCK_S = 1e-4
 """Seconds by which the clocks that timed calls may differ."""
 
 
@@ -272,6 +272,6 @@ def _time_others(step: SimulatedStep, covered: set[int]) -> float:
     known = [seconds for seconds in step.call_s if seconds is not None]
     if len(known) < len(step.call_s):
         return step.tool_s
-    side_by_side = step.tool_s <= max(known) + _CLOCK_S * len(known)
+    side_by_side = step.tool_s <= max(known) + CLOCK_S * len(known)
     left = [seconds for seconds in others if seconds is not None]
     return min(step.tool_s, max(left) if side_by_side else sum(left))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from foretrace.core.errors import PredictionError, Setting, UsageError
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.predictions import PredictionsFile, digest_traces
 from foretrace.core.trace import Trace
-from foretrace.evaluation.bootstrap import Column, measure_intervals
+from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.calibration import measure_ece
 from foretrace.evaluation.ceiling import GUESS_S, TO_RECORD, decide_verdict
 from foretrace.evaluation.ceiling_report import Conclusion, Saving, conclude_replay
@@ -182,20 +182,18 @@ class Replay:
 
     def _measure_savings(self, outcome: Outcome, oracle: Outcome) -> tuple[Saving, Saving]:
         """What the guesses save, and what the true calls would, with intervals of their own."""
-        numbers = {task: number for number, task in enumerate(sorted(outcome.base))}
-        base, saved, most = (
-            {numbers[task]: math.fsum(seconds) for task, seconds in each.items()}
-            for each in (outcome.base, outcome.saved, oracle.saved)
+        tasks, base_s = sorted(outcome.base), outcome.base_s
+        base, *saved = (
+            [math.fsum(seconds[task]) for task in tasks] for seconds in (outcome.base, outcome.saved, oracle.saved)
         )
-        ratios: dict[Hashable, tuple[Column, Column]] = {"saved": (saved, base), "oracle": (most, base)}
-        intervals = measure_intervals(ratios, len(numbers), seed=self._settings.seed)
-        base_s = outcome.base_s
-        savings: list[Saving] = []
-        for name, saved_s in (("saved", outcome.saved_s), ("oracle", oracle.saved_s)):
-            low, high = intervals.get(name, (None, None))
-            known = saved_s if base_s else None
-            savings.append(Saving(saved_s=known, share=saved_s / base_s if base_s else None, low=low, high=high))
-        return savings[0], savings[1]
+        intervals = Resamples(tasks, self._settings.seed).find_ratio_intervals([(each, base) for each in saved])
+        own, most = (
+            Saving(saved_s=saved_s, share=saved_s / base_s, low=low, high=high)
+            if base_s
+            else Saving(saved_s=None, share=None, low=None, high=None)
+            for saved_s, (low, high) in zip((outcome.saved_s, oracle.saved_s), intervals, strict=True)
+        )
+        return own, most
 
     def _measure_tasks(self, outcome: Outcome) -> TaskTimes:
         base = {task: math.fsum(seconds) / self._plan.attempts[task] for task, seconds in outcome.base.items()}

@@ -102,11 +102,10 @@ def _describe_stamped(report: CeilingReport) -> list[str]:
     stamped = report.stamped
     if not stamped.share:
         return []
-    safe = "" if stamped.eligible_share is None else f", {write_share(stamped.eligible_share)} of what is safe early"
     longest = ", ".join(f"`{call.name}` {write_time(call.tool_s)}" for call in stamped.longest[:_LONGEST])
     return [
-        f"{write_share(stamped.share)} of the tools' time{safe}, is a difference of time stamps and may hold a "
-        f"person's wait for a permission; waits that the source tells apart are left out; the longest: {longest}"
+        f"{write_share(stamped.share)} of the tools' time is a difference of time stamps and may hold a person's "
+        f"wait for a permission; waits that the source tells apart are left out; the longest: {longest}"
     ]
 
 
