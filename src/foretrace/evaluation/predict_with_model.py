@@ -20,7 +20,6 @@ from foretrace.core.predictions import (
     Prediction,
     PredictionsHeader,
     read_guess,
-    read_predictions,
     write_predictions,
 )
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all
@@ -71,8 +70,7 @@ async def predict_with_model(
 ) -> PredictReport:
     """Ask a model what comes next at each row, and write its guesses.
 
-    The answers stand in a journal beside `out` until all are there: the same call again goes on where a killed one
-    stopped, and asks nothing twice.
+    The answers are kept beside `out`: the same call again goes on where a killed one stopped, and asks nothing twice.
 
     Args:
         report_answers: Called with the answers that are there and their number.
@@ -87,10 +85,7 @@ async def predict_with_model(
     model_settings.check()
     rows = read_asked(dataset, settings)
     header = _make_header(dataset, model, settings, model_settings, len(rows))
-    if (done := _find_finished(out, header, rows, times=settings.times)) is not None:
-        return done
-    journal = AnswerJournal(out, _name_asked(header))
-    try:
+    with AnswerJournal(out, _name_asked(header)) as journal:
         meter = await ask_all(
             model,
             _list_questions(rows, settings.seed, model_settings),
@@ -102,10 +97,6 @@ async def predict_with_model(
         )
         report, header, predictions = _rank_answers(rows, journal, header, settings, model_settings)
         write_predictions(out, header, predictions)
-    except BaseException:
-        journal.close()
-        raise
-    journal.remove()
     return msgspec.structs.replace(
         report, out=str(out), requests=meter.requests, completion_tokens=meter.completion_tokens
     )
@@ -127,21 +118,6 @@ def _name_asked(header: PredictionsHeader) -> dict[str, Any]:
     settings = {name: value for name, value in header.settings.items() if name != "samples"}
     names = ("predictor", "dataset", "config", "split", "seed")
     return {**{name: getattr(header, name) for name in names}, "settings": settings}
-
-
-def _find_finished(
-    out: Path, header: PredictionsHeader, rows: Sequence[DatasetRow], *, times: bool
-) -> PredictReport | None:
-    """The report of a file that an earlier run of the same finished; None where there is none."""
-    try:
-        found = read_predictions(out)
-    except PredictionError:
-        return None
-    if found.header is None or bool(found.header.latency_s) != times:
-        return None
-    if msgspec.structs.replace(found.header, faults=header.faults, latency_s=header.latency_s) != header:
-        return None
-    return _make_report(found.header, rows, len(found.rows), out=str(out), example=None)
 
 
 def _list_questions(rows: Sequence[DatasetRow], seed: int, how: ModelSettings) -> Iterator[Question]:
@@ -227,8 +203,20 @@ def _rank_answers(
     header = msgspec.structs.replace(
         header, faults=dict(sorted(faults.items())), latency_s=latency if settings.times else {}
     )
-    report = _make_report(header, rows, len(predictions), out="", example=example)
-    report = msgspec.structs.replace(report, latency_s=latency, lost_samples=dict(sorted(lost.items())))
+    report = PredictReport(
+        predictor=header.predictor,
+        config=header.config,
+        split=header.split,
+        out="",
+        learnt_rows=0,
+        steps=len(rows),
+        guesses=len(predictions),
+        faults=header.faults,
+        example=example,
+        fit_s=0.0,
+        latency_s=latency,
+        lost_samples=dict(sorted(lost.items())),
+    )
     return report, header, predictions
 
 
@@ -253,21 +241,3 @@ def _make_predictions(row: DatasetRow, ranked: Sequence[_Rank], seconds: float |
             seconds=seconds,
             tokens=None if None in tokens else sum(each or 0 for each in tokens),
         )
-
-
-def _make_report(
-    header: PredictionsHeader, rows: Sequence[DatasetRow], guesses: int, *, out: str, example: str | None
-) -> PredictReport:
-    return PredictReport(
-        predictor=header.predictor,
-        config=header.config,
-        split=header.split,
-        out=out,
-        learnt_rows=0,
-        steps=len(rows),
-        guesses=guesses,
-        faults=header.faults,
-        example=example,
-        fit_s=0.0,
-        latency_s=header.latency_s,
-    )
