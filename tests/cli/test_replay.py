@@ -47,8 +47,8 @@ def test_one_sentence_says_what_is_saved(run: Run, timed: Path, guesses: Path) -
         "a perfect predictor would have saved 12 % [12, 12]"
     )
     assert second == (
-        "12 calls were run early: 4 were used, 8 were not; 0 were not safe (guesses that were held back for that: 4); "
-        "12 s of tools for nothing, 2 s for each second saved"
+        "12 calls were run early: 4 were used, 8 not; 4 guesses were held back as not safe; 12 s of tools "
+        "for nothing, 2 s for each second saved"
     )
     assert third == (
         "4 traces of 4 tasks; times are known of 80 % of 20 steps with a prediction; the first guess is right at 50 % "
@@ -70,7 +70,7 @@ def test_one_sentence_says_what_is_saved(run: Run, timed: Path, guesses: Path) -
 def test_json_has_all(run: Run, timed: Path, guesses: Path) -> None:
     found = run("replay", timed, "--predictions", guesses, "--json", "--threshold", "0.5", "--price-token", "1").json
     assert (found["base_s"], found["saved_s"], found["launched"], found["hits"]) == (98.0, 6.0, 4, 4)
-    assert (found["wasted_s"], found["stale"], found["unsafe"], found["gate"]) == (0.0, 0, 0, "confidence")
+    assert (found["wasted_s"], found["stale"], found["gate"]) == (0.0, 0, "confidence")
     assert found["share"] == pytest.approx(6 / 98) and found["settings"]["threshold"] == 0.5
     assert [point["threshold"] for point in found["frontier"]] == [None, 0.2, 0.5, 0.8]
     report = foretrace.replay(timed, guesses)

@@ -128,8 +128,6 @@ class ReplayPlan:
         """Traces with a prediction, by task."""
         self.medians = ToolMedians()
         self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = self.assumed_steps = 0
-        self.steps_without_first = 0
-        """Of the steps with a prediction, those at which a message has guesses, and none of rank 1."""
         self.unknown: Counter[str] = Counter()
 
     def add(self, trace: Trace) -> None:
@@ -152,9 +150,7 @@ class ReplayPlan:
         self.steps += sum(predicted)
         self.steps_without_prediction += len(steps) - sum(predicted)
         for step, has_prediction in zip(steps, predicted, strict=True):
-            met = [self._predictions.get((trace.key, index), ()) for index in step.indexes]
-            self.met_predictions += sum(map(len, met))
-            self.steps_without_first += any(rows and rows[0].rank != 1 for rows in met)
+            self.met_predictions += sum(len(self._predictions.get((trace.key, index), ())) for index in step.indexes)
             if has_prediction and step.unknown is not None:
                 self.unknown[step.unknown] += 1
             self.known_steps += has_prediction and step.unknown is None

@@ -238,15 +238,11 @@ def _summarise(report: ReplayReport) -> str:
 
 def _describe_launches(report: ReplayReport) -> str:
     stale = f", {report.stale:,} of them overtaken by a write" if report.stale else ""
-    text = (
-        f"{report.launched:,} calls were run early: {report.hits:,} were used, {report.wasted_calls:,} were not{stale}"
-        f"; {report.unsafe:,} were not safe"
-    )
-    if report.refused:
-        text += f" (guesses that were held back for that: {report.refused:,})"
-    wasted = f"; {write_time(report.wasted_s)} of tools for nothing"
+    text = f"{report.launched:,} calls were run early: {report.hits:,} were used, {report.launched - report.hits:,} not"
+    held_back = f"; {report.refused:,} guesses were held back as not safe" if report.refused else ""
     each = report.wasted_s_per_saved_s
-    return text + wasted + (f", {each:.2g} s for each second saved" if each is not None else "")
+    waste = f", {each:.2g} s for each second saved" if each is not None else ""
+    return f"{text}{stale}{held_back}; {write_time(report.wasted_s)} of tools for nothing{waste}"
 
 
 def _describe_accuracy(report: ReplayReport) -> str:
@@ -313,11 +309,6 @@ def _list_left_out(report: ReplayReport) -> Iterator[str]:
         "predictions for steps that are not in these traces": report.other_predictions,
         **{f"{name.replace('_', ' ')} in the predictions": count for name, count in report.problems.items()},
     }
-    if report.steps_without_first:
-        yield (
-            f"at {report.steps_without_first:,} steps there are guesses but none of rank 1: the best one that is there "
-            "counts as the first"
-        )
     unknown = {name.replace("_", " "): count for name, count in report.unknown_steps.items()}
     for title, counts in (("unknown times", unknown), ("left out", left_out)):
         if any(counts.values()):
