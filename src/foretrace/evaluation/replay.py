@@ -20,10 +20,10 @@ from foretrace.core.internal_errors import contain_errors
 from foretrace.core.predictions import PredictionsFile, digest_traces
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.calibration import measure_ece
 from foretrace.evaluation.ceiling import GUESS_S, TO_RECORD, decide_verdict
 from foretrace.evaluation.ceiling_report import Saving, conclude_replay
 from foretrace.evaluation.checked_settings import choose_safe_effects
+from foretrace.evaluation.confidences import measure_ece
 from foretrace.evaluation.event_simulator import GuessedCall, SimulatedRun, SimulatedStep, Speculation, simulate
 from foretrace.evaluation.replay_plan import PlannedCall, PlannedGuess, PlannedStep, ReplayPlan
 from foretrace.evaluation.replay_report import (

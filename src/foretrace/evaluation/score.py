@@ -19,10 +19,9 @@ from foretrace.core.predictions import (
     read_predictions,
 )
 from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
-from foretrace.evaluation.accepting import measure_verifier
 from foretrace.evaluation.bootstrap import Resamples, find_interval
-from foretrace.evaluation.calibration import measure_calibration
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
+from foretrace.evaluation.confidences import measure_calibration, measure_verifier
 from foretrace.evaluation.dataset_rows import (
     GoldStep,
     check_known,
@@ -32,14 +31,17 @@ from foretrace.evaluation.dataset_rows import (
     read_validation_steps,
 )
 from foretrace.evaluation.figures import (
+    JudgedSteps,
     Measured,
+    has_action,
+    is_eligible,
+    judge_guesses,
     make_score_rows,
     measure_ahead,
     measure_arguments,
     measure_figures,
     measure_parts,
 )
-from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
 from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
