@@ -139,18 +139,6 @@ def test_what_does_not_count_is_said(run: Run, timed: Path, tmp_path: Path) -> N
     assert last == "not worth it: no guess at a call that is safe to run early is right"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--threshold", "0.5"], "--threshold 0.5: "),
-        (["--guess-latency", "-1"], "--guess-latency -1.0: give seconds, 0 or more"),
-        (["--price-tool-s", "-1"], "--price-tool-s -1.0: give a price, 0 or more"),
-        (["--parallel", "0"], "--parallel 0: give 1 or more"),
-        (["--allow", "local_write"], "--allow local_write: is not safe to run early"),
-    ],
-)
-def test_a_wrong_value_is_one_line(run: Run, timed: Path, tmp_path: Path, options: list[str], said: str) -> None:
-    (tmp_path / "p.jsonl").write_text(line("k0", 1))
-    done = run("replay", timed, "--predictions", tmp_path / "p.jsonl", *options)
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert done.err.startswith(f"foretrace: {said}")
+def test_a_wrong_value_is_one_line(run: Run, timed: Path, guesses: Path) -> None:
+    done = run("replay", timed, "--predictions", guesses, "--guess-latency", "-1")
+    assert (done.code, done.out, done.err) == (2, "", "foretrace: --guess-latency -1.0: give seconds, 0 or more\n")

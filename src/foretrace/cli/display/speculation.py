@@ -28,8 +28,6 @@ _LONGEST = 3
 def show_ceiling(output: Output, report: CeilingReport) -> None:
     """The first sentence says what there is to win, and the tables where."""
     output.print((summarise_ceiling(report), "bold"))
-    if not report.steps:
-        return
     if not report.wall_s:
         return
     output.print(_describe_time(report))
@@ -52,10 +50,7 @@ def summarise_ceiling(report: CeilingReport) -> str:
     if not report.steps:
         return "unknown: there is no step of a model in these traces"
     if report.verdict == "unknown" or oracle.saved_s is None:
-        known = f"{report.known_steps:,} of {report.steps:,} steps"
-        assume = "" if report.assume_times is not None else "; or assume them: --assume-times tracelab"
-        wanted = f"record {_first_want(report)}{assume}"
-        return f"unknown: the times of {known} are known, and half of them are needed; {wanted}"
+        return _ask_for_times(report, "steps", report.assume_times)
     return f"a perfect predictor of the next call saves at most {write_saving(oracle)} of {write_time(report.wall_s)}"
 
 
@@ -81,8 +76,12 @@ def _describe_time(report: CeilingReport) -> str:
     )
 
 
-def _first_want(report: CeilingReport) -> str:
-    return report.to_record[0] if report.to_record else "the times of model and tools"
+def _ask_for_times(report: CeilingReport | ReplayReport, what: str, assumed: AssumedTimes | None) -> str:
+    """Why there is no verdict, and what to do about it."""
+    known = f"{report.known_steps:,} of {report.steps:,} {what}"
+    want = report.to_record[0] if report.to_record else "the times of model and tools"
+    assume = "" if assumed is not None else "; or assume them: --assume-times tracelab"
+    return f"unknown: the times of {known} are known, and half of them are needed; record {want}{assume}"
 
 
 def _list_wants(report: CeilingReport) -> list[str]:
@@ -223,10 +222,7 @@ def show_replay(output: Output, report: ReplayReport) -> None:
 
 def _summarise(report: ReplayReport) -> str:
     if report.verdict == "unknown" or not report.base_s:
-        known = f"{report.known_steps:,} of {report.steps:,} steps with a prediction"
-        want = report.to_record[0] if report.to_record else "the times of model and tools"
-        assume = "" if report.settings.assume_times is not None else "; or assume them: --assume-times tracelab"
-        return f"unknown: the times of {known} are known, and half of them are needed; record {want}{assume}"
+        return _ask_for_times(report, "steps with a prediction", report.settings.assume_times)
     saved_s, most = report.saved_s or 0.0, report.oracle
     whole = write_time(report.base_s)
     perfect = f"a perfect predictor would have saved {write_saving(most)}"
