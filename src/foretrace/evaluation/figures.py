@@ -180,13 +180,13 @@ def measure_figures(
 
 def make_score_rows(slice_name: str, figures: dict[str, Measured]) -> list[ScoreRow]:
     """The figures with their intervals, rounded to four digits."""
-    rows: list[ScoreRow] = []
-    for metric, (values, n) in figures.items():
-        low, high = find_interval(values) or (values[0], values[0])
-        rows.append(
-            ScoreRow(slice_name, metric, round(float(values[0]), 4), round(float(low), 4), round(float(high), 4), n)
-        )
-    return rows
+    return [ScoreRow(slice_name, metric, *round_estimate(values), n) for metric, (values, n) in figures.items()]
+
+
+def round_estimate(values: Any) -> tuple[float, float, float]:
+    """What was measured, and its interval, rounded to four digits."""
+    low, high = find_interval(values) or (values[0], values[0])
+    return round(float(values[0]), 4), round(float(low), 4), round(float(high), 4)
 
 
 def make_share(hits: Any, among: Any, resamples: Resamples) -> Share:
@@ -197,11 +197,10 @@ def make_share(hits: Any, among: Any, resamples: Resamples) -> Share:
 
 def make_share_of(values: Any, n: int) -> Share:
     """What was measured, with its interval."""
-    interval = find_interval(values)
-    if np.isnan(values[0]) or interval is None:
+    if np.isnan(values[0]) or find_interval(values) is None:
         return Share(value=None, low=None, high=None, n=n)
-    low, high = interval
-    return Share(value=round(float(values[0]), 4), low=round(low, 4), high=round(high, 4), n=n)
+    value, low, high = round_estimate(values)
+    return Share(value=value, low=low, high=high, n=n)
 
 
 def measure_parts(judged: JudgedSteps, resamples: Resamples, name_part: Callable[[GoldStep], str]) -> list[Part]:

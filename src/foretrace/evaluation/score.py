@@ -19,7 +19,7 @@ from foretrace.core.predictions import (
     read_predictions,
 )
 from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
-from foretrace.evaluation.bootstrap import Resamples, find_interval
+from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
 from foretrace.evaluation.confidences import measure_calibration, measure_verifier
 from foretrace.evaluation.dataset_rows import (
@@ -41,6 +41,7 @@ from foretrace.evaluation.figures import (
     measure_arguments,
     measure_figures,
     measure_parts,
+    round_estimate,
 )
 from foretrace.evaluation.score_report import Calibration, Comparison, Difference, ScoreReport
 
@@ -281,9 +282,7 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
     for each in slices:
         ours, theirs = (each.measure(predictions, "task", most) for predictions in (own, other))
         for metric, (values, n) in ours.items():
-            difference = values - theirs[metric].values
-            low, high = find_interval(difference) or (difference[0], difference[0])
-            value, low, high = (round(float(number), 4) for number in (difference[0], low, high))
+            value, low, high = round_estimate(values - theirs[metric].values)
             differences.append(Difference(slice=each.name, metric=metric, value=value, low=low, high=high, n=n))
     return Comparison(
         other=other.file.path,
