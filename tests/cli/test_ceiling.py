@@ -83,7 +83,8 @@ def test_times_can_be_assumed(run: Run, traces: Path, tmp_path: Path) -> None:
     [
         (["--guess-latency", "-1"], "--guess-latency -1.0: give seconds, 0 or more"),
         (["--guess-latency", "nan"], "--guess-latency nan: give seconds, 0 or more"),
-        (["--allow", "local_write"], "--allow local_write: is not safe to run early"),
+        (["--allow", "local_write"], "--allow local_write: is not safe to run early; what can be allowed is sandbox"),
+        (["--allow", "all"], "--allow all: is not safe to run early"),
         (["--seed", "-1"], "--seed -1: give 0 or more"),
         (["--assume-times", "model=6"], "--assume-times model=6: give tool too, in seconds"),
         (["--assume-times", "model=6,tool=-1"], "--assume-times model=6,tool=-1: tool is not between 0 and 86,400 s"),

@@ -17,9 +17,8 @@ from dataset.little import corpus, rows
 from foretrace.api.datasets import build
 from foretrace.core.errors import PredictionError
 from foretrace.core.store import write_traces
-from foretrace.evaluation.accepting import measure_auroc
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.calibration import find_threshold
+from foretrace.evaluation.confidences import find_threshold, measure_auroc
 from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import AcceptRow, VerifierScore
 
@@ -171,7 +170,7 @@ def test_thresholds_never_come_from_what_is_measured(verified: Any, gold: list[R
 
 
 def test_the_halves_are_whole_groups(gold: list[Row]) -> None:
-    from foretrace.evaluation.accepting import _choose_half
+    from foretrace.evaluation.confidences import _choose_half
     from foretrace.evaluation.dataset_rows import GoldStep
 
     steps = [GoldStep("k", n, "t", r["group"], "s", "repair", "", (), "", (), ()) for n, r in enumerate(gold)]

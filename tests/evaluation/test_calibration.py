@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.evaluation.calibration import BINS, measure_calibration
+from foretrace.evaluation.confidences import BINS, measure_calibration
 from foretrace.evaluation.score_report import Calibration
 
 _GUESSES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40)

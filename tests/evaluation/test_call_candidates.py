@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from evaluation.attempts import Turn, bash, create, edit, make_prompt, view
+from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
-from foretrace.evaluation.call_candidates import Candidates, PastCall, list_candidates, list_past_calls, turn_page
-from foretrace.evaluation.call_templates import TemplateBook, find_context, make_templates
+from foretrace.evaluation.call_candidates import (
+    Candidates,
+    PastCall,
+    TemplateBook,
+    fill_template,
+    find_context,
+    list_candidates,
+    list_past_calls,
+    make_templates,
+    turn_page,
+)
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
 
 TASK = "Fix `parse_it` in\n/w\nplease."
@@ -81,3 +93,24 @@ def test_the_next_page() -> None:
     assert '{"path":"a.py","view_range":[51,100]}' in turn('{"path":"a.py","view_range":[1,50]}')
     assert turn('{"limit":40,"offset":80,"path":"a.py"}') == ['{"limit":40,"offset":120,"path":"a.py"}']
     assert turn('{"path":"a.py"}') == turn("no json") == turn("[1,2]") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths", "template"),
+    [
+        ({"command": "cd /w && python a_b.py"}, ["a_b.py"], "cd <root> && python <name>"),
+        ({"command": "cat /w/src/a.py"}, ["src/a.py"], "cat <path>"),
+        ({"command": "pytest src/a.py -q"}, ["src/a.py"], "pytest <rel> -q"),
+        ({"command": "rm /w/a.py /w/b.py"}, ["a.py", "b.py"], "rm <paths>"),
+        ({"command": "mv a.py /w/b.py"}, ["a.py", "b.py"], "mv <name> <path>"),
+        ({"command": "cat /etc/x.conf"}, ["/etc/x.conf"], "cat <path>"),
+        ({"command": "ls -la"}, [], "ls -la"),
+    ],
+)
+def test_a_template_filled_with_its_own_files_is_the_call(
+    arguments: dict[str, str], paths: list[str], template: str
+) -> None:
+    made = make_templates("file_read", "bash", json.dumps(arguments), "/w")[0]
+    assert json.loads(made.arguments) == {"command": template}
+    assert made.files == len(paths)
+    assert fill_template(made, paths, "/w") == canonicalise_json(json.dumps(arguments))

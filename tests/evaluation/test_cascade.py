@@ -11,7 +11,7 @@ from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.cascade import SHARES, measure_cascade
 from foretrace.evaluation.dataset_rows import GoldStep
-from foretrace.evaluation.judged_steps import JudgedSteps, judge_guesses
+from foretrace.evaluation.figures import JudgedSteps, judge_guesses
 from foretrace.evaluation.score_report import CascadeRow
 
 GROUPS = 7

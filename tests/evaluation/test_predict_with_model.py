@@ -93,7 +93,7 @@ def test_each_sample_has_its_own_seed_and_the_prompt_of_its_row(dataset: Path, t
     ]
     assert found.header is not None and found.header.predictor == "scripted:toy"
     assert found.header.settings == {"samples": 3, "temperature": 0.7, "max_tokens": 1024, "confidence": "share"}
-    assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"], "the journal is gone"
+    assert {path.name for path in tmp_path.iterdir()} == {"p.jsonl", "p.jsonl.answers"}
 
 
 def test_latency_of_a_row_is_that_of_its_slowest_sample(dataset: Path, tmp_path: Path) -> None:
@@ -133,8 +133,12 @@ def test_a_run_that_was_stopped_goes_on_and_asks_nothing_twice(dataset: Path, tm
     assert report.requests == 12 - 6
     assert sorted(asked.values()) == [1] * 11 + [2], "only what was cut off was asked again"
     assert len(read_predictions(out).rows) == 6
-    again = foretrace.predict(dataset, model=model(go_on), out=out, samples=2, limit=6)
-    assert (again.requests, again.guesses, asked.total()) == (0, 6, 13)
+    before, again = out.read_bytes(), foretrace.predict(dataset, model=model(go_on), out=out, samples=2, limit=6)
+    assert (again.requests, again.guesses, asked.total(), out.read_bytes()) == (0, 6, 13, before)
+    more = foretrace.predict(dataset, model=model(go_on), out=out, samples=3, limit=6)
+    assert more.requests == 6, "a finished run goes on with more samples, too"
+    other = foretrace.predict(dataset, model=model(go_on), out=out, samples=2, limit=6, temperature=0.1)
+    assert other.requests == 12, "and other settings begin anew"
 
 
 def test_answers_to_something_else_are_not_taken(dataset: Path, tmp_path: Path) -> None:
@@ -142,10 +146,8 @@ def test_answers_to_something_else_are_not_taken(dataset: Path, tmp_path: Path) 
     AnswerJournal(tmp_path / "p.jsonl", {"predictor": "other"}).add(answer(LS))
     with pytest.raises(PredictionError, match="other settings, model, predictions or dataset"):
         foretrace.predict(dataset, model=model(lambda request: LS), out=out)
-    held = AnswerJournal(tmp_path / "q.jsonl", {})
-    with pytest.raises(StoreError, match="another process is writing it"):
+    with AnswerJournal(tmp_path / "q.jsonl", {}), pytest.raises(StoreError, match="another process is writing it"):
         foretrace.predict(dataset, model=model(lambda request: LS), out=tmp_path / "q.jsonl")
-    held.close()
     (tmp_path / "r.jsonl.journal").write_bytes((tmp_path / "p.jsonl.journal").read_bytes() + b"not json\n")
     with pytest.raises(PredictionError, match=r"r.jsonl.journal: "):
         AnswerJournal(tmp_path / "r.jsonl", {"predictor": "other"})

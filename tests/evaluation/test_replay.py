@@ -54,7 +54,7 @@ def test_a_planted_hit_rate_gives_the_formula(hits: int) -> None:
     assert found.share == pytest.approx(saved / 1400, abs=1e-9)
     assert found.remaining_s == pytest.approx(1400 - saved, abs=1e-9)
     assert found.speedup == pytest.approx(1400 / (1400 - saved), abs=1e-9)
-    assert (found.launched, found.hits, found.unsafe) == (200, 20 * hits, 0)
+    assert (found.launched, found.hits) == (200, 20 * hits)
     assert found.wasted_s == pytest.approx((200 - 20 * hits) * t), "the median of the tool is 2 s"
     assert found.accuracy.hit_rate == found.accuracy.eligible_hit_rate == pytest.approx(hits / 10)
     assert found.oracle.saved_s == pytest.approx(200 * min(m - g, t), abs=1e-9)
@@ -79,7 +79,7 @@ def test_the_oracle_is_the_ceiling(ahead: int) -> None:
     assert (found.oracle.low, found.oracle.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
     assert found.base_s == pytest.approx(ceiling.wall_s) and found.tool_s == pytest.approx(ceiling.tool_s)
     assert found.saved_s == pytest.approx(found.oracle.saved_s, abs=1e-9), "a predictor that is always right"
-    assert found.refused > 0 == found.unsafe
+    assert found.refused > 0
     wrong = replay(traces, plant(traces, lambda n: False), ahead=ahead, guess_latency=0.3, allow=("sandbox_exec",))
     assert wrong.oracle == found.oracle and wrong.saved_s == 0, "whatever the guesses are"
 
@@ -116,8 +116,8 @@ def test_a_hit_rate_of_zero_saves_nothing_and_wastes_what_it_launched() -> None:
     traces = reads(20)
     found = replay(traces, plant(traces, lambda n: False))
     assert (found.saved_s, found.share, found.speedup) == (0.0, 0.0, 1.0)
-    assert (found.launched, found.hits, found.wasted_calls, found.wasted_s) == (20, 0, 20, 40.0)
-    assert found.wasted_s_per_saved_s is found.wasted_calls_per_saved_s is found.cost.per_saved_s is None
+    assert (found.launched, found.hits, found.wasted_s) == (20, 0, 40.0)
+    assert found.wasted_s_per_saved_s is found.cost.per_saved_s is None
     assert [(each.name, each.count) for each in found.assumed] == [("guess_latency", 20), ("wrong_call_s", 20)]
 
 
@@ -125,7 +125,7 @@ def test_a_hit_rate_of_zero_saves_nothing_and_wastes_what_it_launched() -> None:
 def test_what_is_not_safe_is_not_launched(call: Any) -> None:
     traces = [make_trace([Timed(5.0, 2.0, call), Timed(5.0, 2.0)])]
     found = replay(traces, plant(traces))
-    assert (found.launched, found.hits, found.refused, found.unsafe) == (1, 1, 1, 0)
+    assert (found.launched, found.hits, found.refused) == (1, 1, 1)
     name, arguments = call
     wrong = plant(traces, lambda n: False, wrong=PredictedCall(name, json.dumps(arguments)))
     assert replay(traces, wrong).launched == 0, "the predicted call decides, whatever the step does"
@@ -136,13 +136,6 @@ def test_one_unsafe_call_keeps_the_whole_guess_back() -> None:
     assert replay(traces, make_file(guess(READ, WRITE))).launched == 0
     assert replay(traces, make_file(guess(READ, RUN))).launched == 0
     assert replay(traces, make_file(guess(READ, RUN)), allow=("sandbox_exec",)).launched == 2
-
-
-def test_a_launch_that_is_not_safe_is_never_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretrace.evaluation.replay_runs.ReplayRuns.is_safe", lambda self, guess: True)
-    traces = [make_trace([Timed(5.0, 2.0, WRITE)])]
-    with pytest.raises(AssertionError, match="1 calls that are not safe were launched early, first ToolCall"):
-        replay(traces, plant(traces))
 
 
 def test_a_read_beside_a_write_is_not_used() -> None:
@@ -312,15 +305,6 @@ def test_assumed_times_fill_what_is_unknown() -> None:
     assert found.assumed_steps == ceiling.assumed_steps == 2
 
 
-def test_steps_without_a_first_guess_are_said() -> None:
-    """The best one that is there is launched."""
-    traces = [make_trace([Timed(5.0, 2.0)] * 2)]
-    late = make_file(*(msgspec.structs.replace(row, rank=2) for row in plant(traces).rows[:1]), *plant(traces).rows[1:])
-    found = replay(traces, late)
-    assert (found.steps_without_first, found.launched, found.hits) == (1, 2, 2)
-    assert replay(traces, plant(traces)).steps_without_first == 0
-
-
 def test_times_that_cannot_be_are_left_out_and_below_half_it_is_unknown() -> None:
     steps = [Timed(5.0, 2.0), Timed(-1.0, 2.0), Timed(5.0, 1e9), Timed(float("nan"), 1.0)]
     traces = [make_trace(steps)]
@@ -448,7 +432,7 @@ def test_laws_of_the_replay(made: list[list[Timed]], how: dict[str, Any], draw: 
     saved, most = found.saved_s or 0.0, found.oracle.saved_s or 0.0
     assert -1e-9 <= saved <= most + 1e-6 and most <= found.tool_s + 1e-6
     assert saved + found.remaining_s == pytest.approx(found.base_s)
-    assert found.launched == found.hits + found.wasted_calls and found.unsafe == 0 <= found.stale <= found.wasted_calls
+    assert 0 <= found.stale <= found.launched - found.hits
     assert found.frontier[0].saved_s == found.saved_s
     shuffled = [*traces]
     draw.shuffle(shuffled)
@@ -462,7 +446,7 @@ def test_any_trace_can_be_replayed_and_its_calls_have_the_effect_of_their_label(
     steps = {(trace.key, index) for trace in traces for step in time_steps(trace) for index in step.indexes}
     if any((row.key, row.step) in steps for row in predictions.rows):
         found = replay(traces, predictions, allow=("sandbox_exec",), ahead=2)
-        assert found.unsafe == 0 <= (found.saved_s or 0.0)
+        assert (found.saved_s or 0.0) >= 0
     for trace in traces:
         for label in label_trace(trace):
             message = trace.messages[label.index]

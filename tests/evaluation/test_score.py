@@ -243,12 +243,6 @@ def test_a_line_that_is_no_prediction_is_named(scored: Any, line: str, why: str)
         scored(f"\n{line}\n")
 
 
-def test_two_predictions_for_one_row_are_refused(scored: Any, gold: list[Row]) -> None:
-    for first in (right(gold[0]), at(gold[0])):
-        with pytest.raises(PredictionError, match=r"line 3: a second prediction for"):
-            scored([right(gold[1]), first, right(gold[0])])
-
-
 def test_a_file_that_is_not_there_and_a_dataset_without_eval(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(PredictionError, match="cannot read"):
         score(tmp_path / "none.jsonl", dataset)

@@ -19,7 +19,7 @@ from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
 from foretrace.core.store import write_traces
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
-from foretrace.evaluation.judged_steps import is_eligible, judge_guesses, list_arguments
+from foretrace.evaluation.figures import is_eligible, judge_guesses, list_arguments
 from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import ScoreReport
 

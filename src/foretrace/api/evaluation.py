@@ -184,7 +184,7 @@ def predict(
 
     Args:
         dataset: What `foretrace build` wrote.
-        out: File of predictions, for `score`. The answers of a model stand in a journal beside it until all are there.
+        out: File of predictions, for `score`. The answers of a model are kept beside it.
         predictor: majority, markov:1 to markov:3, regression, memory, or module:Class.
         model: Instead of a predictor, e.g. openai:NAME or ollama:NAME (docs/models.md).
         server: Where the model server is, for a model that is named.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 
@@ -15,7 +14,6 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, Setting, UsageError
 from foretrace.core.files import describe_write_error, open_locked
 from foretrace.models.base import ChatModel
-from foretrace.models.limiter import AdaptiveLimiter
 from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
 from foretrace.models.token_meter import TokenMeter
 
@@ -50,8 +48,11 @@ class Question(NamedTuple):
 
 
 class AnswerJournal:
-    """The answers so far, in a file beside the output, which is this process's own. The first line says what is asked,
-    each other line is one answer; a last line that a crash cut off is asked again.
+    """The answers so far, in a file `OUT.journal` that is this process's own. The first line says what is asked, each
+    other line is one answer; a last line that a crash cut off is asked again.
+
+    Used in a `with` block. When it ends well the file becomes `OUT.answers`, and a later run that asks the same goes on
+    from there; after an error it stays as it is.
 
     Args:
         out: The output.
@@ -63,11 +64,13 @@ class AnswerJournal:
     """
 
     def __init__(self, out: Path, asked: dict[str, Any]) -> None:
-        self.path = out.with_name(f"{out.name}.journal")
+        self.path, self._finished = (out.with_name(f"{out.name}.{ending}") for ending in ("journal", "answers"))
         self.answers: dict[QuestionId, Answer] = {}
         header = msgspec.json.encode({"asked": asked}, order="deterministic") + b"\n"
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
+            if self._finished.exists() and not self.path.exists() and self._finished.read_bytes().startswith(header):
+                self._finished.rename(self.path)
             self._file: BinaryIO = open_locked(self.path, f"{self.path}: another process is writing it; wait for it")
             whole = self._read(self.path.read_bytes(), header)
             self._file.truncate(whole)
@@ -79,6 +82,16 @@ class AnswerJournal:
             self._file.close()
             raise
         self.already_done = len(self.answers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.path.replace(self._finished)
+        elif not self.answers:
+            self.path.unlink(missing_ok=True)
+        self._file.close()
 
     def _read(self, data: bytes, header: bytes) -> int:
         """Take the answers that are there; returns the bytes of whole lines."""
@@ -113,17 +126,6 @@ class AnswerJournal:
         self._file.write(line)
         self._file.flush()
 
-    def close(self) -> None:
-        """Let go of the file, which stays where it holds answers."""
-        if not self.answers:
-            self.path.unlink(missing_ok=True)
-        self._file.close()
-
-    def remove(self) -> None:
-        """Remove the file: what it holds stands elsewhere now."""
-        self.path.unlink(missing_ok=True)
-        self._file.close()
-
 
 def make_answer(question: QuestionId, completion: Completion) -> Answer:
     """The answer of a completion."""
@@ -134,46 +136,6 @@ def make_answer(question: QuestionId, completion: Completion) -> Answer:
         tokens=completion.usage.completion_tokens if completion.usage else None,
         seconds=round(completion.seconds, 6),
     )
-
-
-class _Asking:
-    """Asks questions one at a time, and counts what failed."""
-
-    def __init__(
-        self, model: ChatModel, limiter: AdaptiveLimiter, journal: AnswerJournal, read: Callable[..., Answer]
-    ) -> None:
-        self.meter = TokenMeter()
-        self.failures: Counter[str] = Counter()
-        self.example = ""
-        self._spec = model.spec
-        self._model, self._journal, self._read = ThrottledModel(model, limiter, self.meter), journal, read
-
-    async def ask(self, question: Question) -> None:
-        """One answer; what failed and may pass is asked a second time, and then left to the next run."""
-        for second_try in (False, True):
-            try:
-                completion = await self._model.complete(question.make_request())
-            except ModelError as error:
-                if error.final:
-                    raise
-                if error.kind in TRANSIENT_KINDS and not second_try:
-                    continue
-                if error.retryable:
-                    self.failures[error.kind] += 1
-                    self.example = self.example or str(error)
-                else:
-                    self._journal.add(Answer(id=question.id, error=str(error), kind=error.kind))
-            else:
-                self._journal.add(self._read(question.id, completion))
-            return
-
-    def check(self, total: int) -> None:
-        """Refuse to go on where requests failed that are to be made again."""
-        if self.failures:
-            raise PredictionError(
-                f"{self._spec}: {self.failures.total():,} of {total:,} requests failed, e.g. {self.example}; what was "
-                f"answered is kept in {self._journal.path}; run it again to ask for the rest"
-            )
 
 
 async def ask_all(
@@ -204,16 +166,33 @@ async def ask_all(
         PredictionError: requests failed and are to be made again; what was answered is kept.
         ModelError: no other request would fare better; what was answered is kept.
     """
-    limiter = make_limiter(model, concurrency)
-    asking = _Asking(model, limiter, journal, read)
+    limiter, meter, failed = make_limiter(model, concurrency), TokenMeter(), list[ModelError]()
     missing = (question for question in questions if question.id not in journal.answers)
     first = next(missing, None)
     if first is None:
-        return asking.meter
+        return meter
     found = await model.probe()
     if needs_logprobs and not found.logprobs:
         why = found.reasons.get("logprobs", "the server gives none")
         raise UsageError(f"{model.spec}: no logprobs: {why}; leave out ", Setting("logprobs"))
+    throttled = ThrottledModel(model, limiter, meter)
+
+    async def ask(question: Question, *, again: bool = True) -> None:
+        """One answer; what failed and may pass is asked a second time, and then left to the next run."""
+        try:
+            completion = await throttled.complete(question.make_request())
+        except ModelError as error:
+            if error.final:
+                raise
+            if error.kind in TRANSIENT_KINDS and again:
+                await ask(question, again=False)
+            elif error.retryable:
+                failed.append(error)
+            else:
+                journal.add(Answer(id=question.id, error=str(error), kind=error.kind))
+        else:
+            journal.add(read(question.id, completion))
+
     todo = itertools.chain([first], missing)
     running: set[asyncio.Task[None]] = set()
     try:
@@ -221,7 +200,7 @@ async def ask_all(
             # More than there are slots, so that no slot waits for this loop; few enough to keep memory small.
             window = concurrency or min(MAX_CONCURRENCY, 2 * limiter.limit)
             for each in itertools.islice(todo, max(0, window - len(running))):
-                running.add(asyncio.create_task(asking.ask(each)))
+                running.add(asyncio.create_task(ask(each)))
             if not running:
                 break
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -232,5 +211,9 @@ async def ask_all(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    asking.check(total)
-    return asking.meter
+    if failed:
+        raise PredictionError(
+            f"{model.spec}: {len(failed):,} of {total:,} requests failed, e.g. {failed[0]}; what was answered is kept "
+            f"in {journal.path}; run it again to ask for the rest"
+        )
+    return meter

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 RESAMPLES = 1000
 _CELLS = 4_000_000
-"""Draws that are held at one time, so that memory does not grow with the number of units."""
+"""Weights of rows that are held at one time, so that memory does not grow with the number of rows."""
 _BOUNDS = (0.025, 0.975)
-
-Column = Mapping[int, float]
-"""Values by the number of their task; a task without one has 0."""
 
 
 class Resamples:
@@ -30,31 +27,50 @@ class Resamples:
         """
         numbers = {name: number for number, name in enumerate(sorted({*units}))}
         self._unit = np.array([numbers[name] for name in units], np.int64)
-        count = len(numbers)
-        drawn = _draw(np.random.default_rng(seed), count, RESAMPLES) if count else ()
-        self._weights = np.array([np.ones(count), *drawn], float)
-        """How often each unit was drawn, (1 + RESAMPLES, units)."""
+        self._units = len(numbers)
+        generator = np.random.default_rng(seed)
+        drawn = (generator.integers(0, self._units, self._units) for _ in range(RESAMPLES if self._units else 0))
+        counts = (np.bincount(each, minlength=self._units) for each in drawn)
+        weights = np.array([np.ones(self._units), *counts], np.uint16)
+        at_once = max(1, _CELLS // max(len(self._unit), 1))
+        self._blocks = [weights[begin : begin + at_once] for begin in range(0, len(weights), at_once)]
+        """How often each unit was drawn, (draws, units) of a few draws at a time: 1 + RESAMPLES in all."""
 
     def sum(self, values: Any) -> Any:
-        """Sum of the values of the rows."""
-        return self._weights @ np.bincount(self._unit, values, self._weights.shape[1])
+        """Sum of the values of the rows, (rows,); of several figures at once from (rows, figures)."""
+        totals = np.zeros((self._units, *np.shape(values)[1:]))
+        np.add.at(totals, self._unit, values)
+        return np.concatenate([weights @ totals for weights in self._blocks])
 
     def measure_share(self, hits: Any, among: Any) -> Any:
         """Share of hits, which may be parts of 1, among the rows that count; NaN in a draw without one of these."""
-        whole = self.sum(among)
-        return np.divide(self.sum(hits * among), whole, out=np.full(len(whole), np.nan), where=whole > 0)
+        return _divide(self.sum(hits * among), self.sum(among))
+
+    def find_ratio_intervals(
+        self, ratios: Sequence[tuple[Sequence[float], Sequence[float]]]
+    ) -> list[tuple[float, float] | tuple[None, None]]:
+        """The 95 % interval of each ratio of two sums over the rows; none where less than two rows add to the lower
+        sum."""
+        sums = self.sum(np.array([*(part for part, _ in ratios), *(whole for _, whole in ratios)]).T).T
+        intervals: list[tuple[float, float] | tuple[None, None]] = []
+        for (_, whole), parts, wholes in zip(ratios, sums, sums[len(ratios) :], strict=False):
+            found = find_interval(_divide(parts, wholes)) if sum(map(bool, whole)) > 1 else None
+            intervals.append(found or (None, None))
+        return intervals
 
     def measure_f1(self, gold: Any, guess: Any) -> Any:
         """F1 of a class; NaN in a draw that does not hold it."""
         held = self.sum(gold)
-        f1 = np.full(len(held), np.nan)
-        return np.divide(2 * self.sum(gold & guess), held + self.sum(guess), out=f1, where=held > 0)
+        return np.where(held > 0, _divide(2 * self.sum(gold & guess), held + self.sum(guess)), np.nan)
 
     def weigh_rows(self) -> Iterator[Any]:
         """How often each row was drawn, (draws, rows) of a few draws at a time."""
-        at_once = max(1, _CELLS // max(len(self._unit), 1))
-        for begin in range(0, len(self._weights), at_once):
-            yield self._weights[begin : begin + at_once, self._unit]
+        return (weights[:, self._unit].astype(float) for weights in self._blocks)
+
+
+def _divide(parts: Any, wholes: Any) -> Any:
+    """Ratios of what was measured; NaN where the whole is 0."""
+    return np.divide(parts, wholes, out=np.full(np.shape(wholes), np.nan), where=np.asarray(wholes) > 0)
 
 
 def find_interval(values: Any) -> tuple[float, float] | None:
@@ -65,47 +81,3 @@ def find_interval(values: Any) -> tuple[float, float] | None:
         return None
     low, high = np.quantile(spread, _BOUNDS)
     return float(low), float(high)
-
-
-def measure_intervals(
-    ratios: Mapping[Hashable, tuple[Column, Column]], tasks: int, *, seed: int, resamples: int = RESAMPLES
-) -> dict[Hashable, tuple[float, float]]:
-    """The 95 % interval of each ratio of two sums over tasks.
-
-    Args:
-        ratios: By name, what is summed above and below the line. All share the draws.
-        tasks: Number of tasks.
-        seed: Seed of the draws.
-        resamples: How often all tasks are drawn.
-
-    Returns:
-        Low and high by name, without the ratios to which fewer than two tasks add: they have no interval. A draw whose
-        lower sum is 0 counts for nothing.
-    """
-    generator = np.random.default_rng(seed)
-    columns = {name: (_split(above), _split(below)) for name, (above, below) in ratios.items() if len(below) > 1}
-    shares = {name: np.full(resamples, np.nan) for name in columns}
-    at_once = max(1, _CELLS // max(tasks, 1))
-    for begin in range(0, resamples if tasks else 0, at_once):
-        count = min(at_once, resamples - begin)
-        weights = np.array([*_draw(generator, tasks, count)], float)
-        for name, ((upper, above), (lower, below)) in columns.items():
-            sums = weights[:, lower] @ below
-            top = weights[:, upper] @ above
-            np.divide(top, sums, out=shares[name][begin : begin + count], where=sums > 0)
-    return {
-        name: (float(low), float(high))
-        for name, drawn in shares.items()
-        for low, high in [np.nanquantile(drawn, _BOUNDS)]
-    }
-
-
-def _draw(generator: np.random.Generator, units: int, times: int) -> Iterator[Any]:
-    """How often each unit is drawn, `times` times."""
-    return (np.bincount(generator.integers(0, units, units), minlength=units) for _ in range(times))
-
-
-def _split(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of tasks, ascending, and their values."""
-    numbers = sorted(column)
-    return np.array(numbers, np.int64), np.array([column[number] for number in numbers], np.float64)

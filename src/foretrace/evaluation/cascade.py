@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.figures import make_share
-from foretrace.evaluation.judged_steps import JudgedSteps
+from foretrace.evaluation.figures import JudgedSteps, make_share
 from foretrace.evaluation.score_report import CascadeRow
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -1,7 +1,8 @@
 """The ceiling: what a perfect predictor of the next calls would save on traces, without any model.
 
 Every figure is over the steps whose times are known (`step_times`), and its coverage stands beside it: the share of
-steps whose times are known. Where that is below half, the verdict is `unknown`. The formulas are in `savings`.
+steps whose times are known. Where that is below half, the verdict is `unknown`. The simulator of `replay` runs the true
+calls as guesses: all of these are upper limits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Trace
-from foretrace.evaluation.bootstrap import measure_intervals
+from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.ceiling_report import (
     AheadCeiling,
     CeilingReport,
@@ -32,14 +33,16 @@ from foretrace.evaluation.ceiling_report import (
     conclude_ceiling,
 )
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
-from foretrace.evaluation.savings import (
-    EagerCall,
-    PlannedStep,
-    save_by_dispatch,
-    save_by_prefetch,
-    save_by_running_ahead,
+from foretrace.evaluation.event_simulator import CLOCK_S, GuessedCall, SimulatedStep, Speculation, simulate
+from foretrace.evaluation.step_times import (
+    AssumedTimes,
+    CallTimes,
+    StepTimes,
+    fill_times,
+    find_step_effect,
+    split_runs,
+    time_steps,
 )
-from foretrace.evaluation.step_times import AssumedTimes, StepTimes, fill_times, find_step_effect, time_steps
 
 GUESS_S = 0.2
 """Seconds of a guess, where nothing else is said."""
@@ -74,34 +77,35 @@ _Weights = Sequence[tuple[_Row, float]]
 """The rows that a step counts in, and how much of it."""
 _UNIT = 2**60
 """Sums are kept as whole numbers of 1 / `_UNIT`."""
+_SUMMED = ("steps", "wall_s", "model_s", "tool_s", "stamped_s", "eligible_s")
+"""Figures that are fields of `CeilingRow`."""
+_WHOLES = {**{f"ahead {depth}": "wall_s" for depth in DEPTHS}, "eager": "eager wall"}
+"""By figure of what is saved: the figure of the time that it is a share of."""
 _NOTHING_KNOWN = Saving(saved_s=None, share=None, low=None, high=None)
 
 
 class _Sums:
-    """Exact sums by row and figure, of all traces and of each task: no order of the traces changes a digit."""
+    """Exact sums by row, figure and task: no order of the traces changes a digit."""
 
     def __init__(self) -> None:
-        self._all: defaultdict[tuple[_Row, str], int] = defaultdict(int)
-        self._tasks: defaultdict[tuple[_Row, str], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._by_task: defaultdict[tuple[_Row, str], Counter[str]] = defaultdict(Counter)
 
-    def add(self, row: _Row, figure: str, value: float, task: str | None = None) -> None:
-        """Add to a figure of a row; with `task` also to that of the task."""
-        exact = round(value * _UNIT)
-        if not exact:
-            return
-        self._all[row, figure] += exact
-        if task is not None:
-            self._tasks[row, figure][task] += exact
+    def add(self, rows: _Weights, task: str, figures: Mapping[str, float]) -> None:
+        """Add to the figures of the rows that a step counts in."""
+        for row, weight in rows:
+            for figure, value in figures.items():
+                if exact := round(weight * value * _UNIT):
+                    self._by_task[row, figure][task] += exact
 
     def get(self, row: _Row, figure: str) -> float:
-        return self._all.get((row, figure), 0) / _UNIT
+        return self._by_task[row, figure].total() / _UNIT
 
-    def get_tasks(self, row: _Row, figure: str, numbers: dict[str, int]) -> dict[int, float]:
-        found = self._tasks.get((row, figure), {})
-        return {numbers[task]: value / _UNIT for task, value in found.items()}
+    def list_tasks(self, row: _Row, figure: str, tasks: Sequence[str]) -> list[float]:
+        found = self._by_task[row, figure]
+        return [found[task] / _UNIT for task in tasks]
 
-    def list_names(self, kind: str) -> list[str]:
-        return sorted({row.name for row, _ in self._all if row.kind == kind})
+    def list_rows(self, kind: str) -> list[_Row]:
+        return sorted({row for row, _ in self._by_task if row.kind == kind})
 
 
 class Ceiling:
@@ -143,116 +147,88 @@ class Ceiling:
             labels = {label.index: label for label in label_trace(trace)}
         if self._assumed is not None:
             steps, assumed = fill_times(steps, labels, self._assumed)
-        rows_of_steps = [_list_rows(trace, step) for step in steps]
+        rows = {step.indexes: _list_rows(trace, step) for step in steps}
         # From here on nothing of the trace is read any more: what fails on it has counted nothing.
-        self._counts["assumed"] += assumed
-        self._counts["traces"] += 1
         self._tasks.add(trace.task.id)
-        self._counts["steps"] += len(steps)
+        self._counts.update(traces=1, steps=len(steps), assumed=assumed)
         self._unknown.update(step.unknown for step in steps if step.unknown is not None)
-        run: list[tuple[PlannedStep, _Weights]] = []
-        for step, rows in zip(steps, rows_of_steps, strict=True):
-            for row, weight in rows:
-                self._sums.add(row, "steps", weight)
-            if step.unknown is not None or step.after_person:  # nobody knows the time between, or what is said next
-                self._add_run(run, trace.task.id)
-                run = []
-            if step.unknown is None:
-                planned = self._add_step(trace, step, labels, rows)
-                run.append((planned, rows))
-        self._add_run(run, trace.task.id)
+        for step in steps:
+            self._sums.add(rows[step.indexes], trace.task.id, {"steps": 1.0})
+        for run in split_runs(steps):
+            eligible = [bool(step.calls) and find_step_effect(step, labels) in self._safe for step in run]
+            saved = self._run_ahead(run, eligible, labels, trace.task.id)
+            for at, step in enumerate(run):
+                figures = self._measure_step(step, eligible=eligible[at])
+                figures |= {f"ahead {depth}": seconds[at] for depth, seconds in saved.items()}
+                self._sums.add(rows[step.indexes], trace.task.id, figures)
+                self._note_longest(trace.key, step)
 
-    def _add_step(self, trace: Trace, step: StepTimes, labels: Mapping[int, StepLabel], rows: _Weights) -> PlannedStep:
-        """Count a step of known times."""
+    def _run_ahead(
+        self, run: Sequence[StepTimes], eligible: Sequence[bool], labels: Mapping[int, StepLabel], task: str
+    ) -> dict[int, tuple[float, ...]]:
+        """By depth, the seconds that running ahead saves at each step of a run."""
+        steps: list[SimulatedStep] = []
+        for step, is_eligible in zip(run, eligible, strict=True):
+            model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
+            guesses = (GuessedCall(tool_s, (0,)),) if is_eligible and tool_s else ()
+            version = labels[step.indexes[0]].state_version
+            steps.append(SimulatedStep(model_s, tool_s, (tool_s,), is_eligible, version, self._guess_s, guesses))
+        saved: dict[int, tuple[float, ...]] = {}
+        for depth in DEPTHS:
+            done = simulate(steps, Speculation(depth, cancel=False))
+            stale = [launch.wasted_s for launch in done.launches if launch.stale]
+            self._counts[f"stale {depth}"] += len(stale)
+            self._sums.add([(_TOTAL, 1.0)], task, {f"repeated {depth}": math.fsum(stale)})
+            saved[depth] = done.saved_s
+        return saved
+
+    def _measure_step(self, step: StepTimes, *, eligible: bool) -> dict[str, float]:
+        """The figures of a step of known times, apart from those of its run."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
-        eligible = bool(step.calls) and find_step_effect(step, labels) in self._safe
-        saved = save_by_prefetch(model_s, tool_s, self._guess_s) if eligible else 0.0
-        self._counts["known"] += 1
-        self._overlaps.update([step.overlap] if step.overlap else [])
-        stamped_s = self._add_stamped(trace, step, saved, eligible=eligible)
-        for row, weight in rows:
-            task = trace.task.id
-            self._sums.add(row, "known", weight)
-            self._sums.add(row, "model", weight * model_s)
-            self._sums.add(row, "tool", weight * tool_s)
-            self._sums.add(row, "stamped", weight * stamped_s)
-            self._sums.add(row, "eligible", weight * tool_s if eligible else 0.0)
-            self._sums.add(row, "wall", weight * (model_s + tool_s), task)
-            self._sums.add(row, "oracle", weight * saved, task)
-        self._add_dispatch(trace, step, rows, eligible=eligible)
-        return PlannedStep(model_s, tool_s, eligible, labels[step.indexes[0]].state_version)
-
-    def _add_stamped(self, trace: Trace, step: StepTimes, saved: float, *, eligible: bool) -> float:
-        """Count what of a step's tool time is a difference of stamps; returns its seconds."""
         stamped = math.fsum(call.tool_s or 0.0 for call in step.calls if call.stamped)
-        if not stamped or not step.tool_s:
-            return 0.0
-        part = stamped / math.fsum(call.tool_s or 0.0 for call in step.calls)
-        if eligible:
-            self._sums.add(_TOTAL, "stamped eligible", part * step.tool_s)
-            self._sums.add(_TOTAL, "stamped saved", part * saved)
+        measured = math.fsum(call.tool_s or 0.0 for call in step.calls)
+        self._overlaps.update([step.overlap] if step.overlap else [])
+        figures = {
+            "known": 1.0,
+            "model_s": model_s,
+            "tool_s": tool_s,
+            "stamped_s": tool_s * stamped / measured if stamped else 0.0,
+            "eligible_s": tool_s if eligible else 0.0,
+            "wall_s": model_s + tool_s,
+            "calling": float(bool(step.calls)),
+        }
+        if all(call.tool_s is not None and call.written_at is not None for call in step.calls):
+            self._counts["place_assumed"] += any(call.place_assumed for call in step.calls)
+            saved_s = save_by_dispatch(model_s, tool_s, step.calls) if eligible else 0.0
+            figures |= {"dispatched": figures["calling"], "eager": saved_s, "eager wall": figures["wall_s"]}
+        return figures
+
+    def _note_longest(self, key: str, step: StepTimes) -> None:
         calls = (
-            LongCall(name=call.name, tool_s=call.tool_s or 0.0, key=trace.key, step=step.indexes[0], eligible=eligible)
+            LongCall(name=call.name, tool_s=call.tool_s or 0.0, key=key, step=step.indexes[0])
             for call in step.calls
-            if call.stamped
+            if call.stamped and call.tool_s
         )
         self._longest = heapq.nsmallest(
             _LONGEST_CALLS, [*self._longest, *calls], key=lambda call: (-call.tool_s, call.key, call.step, call.name)
         )
-        return part * step.tool_s
-
-    def _add_dispatch(self, trace: Trace, step: StepTimes, rows: _Weights, *, eligible: bool) -> None:
-        model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
-        calls = [
-            EagerCall(call.tool_s, call.written_at)
-            for call in step.calls
-            if call.tool_s is not None and call.written_at is not None
-        ]
-        for row, weight in rows if step.calls else ():
-            self._sums.add(row, "calling", weight)
-        if len(calls) < len(step.calls):
-            return
-        self._counts["place_assumed"] += any(call.place_assumed for call in step.calls)
-        saved = save_by_dispatch(model_s, tool_s, calls) if eligible else 0.0
-        for row, weight in rows:
-            task = _find_drawn_task(row, trace.task.id)
-            self._sums.add(row, "dispatched", weight if step.calls else 0.0)
-            self._sums.add(row, "eager", weight * saved, task)
-            self._sums.add(row, "eager wall", weight * (model_s + tool_s), task)
-
-    def _add_run(self, run: Sequence[tuple[PlannedStep, _Weights]], task: str) -> None:
-        """Count what running ahead saves on steps that follow one another."""
-        for depth in DEPTHS if run else ():
-            saving = save_by_running_ahead([step for step, _ in run], depth, self._guess_s)
-            for saved, (_, rows) in zip(saving.saved_s, run, strict=True):
-                for row, weight in rows if saved else ():
-                    self._sums.add(row, f"ahead {depth}", weight * saved, _find_drawn_task(row, task))
-            self._sums.add(_TOTAL, f"repeated {depth}", saving.repeated_s)
-            self._counts[f"stale {depth}"] += saving.stale
 
     def make_report(self) -> CeilingReport:
         """The report on all traces so far."""
         sums, counts = self._sums, self._counts
-        rows = [_TOTAL, *(_Row(kind, name) for kind in _KINDS for name in sums.list_names(kind))]
-        wholes = {"oracle": "wall", **{f"ahead {depth}": "wall" for depth in DEPTHS}, "eager": "eager wall"}
-        savings = self._measure_savings([(row, figure, whole) for row in rows for figure, whole in wholes.items()])
-        by_kind = {kind: [self._make_row(row, savings) for row in rows if row.kind == kind] for kind in _KINDS}
+        resamples = Resamples(sorted(self._tasks), self._seed)
+        total = self._make_row(_TOTAL, resamples)
+        by_kind = {kind: [self._make_row(row, resamples) for row in sums.list_rows(kind)] for kind in _KINDS}
         for found in by_kind.values():
             found.sort(key=lambda row: (-(row.oracle.saved_s or 0.0), -row.wall_s, -row.steps, row.name))
-        total = self._make_row(_TOTAL, savings)
         unknown = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
+        names = ("verdict", "coverage", "wall_s", "model_s", "tool_s", "eligible_s", "oracle")
         return CeilingReport(
-            verdict=total.verdict,
+            **{name: getattr(total, name) for name in names},
             traces=counts["traces"],
             tasks=len(self._tasks),
             steps=counts["steps"],
-            known_steps=counts["known"],
-            coverage=total.coverage,
-            wall_s=total.wall_s,
-            model_s=total.model_s,
-            tool_s=total.tool_s,
-            eligible_s=total.eligible_s,
-            oracle=total.oracle,
+            known_steps=round(sums.get(_TOTAL, "known")),
             ahead={
                 str(depth): AheadCeiling(
                     **msgspec.structs.asdict(total.ahead[str(depth)]),
@@ -262,7 +238,9 @@ class Ceiling:
                 for depth in DEPTHS
             },
             eager=EagerCeiling(**msgspec.structs.asdict(total.eager), place_assumed_steps=counts["place_assumed"]),
-            stamped=self._make_stamped(total),
+            stamped=StampedTime(
+                tool_s=total.stamped_s, share=_find_share(total.stamped_s, total.tool_s), longest=self._longest
+            ),
             sources=by_kind["source"],
             agents=by_kind["agent"],
             tools=by_kind["tool"],
@@ -280,65 +258,53 @@ class Ceiling:
             seed=self._seed,
         )
 
-    def _measure_savings(self, ratios: Sequence[tuple[_Row, str, str]]) -> dict[tuple[_Row, str], Saving]:
-        """The saving of each (row, figure of what is saved, figure of the time that it is a share of)."""
-        numbers = {task: number for number, task in enumerate(sorted(self._tasks))}
-        intervals = measure_intervals(
-            {
-                (row, figure): (
-                    self._sums.get_tasks(row, figure, numbers),
-                    self._sums.get_tasks(row, whole, numbers),
-                )
-                for row, figure, whole in ratios
-                if figure == "oracle" or _has_intervals(row)
-            },
-            len(numbers),
-            seed=self._seed,
-        )
-        savings: dict[tuple[_Row, str], Saving] = {}
-        for row, figure, whole in ratios:
-            wall, saved = self._sums.get(row, whole), self._sums.get(row, figure)
-            low, high = intervals.get((row, figure), (None, None))
-            savings[row, figure] = (
-                Saving(saved_s=saved, share=saved / wall, low=low, high=high) if wall else _NOTHING_KNOWN
-            )
+    def _measure_savings(self, row: _Row, resamples: Resamples) -> dict[str, Saving]:
+        """What each way saves of the time of a row."""
+        tasks = sorted(self._tasks)
+        columns = {name: self._sums.list_tasks(row, name, tasks) for name in (*_WHOLES, *_WHOLES.values())}
+        intervals = resamples.find_ratio_intervals([(columns[part], columns[whole]) for part, whole in _WHOLES.items()])
+        savings: dict[str, Saving] = {}
+        for (part, whole), (low, high) in zip(_WHOLES.items(), intervals, strict=True):
+            saved_s, wall_s = self._sums.get(row, part), self._sums.get(row, whole)
+            known = Saving(saved_s=saved_s, share=saved_s / wall_s, low=low, high=high) if wall_s else None
+            savings[part] = known or _NOTHING_KNOWN
         return savings
 
-    def _make_stamped(self, total: CeilingRow) -> StampedTime:
-        eligible_s = self._sums.get(_TOTAL, "stamped eligible")
-        return StampedTime(
-            tool_s=total.stamped_s,
-            share=_divide(total.stamped_s, total.tool_s),
-            eligible_s=eligible_s,
-            eligible_share=_divide(eligible_s, total.eligible_s),
-            saved_s=self._sums.get(_TOTAL, "stamped saved"),
-            longest=self._longest,
-        )
-
-    def _make_row(self, row: _Row, savings: Mapping[tuple[_Row, str], Saving]) -> CeilingRow:
-        steps, known = self._sums.get(row, "steps"), self._sums.get(row, "known")
-        coverage = min(1.0, known / steps) if steps else 0.0
-        dispatched = _divide(self._sums.get(row, "dispatched"), self._sums.get(row, "calling"))
-        if dispatched is None:  # no call, so nothing to save and nothing to know
-            dispatched = 1.0 if known else 0.0
+    def _make_row(self, row: _Row, resamples: Resamples) -> CeilingRow:
+        sums, savings = {name: self._sums.get(row, name) for name in _SUMMED}, self._measure_savings(row, resamples)
+        known = self._sums.get(row, "known")
+        coverage = _find_share(known, sums["steps"]) or 0.0
+        placed = _find_share(self._sums.get(row, "dispatched"), self._sums.get(row, "calling"))
+        if placed is None:  # no call, so nothing to save and nothing to know
+            placed = 1.0 if known else 0.0
         return CeilingRow(
             name=row.name,
-            steps=steps,
+            **sums,
             coverage=coverage,
             verdict=decide_verdict(coverage),
-            wall_s=self._sums.get(row, "wall"),
-            model_s=self._sums.get(row, "model"),
-            tool_s=self._sums.get(row, "tool"),
-            stamped_s=self._sums.get(row, "stamped"),
-            eligible_s=self._sums.get(row, "eligible"),
-            oracle=savings[row, "oracle"],
-            ahead={str(depth): savings[row, f"ahead {depth}"] for depth in DEPTHS},
+            oracle=savings["ahead 1"],
+            ahead={str(depth): savings[f"ahead {depth}"] for depth in DEPTHS},
             eager=EagerSaving(
-                **msgspec.structs.asdict(savings[row, "eager"] if dispatched else _NOTHING_KNOWN),
-                coverage=dispatched,
-                verdict=decide_verdict(min(dispatched, coverage)),
+                **msgspec.structs.asdict(savings["eager"] if placed else _NOTHING_KNOWN),
+                coverage=placed,
+                verdict=decide_verdict(min(placed, coverage)),
             ),
         )
+
+
+def save_by_dispatch(model_s: float, tool_s: float, calls: Sequence[CallTimes]) -> float:
+    """Seconds saved where nothing is guessed, and a call starts when it is complete and not when the reply is.
+
+    A call is complete after its share of the model's time. Calls that ran one after another (their times add up to
+    `tool_s`) still do so; others run side by side. The time before the first token counts as time of writing, so the
+    figure is an upper limit.
+    """
+    times = [(call.tool_s or 0.0, model_s * (call.written_at or 0.0)) for call in calls]
+    one_by_one = sum(seconds for seconds, _ in times) <= tool_s + CLOCK_S * len(times)
+    end = 0.0
+    for seconds, complete in times:
+        end = max(end, complete) + seconds if one_by_one else max(end, complete + seconds)
+    return min(tool_s, max(0.0, model_s + tool_s - max(model_s, end)))
 
 
 def measure_ceiling(
@@ -368,16 +334,7 @@ def decide_verdict(coverage: float) -> Verdict:
     return "known" if coverage >= MIN_COVERAGE else "unknown"
 
 
-def _has_intervals(row: _Row) -> bool:
-    """Whether what running ahead and early calls save has an interval: not by tool, of which there may be hundreds."""
-    return row.kind != "tool"
-
-
-def _find_drawn_task(row: _Row, task: str) -> str | None:
-    return task if _has_intervals(row) else None
-
-
-def _divide(part: float, whole: float) -> float | None:
+def _find_share(part: float, whole: float) -> float | None:
     """A share, at most 1; None of nothing."""
     return min(1.0, part / whole) if whole else None
 

@@ -83,8 +83,6 @@ class LongCall(msgspec.Struct, frozen=True, kw_only=True):
     """Of the trace."""
     step: int
     """Index of the agent's message in it."""
-    eligible: bool
-    """Whether its step is safe to run early."""
 
 
 class StampedTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +92,6 @@ class StampedTime(msgspec.Struct, frozen=True, kw_only=True):
     tool_s: float
     share: float | None
     """Of all tool time; None where there is none."""
-    eligible_s: float
-    """Of it, in calls that are safe to run early."""
-    eligible_share: float | None
-    """Of all tool time in such calls."""
-    saved_s: float
-    """Of the oracle's saving."""
     longest: list[LongCall]
     """The longest of these calls, at most five: what a person should look at."""
 

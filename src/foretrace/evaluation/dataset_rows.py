@@ -144,7 +144,8 @@ def read_eval_steps(dataset: Path, target: str) -> list[GoldStep]:
     for row in read_columns(dataset, "eval", "test", columns):
         calls: tuple[PredictedCall, ...] = ()
         if row["tool"] and target == "call":
-            calls = (PredictedCall(row["tool"], row["arguments"]), *_read_own_calls(row)[1:])
+            further = _read_target_calls(row["completion"][0]["content"])[1:]
+            calls = (PredictedCall(row["tool"], row["arguments"]), *further)
         slices = tuple(name for name in ("natural", "balanced") if row[name])
         steps.append(_make_step(row, calls, tuple(ACTIONS[action] for action in row["next_actions"]), slices))
     if not steps:
@@ -158,8 +159,10 @@ def read_validation_steps(dataset: Path, target: str) -> list[GoldStep]:
     Raises:
         PredictionError: there are none, or they cannot be read.
     """
-    rows = read_columns(dataset, "proposer", "validation", _GOLD_COLUMNS)
-    steps = [_make_step(row, _read_own_calls(row) if target == "call" else (), (), ("validation",)) for row in rows]
+    steps: list[GoldStep] = []
+    for row in read_columns(dataset, "proposer", "validation", _GOLD_COLUMNS):
+        calls = _read_target_calls(row["completion"][0]["content"]) if target == "call" else ()
+        steps.append(_make_step(row, calls, (), ("validation",)))
     if not steps:
         raise PredictionError(f"{dataset}: has no validation rows of `proposer`; build it with validation groups")
     return sorted(steps, key=lambda step: step[:2])
@@ -170,10 +173,6 @@ def _make_step(
 ) -> GoldStep:
     plain = {name: row[name] for name in ("key", "step", "task", "group", "source", "tool", "effect")}
     return GoldStep(**plain, action=ACTIONS[row["action"]], calls=calls, next_actions=following, slices=slices)
-
-
-def _read_own_calls(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
-    return _read_target_calls(row["completion"][0]["content"])
 
 
 def _read_target_calls(text: str) -> tuple[PredictedCall, ...]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-_CLOCK_S = 1e-4
+CLOCK_S = 1e-4
 """Seconds by which the clocks that timed calls may differ."""
 
 
@@ -122,9 +122,6 @@ class _Job:
         self.hit = self.stale = False
         self.wasted_s = 0.0
 
-    def describe(self) -> Launch:
-        return Launch(self.key.step, self.key.guess, self.hit, self.stale, self.wasted_s)
-
 
 def simulate(steps: Sequence[SimulatedStep], speculation: Speculation) -> SimulatedRun:
     """Run the steps one after another, with their guesses."""
@@ -158,14 +155,18 @@ class _Simulator:
         while self._events:
             self._now, event, _, what = heapq.heappop(self._events)
             if isinstance(what, _Job):
-                self._finish(what)
+                self._end(what)
+                self._fill_slots()
             elif isinstance(what, _Key):
-                self._offer(what)
+                heapq.heappush(self._waiting, what)
+                self._fill_slots()
             elif event == _Event.BEGIN:
                 self._begin(what)
             else:
                 end = self._reply(what)
-        launches = tuple(job.describe() for job in self._jobs.values())
+        launches = tuple(
+            Launch(job.key.step, job.key.guess, job.hit, job.stale, job.wasted_s) for job in self._jobs.values()
+        )
         return SimulatedRun(end, tuple(self._saved), launches, tuple(self._proposals))
 
     def _push(self, at: float, event: _Event, what: _Key | _Job | int) -> None:
@@ -187,12 +188,8 @@ class _Simulator:
             if refuted_at < 0 and not planned.foreseen:
                 refuted_at = step
 
-    def _offer(self, key: _Key) -> None:
-        """Launch a guess that is ready, or let it wait."""
-        heapq.heappush(self._waiting, key)
-        self._fill_slots()
-
     def _fill_slots(self) -> None:
+        """Launch the guesses that are ready, as far as there are slots."""
         slots = self._speculation.slots
         while self._waiting and (slots is None or self._busy < slots):
             key = heapq.heappop(self._waiting)
@@ -204,18 +201,16 @@ class _Simulator:
             self._push(self._now + job.call.seconds, _Event.FINISH, job)
 
     def _is_refuted(self, key: _Key) -> bool:
-        """Whether the replies so far show that a guess comes too late or is wrong."""
-        return key.step <= self._replied or -1 < key.refuted_at <= self._replied or self._is_stale(key)
-
-    def _is_stale(self, key: _Key) -> bool:
+        """Whether the replies so far show that a guess comes too late, is wrong, or was overtaken by a write."""
+        if key.step <= self._replied or -1 < key.refuted_at <= self._replied:
+            return True
         following = min(self._replied + 1, len(self._steps) - 1)
         return key.state_version < self._steps[following].state_version
 
-    def _finish(self, job: _Job) -> None:
-        if job.running:
-            job.running = False
-            self._busy -= 1
-            self._fill_slots()
+    def _end(self, job: _Job) -> None:
+        """Give back the slot of a call that still runs."""
+        self._busy -= job.running
+        job.running = False
 
     def _reply(self, step: int) -> float:
         """The reply is there: use what was right, end what was wrong. Returns when the step is over."""
@@ -242,11 +237,10 @@ class _Simulator:
 
     def _end_wrong(self, jobs: Iterable[_Job]) -> None:
         for job in jobs:
-            cancel = self._speculation.cancel
-            job.wasted_s = min(job.call.seconds, self._now - job.at) if cancel else job.call.seconds
-            if cancel and job.running:
-                job.running = False
-                self._busy -= 1
+            job.wasted_s = job.call.seconds
+            if self._speculation.cancel:
+                job.wasted_s = min(job.call.seconds, self._now - job.at)
+                self._end(job)
 
 
 def _measure_saving(step: SimulatedStep, replied: float, launches: Sequence[tuple[float, tuple[int, ...]]]) -> float:
@@ -272,6 +266,6 @@ def _time_others(step: SimulatedStep, covered: set[int]) -> float:
     known = [seconds for seconds in step.call_s if seconds is not None]
     if len(known) < len(step.call_s):
         return step.tool_s
-    side_by_side = step.tool_s <= max(known) + _CLOCK_S * len(known)
+    side_by_side = step.tool_s <= max(known) + CLOCK_S * len(known)
     left = [seconds for seconds in others if seconds is not None]
     return min(step.tool_s, max(left) if side_by_side else sum(left))

@@ -143,31 +143,62 @@ def predict(
     run = _Run(name, settings, progress, len(asked))
     for fold in folds:
         run.predict_fold(make(), fold)
-    if run.steps == sum(run.faults.values()):
-        raise PredictionError(f"{name}: gave no guess at any of {run.steps:,} rows, e.g. {run.example}")
-    latency = summarise_latency(run.seconds)
     header = msgspec.structs.replace(
         header,
         target="type" if run.guesses_types else header.target,
         steps=run.steps,
-        faults=dict(sorted(run.faults.items())),
-        latency_s=latency if settings.times else {},
         settings={"folds": len(folds)} if settings.rows == "proposer" else {},
     )
     order = {(row.key, row.step): place for place, row in enumerate(asked)}
-    run.rows.sort(key=lambda row: (order[row.key, row.step], row.rank))
-    write_predictions(out, header, run.rows)
+    run.guessed.rows.sort(key=lambda row: (order[row.key, row.step], row.rank))
+    learnt_rows = len({id(row) for fold in folds for row in fold.learnt})
+    return write_guesses(out, header, run.guessed, times=settings.times, learnt_rows=learnt_rows, fit_s=run.fit_s)
+
+
+class Guessed:
+    """What was guessed, and where that failed."""
+
+    def __init__(self) -> None:
+        self.rows: list[Prediction] = []
+        self.seconds: list[float] = []
+        """Of each row that was answered."""
+        self.faults: Counter[str] = Counter()
+        self.example: str | None = None
+        """The first fault, in words."""
+
+    def count(self, fault: str, row: DatasetRow, example: str) -> None:
+        """Count a fault at a row."""
+        self.faults[fault] += 1
+        self.example = self.example or f"{row.key} step {row.step}: {example}"
+
+
+def write_guesses(
+    out: Path, header: PredictionsHeader, guessed: Guessed, *, times: bool, learnt_rows: int = 0, fit_s: float = 0.0
+) -> PredictReport:
+    """Write the file of predictions, and report on it.
+
+    Raises:
+        PredictionError: there is no guess at any row.
+        StoreError: `out` cannot be written.
+    """
+    if header.steps == guessed.faults.total():
+        what = f"gave no guess at any of {header.steps:,} rows, e.g. {guessed.example}"
+        raise PredictionError(f"{header.predictor}: {what}")
+    latency, faults = summarise_latency(guessed.seconds), dict(sorted(guessed.faults.items()))
+    write_predictions(
+        out, msgspec.structs.replace(header, faults=faults, latency_s=latency if times else {}), guessed.rows
+    )
     return PredictReport(
-        predictor=name,
+        predictor=header.predictor,
         config=header.config,
         split=header.split,
         out=str(out),
-        learnt_rows=len({id(row) for fold in folds for row in fold.learnt}),
-        steps=run.steps,
-        guesses=len(run.rows),
-        faults=header.faults,
-        example=run.example,
-        fit_s=round(run.fit_s, 3),
+        learnt_rows=learnt_rows,
+        steps=header.steps,
+        guesses=len(guessed.rows),
+        faults=faults,
+        example=guessed.example,
+        fit_s=round(fit_s, 3),
         latency_s=latency,
     )
 
@@ -193,10 +224,7 @@ class _Run:
 
     def __init__(self, name: str, settings: PredictSettings, progress: ProgressFunc, total: int) -> None:
         self._name, self._settings, self._progress, self._total = name, settings, progress, total
-        self.rows: list[Prediction] = []
-        self.seconds: list[float] = []
-        self.faults: Counter[str] = Counter()
-        self.example: str | None = None
+        self.guessed = Guessed()
         self.steps = 0
         self.fit_s = 0.0
         self.guesses_types = False
@@ -231,20 +259,16 @@ class _Run:
             seconds = time.perf_counter() - started
             guesses = check_guesses(given, self._settings.k)
         except BadGuessError as error:
-            self._count("bad_guess", f"{row.key} step {row.step}: {error}")
+            self.guessed.count("bad_guess", row, str(error))
             return
         except (Exception, SystemExit) as error:  # a user's own class may fail in any way
-            self._count("raised", f"{row.key} step {row.step}: {_name_error(error)}")
+            self.guessed.count("raised", row, _name_error(error))
             return
-        self.seconds.append(seconds)
+        self.guessed.seconds.append(seconds)
         if not guesses:
-            self._count("no_guess", f"{row.key} step {row.step}: an empty list")
+            self.guessed.count("no_guess", row, "an empty list")
         shown = round(seconds, 6) if self._settings.times else None
-        self.rows.extend(make_predictions(row, guesses, shown))
-
-    def _count(self, fault: str, example: str) -> None:
-        self.faults[fault] += 1
-        self.example = self.example or example
+        self.guessed.rows.extend(make_predictions(row, guesses, shown))
 
 
 def make_predictions(row: DatasetRow, guesses: Sequence[Guess], seconds: float | None) -> Iterator[Prediction]:
@@ -299,8 +323,8 @@ def _check_arguments(arguments: Any) -> None:
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
         json.dumps(value, allow_nan=False)
-        if isinstance(arguments, str) and not _can_be_written(arguments):
-            raise ValueError("half of a surrogate pair")
+        if isinstance(arguments, str):
+            arguments.encode()  # half of a surrogate pair cannot be written
     except (ValueError, TypeError, RecursionError):
         raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not JSON") from None
     if not isinstance(value, Mapping):

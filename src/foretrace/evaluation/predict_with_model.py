@@ -14,24 +14,23 @@ import msgspec
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import PredictionError, Setting, UsageError
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.predictions import (
     PredictedCall,
     Prediction,
     PredictionsHeader,
     read_guess,
-    read_predictions,
-    write_predictions,
 )
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all
 from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predict import (
+    Guessed,
     PredictReport,
     PredictSettings,
     read_asked,
     start_header,
-    summarise_latency,
+    write_guesses,
 )
 from foretrace.models.base import ChatModel, ConfiguredModel
 
@@ -71,8 +70,7 @@ async def predict_with_model(
 ) -> PredictReport:
     """Ask a model what comes next at each row, and write its guesses.
 
-    The answers stand in a journal beside `out` until all are there: the same call again goes on where a killed one
-    stopped, and asks nothing twice.
+    The answers are kept beside `out`: the same call again goes on where a killed one stopped, and asks nothing twice.
 
     Args:
         report_answers: Called with the answers that are there and their number.
@@ -87,10 +85,7 @@ async def predict_with_model(
     model_settings.check()
     rows = read_asked(dataset, settings)
     header = _make_header(dataset, model, settings, model_settings, len(rows))
-    if (done := _find_finished(out, header, rows, times=settings.times)) is not None:
-        return done
-    journal = AnswerJournal(out, _name_asked(header))
-    try:
+    with AnswerJournal(out, _name_asked(header)) as journal:
         meter = await ask_all(
             model,
             _list_questions(rows, settings.seed, model_settings),
@@ -100,14 +95,13 @@ async def predict_with_model(
             needs_logprobs=model_settings.logprobs,
             report_answers=report_answers,
         )
-        report, header, predictions = _rank_answers(rows, journal, header, settings, model_settings)
-        write_predictions(out, header, predictions)
-    except BaseException:
-        journal.close()
-        raise
-    journal.remove()
+        guessed, lost = _rank_answers(rows, journal, settings, model_settings)
+        report = write_guesses(out, header, guessed, times=settings.times)
     return msgspec.structs.replace(
-        report, out=str(out), requests=meter.requests, completion_tokens=meter.completion_tokens
+        report,
+        requests=meter.requests,
+        completion_tokens=meter.completion_tokens,
+        lost_samples=dict(sorted(lost.items())),
     )
 
 
@@ -127,21 +121,6 @@ def _name_asked(header: PredictionsHeader) -> dict[str, Any]:
     settings = {name: value for name, value in header.settings.items() if name != "samples"}
     names = ("predictor", "dataset", "config", "split", "seed")
     return {**{name: getattr(header, name) for name in names}, "settings": settings}
-
-
-def _find_finished(
-    out: Path, header: PredictionsHeader, rows: Sequence[DatasetRow], *, times: bool
-) -> PredictReport | None:
-    """The report of a file that an earlier run of the same finished; None where there is none."""
-    try:
-        found = read_predictions(out)
-    except PredictionError:
-        return None
-    if found.header is None or bool(found.header.latency_s) != times:
-        return None
-    if msgspec.structs.replace(found.header, faults=header.faults, latency_s=header.latency_s) != header:
-        return None
-    return _make_report(found.header, rows, len(found.rows), out=str(out), example=None)
 
 
 def _list_questions(rows: Sequence[DatasetRow], seed: int, how: ModelSettings) -> Iterator[Question]:
@@ -194,42 +173,25 @@ def _find_confidence(answers: Sequence[Answer], samples: int, logprobs: bool) ->
 
 
 def _rank_answers(
-    rows: Sequence[DatasetRow],
-    journal: AnswerJournal,
-    header: PredictionsHeader,
-    settings: PredictSettings,
-    how: ModelSettings,
-) -> tuple[PredictReport, PredictionsHeader, list[Prediction]]:
-    predictions: list[Prediction] = []
-    faults: Counter[str] = Counter()
-    seconds: list[float] = []
-    lost: Counter[str] = Counter()
-    example: str | None = None
+    rows: Sequence[DatasetRow], journal: AnswerJournal, settings: PredictSettings, how: ModelSettings
+) -> tuple[Guessed, Counter[str]]:
+    """The guesses at each row, and the samples at rows with a guess that are none, by reason."""
+    guessed, lost = Guessed(), Counter[str]()
     for row in rows:
         answers = [journal.answers[row.key, row.step, sample] for sample in range(how.samples)]
         good = [answer for answer in answers if not answer.error]
         took = max((answer.seconds for answer in good), default=0.0)
         ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)[: settings.k]
-        if good:
-            seconds.append(took)
+        guessed.seconds += [took] if good else []
+        guessed.rows += _make_predictions(row, ranked, took if settings.times else None)
         if ranked:
             lost.update(filter(None, map(_explain_loss, answers)))
+        elif good:  # kept, so that a reader sees what the model said; it names no action
+            guessed.count("bad_guess", row, f"{good[0].text[:80]!r} names no action")
+            guessed.rows.append(Prediction(key=row.key, step=row.step, action=None, completion=good[0].text))
         else:
-            faults["bad_guess" if good else "raised"] += 1
-            what = f"{good[0].text[:80]!r} names no action" if good else answers[0].error
-            example = example or f"{row.key} step {row.step}: {what}"
-        predictions += _make_predictions(row, ranked, took if settings.times else None)
-        if good and not ranked:  # kept, so that a reader sees what the model said; it names no action
-            predictions.append(Prediction(key=row.key, step=row.step, action=None, completion=good[0].text))
-    if len(rows) == faults.total():
-        raise PredictionError(f"{header.predictor}: gave no guess at any of {len(rows):,} rows, e.g. {example}")
-    latency = summarise_latency(seconds)
-    header = msgspec.structs.replace(
-        header, faults=dict(sorted(faults.items())), latency_s=latency if settings.times else {}
-    )
-    report = _make_report(header, rows, len(predictions), out="", example=example)
-    report = msgspec.structs.replace(report, latency_s=latency, lost_samples=dict(sorted(lost.items())))
-    return report, header, predictions
+            guessed.count("raised", row, answers[0].error)
+    return guessed, lost
 
 
 def _explain_loss(answer: Answer) -> str:
@@ -253,21 +215,3 @@ def _make_predictions(row: DatasetRow, ranked: Sequence[_Rank], seconds: float |
             seconds=seconds,
             tokens=None if None in tokens else sum(each or 0 for each in tokens),
         )
-
-
-def _make_report(
-    header: PredictionsHeader, rows: Sequence[DatasetRow], guesses: int, *, out: str, example: str | None
-) -> PredictReport:
-    return PredictReport(
-        predictor=header.predictor,
-        config=header.config,
-        split=header.split,
-        out=out,
-        learnt_rows=0,
-        steps=len(rows),
-        guesses=guesses,
-        faults=header.faults,
-        example=example,
-        fit_s=0.0,
-        latency_s=header.latency_s,
-    )

@@ -1,16 +1,16 @@
 """Replay: what a predictor would have saved on the recorded times of traces.
 
-`replay_plan` says what each guess would launch, `replay_runs` what becomes of that (with `event_simulator`); this
-measures it, for the threshold that is asked for and for a row of others, and beside it for the true calls as guesses
-(the oracle).
+`replay_plan` says what each guess would launch, `event_simulator` what becomes of that; this measures it, for the
+threshold that is asked for and for a row of others, and beside it for the true calls as guesses (the oracle).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,11 +19,13 @@ from foretrace.core.errors import PredictionError, Setting, UsageError
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.predictions import PredictionsFile, digest_traces
 from foretrace.core.trace import Trace
-from foretrace.evaluation.bootstrap import Column, measure_intervals
-from foretrace.evaluation.calibration import measure_ece
+from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.ceiling import GUESS_S, TO_RECORD, decide_verdict
-from foretrace.evaluation.ceiling_report import Conclusion, Saving, conclude_replay
-from foretrace.evaluation.replay_plan import LEVEL, PlannedStep, ReplayPlan
+from foretrace.evaluation.ceiling_report import Saving, conclude_replay
+from foretrace.evaluation.checked_settings import choose_safe_effects
+from foretrace.evaluation.confidences import measure_ece
+from foretrace.evaluation.event_simulator import GuessedCall, SimulatedRun, SimulatedStep, Speculation, simulate
+from foretrace.evaluation.replay_plan import PlannedCall, PlannedGuess, PlannedStep, ReplayPlan
 from foretrace.evaluation.replay_report import (
     Accuracy,
     Assumption,
@@ -35,7 +37,6 @@ from foretrace.evaluation.replay_report import (
     ReplaySettings,
     TaskTimes,
 )
-from foretrace.evaluation.replay_runs import LaunchedCall, Outcome, ReplayRuns
 
 _FRONTIER_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Shares of the guesses that the thresholds of the frontier keep out."""
@@ -46,6 +47,67 @@ _MEDIANS = {
     "none": "nothing (0 s), since no call has a time",
 }
 """By `ToolMedians.estimate`: of what a median is."""
+
+
+class _Launched(NamedTuple):
+    """One call that was launched early."""
+
+    call: PlannedCall
+    hit: bool
+    """Whether its result was used."""
+    stale: bool
+    """Whether a write overtook it."""
+    wasted_s: float
+    estimate: str
+    """Of what its seconds are the median (`ToolMedians.estimate`); empty where they are recorded."""
+
+
+class _Outcome:
+    """What became of all runs."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[PlannedStep, float]] = []
+        """Each step, and the seconds that it takes less."""
+        self.took: list[float] = []
+        """Seconds of each run."""
+        self.launched: list[_Launched] = []
+        self.tokens = 0
+        """That the proposer wrote."""
+
+    def add(self, run: Sequence[PlannedStep], done: SimulatedRun) -> None:
+        """Take a run, without its launches."""
+        self.took.append(done.took_s)
+        self.steps += zip(run, done.saved_s, strict=True)
+        for step, times in zip(run, done.proposals, strict=True):
+            self.tokens += times * sum(guess.prediction.tokens or 0 for guess in step.guesses)
+
+    def sum_by_task(self) -> dict[str, tuple[float, float]]:
+        """Seconds without guesses, and the seconds that are saved of them, by task in their order."""
+        base, saved = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+        for step, saved_s in self.steps:
+            base[step.task] += (step.model_s, step.tool_s)
+            saved[step.task].append(saved_s)
+        return {task: (math.fsum(base[task]), math.fsum(saved[task])) for task in sorted(base)}
+
+    def sum_by_call(self) -> dict[str, float]:
+        """Seconds saved by the names of the calls of each step, in equal parts."""
+        saved = defaultdict[str, list[float]](list)
+        for step, saved_s in self.steps:
+            for name in step.names:
+                saved[name].append(saved_s / len(step.names))
+        return {name: math.fsum(each) for name, each in saved.items()}
+
+    @property
+    def saved_s(self) -> float:
+        return math.fsum(saved_s for _, saved_s in self.steps)
+
+    @property
+    def wasted_s(self) -> float:
+        return math.fsum(each.wasted_s for each in self.launched)
+
+    @property
+    def hits(self) -> int:
+        return sum(each.hit for each in self.launched)
 
 
 class Replay:
@@ -75,9 +137,9 @@ class Replay:
         self._verifier_is_measured = measured_s is not None
         settings = msgspec.structs.replace(settings, verifier_s=settings.verifier_s or measured_s or 0.0)
         self._predictions, self._settings = predictions, settings
+        self._safe = choose_safe_effects(settings.allow)
         self._ids = set[tuple[str, str]]()
         self._plan = ReplayPlan(predictions.by_step(), top=settings.top, assume_times=settings.assume_times)
-        self._runs = ReplayRuns(self._plan, settings, self._gate)
 
     def add(self, trace: Trace) -> None:
         """Take a trace."""
@@ -90,18 +152,24 @@ class Replay:
         Raises:
             PredictionError: no prediction is for a step of the traces.
         """
-        plan, runs = self._plan, self._runs
+        plan = self._plan
         if not plan.met_predictions:
             raise PredictionError(
                 f"{self._predictions.path}: none of its {len(self._predictions.rows):,} predictions is for a step of "
                 "these traces; name the traces that the predicted dataset was built from"
             )
-        outcome = runs.simulate(self._settings.threshold)
-        saving, oracle = self._measure_savings(outcome, runs.simulate_oracle())
-        saved_s, wasted_calls = outcome.saved_s, len(outcome.launched) - outcome.hits
+        steps = [step for run in plan.runs for step in run]
+        calling = [step for step in steps if step.call_s and step.guesses]
+        eligible = [step.foreseen for step in calling if step.effect in self._safe]
+        outcome = self._simulate(self._settings.threshold)
+        saving, oracle = self._measure_savings(outcome, self._simulate_oracle())
+        base_s = math.fsum(seconds for step in steps for seconds in (step.model_s, step.tool_s))
+        remaining_s = math.fsum(outcome.took)
         unknown = dict(sorted(plan.unknown.items(), key=lambda item: (-item[1], item[0])))
         coverage = plan.known_steps / plan.steps
         verdict = decide_verdict(coverage)
+        header = self._predictions.header
+        predicted = None if header is None else header.built_from.get("traces")
         return ReplayReport(
             **msgspec.structs.asdict(saving),
             verdict=verdict,
@@ -111,117 +179,161 @@ class Replay:
             steps=plan.steps,
             known_steps=plan.known_steps,
             coverage=coverage,
-            base_s=outcome.base_s,
-            tool_s=math.fsum(step.tool_s for step in runs.list_steps()),
-            speedup=outcome.base_s / outcome.remaining_s if outcome.remaining_s else None,
-            remaining_s=outcome.remaining_s,
+            base_s=base_s,
+            tool_s=math.fsum(step.tool_s for step in steps),
+            speedup=base_s / remaining_s if remaining_s else None,
+            remaining_s=remaining_s,
             launched=len(outcome.launched),
             hits=outcome.hits,
-            wasted_calls=wasted_calls,
             stale=sum(each.stale for each in outcome.launched),
-            unsafe=runs.count_unsafe(outcome.launched),
-            refused=sum(not runs.is_safe(guess) for step in runs.list_steps() for guess in step.guesses),
+            refused=sum(guess.effect not in self._safe for step in steps for guess in step.guesses),
             wasted_s=outcome.wasted_s,
-            wasted_calls_per_saved_s=wasted_calls / saved_s if saved_s else None,
-            wasted_s_per_saved_s=outcome.wasted_s / saved_s if saved_s else None,
+            wasted_s_per_saved_s=outcome.wasted_s / outcome.saved_s if outcome.saved_s else None,
             oracle=oracle,
             per_task=self._measure_tasks(outcome),
-            accuracy=self._measure_accuracy(),
+            accuracy=_measure_accuracy(steps, calling, eligible),
             cost=self._measure_cost(outcome),
             gate=self._gate,
-            frontier=self._measure_frontier(),
-            assumed=self._list_assumptions(outcome.launched),
+            frontier=self._measure_frontier(steps),
+            assumed=self._list_assumptions(steps, outcome.launched),
             unknown_steps=unknown,
             to_record=[TO_RECORD[reason] for reason in unknown],
             steps_without_prediction=plan.steps_without_prediction,
             assumed_steps=plan.assumed_steps,
-            conclusion=self._conclude(saving.share if verdict == "known" else None, oracle.share, outcome),
-            steps_without_first=plan.steps_without_first,
+            conclusion=conclude_replay(
+                saving.share if verdict == "known" else None,
+                oracle.share,
+                _find_mean(eligible),
+                outcome.sum_by_call(),
+                self._explain_nothing(steps),
+            ),
             other_predictions=len(self._predictions.rows) - plan.met_predictions,
-            other_traces=self._has_other_traces(),
+            other_traces=predicted is not None and predicted != digest_traces(self._ids),
             problems=self._predictions.problems,
-            level=LEVEL,
             settings=self._settings,
         )
 
-    def _conclude(self, share: float | None, perfect: float | None, outcome: Outcome) -> Conclusion:
-        eligible = [step.foreseen for step in self._list_calling() if self._runs.is_eligible(step)]
-        return conclude_replay(share, perfect, _find_mean(eligible), outcome.saved_by_call, self._explain_nothing())
+    def _simulate(self, threshold: float | None) -> _Outcome:
+        """Run all with the guesses that reach the threshold, or with all of them."""
+        settings, outcome, medians = self._settings, _Outcome(), self._plan.medians
+        speculation = Speculation(settings.ahead, settings.parallel, settings.cancel, settings.verifier_s or 0.0)
+        for run in self._plan.runs:
+            chosen = [self._choose_calls(step, threshold) for step in run]
+            # Seconds, and of what they are the median: of nothing where they are recorded.
+            times = [
+                [(call.seconds, "") if call.seconds is not None else medians.estimate(call.call) for call in calls]
+                for calls in chosen
+            ]
+            steps = [
+                self._make_step(
+                    step,
+                    [GuessedCall(s, call.covers, call.written_s) for call, (s, _) in zip(calls, timed, strict=True)],
+                )
+                for step, calls, timed in zip(run, chosen, times, strict=True)
+            ]
+            done = simulate(steps, speculation)
+            outcome.add(run, done)
+            for launch in done.launches:
+                call, (_, estimate) = chosen[launch.step][launch.guess], times[launch.step][launch.guess]
+                outcome.launched.append(_Launched(call, launch.hit, launch.stale, launch.wasted_s, estimate))
+        return outcome
 
-    def _list_calling(self) -> list[PlannedStep]:
-        return [step for step in self._runs.list_steps() if step.call_s and step.guesses]
+    def _simulate_oracle(self) -> _Outcome:
+        """Run all with the true calls as guesses, without a limit on parallel calls and without a verifier."""
+        outcome = _Outcome()
+        for run in self._plan.runs:
+            steps: list[SimulatedStep] = []
+            for step in run:
+                own = enumerate(step.call_s) if step.effect in self._safe else ()
+                guesses = [GuessedCall(step.tool_s if s is None else s, (position,)) for position, s in own]
+                steps.append(self._make_step(step, guesses)._replace(foreseen=True))
+            outcome.add(run, simulate(steps, Speculation(self._settings.ahead)))
+        return outcome
 
-    def _explain_nothing(self) -> str:
+    def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[PlannedCall]:
+        """The different calls of the guesses that may be launched, the best first. A guess is launched only if all of
+        its calls are safe."""
+        calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
+        for guess in step.guesses:
+            if guess.effect in self._safe and self._reaches(guess, threshold):
+                for call in guess.calls:
+                    calls.setdefault((call.message, call.key), call)
+        return [*calls.values()]
+
+    def _make_step(self, step: PlannedStep, guesses: Sequence[GuessedCall]) -> SimulatedStep:
+        return SimulatedStep(
+            model_s=step.model_s,
+            tool_s=step.tool_s,
+            call_s=step.call_s,
+            eligible=step.effect in self._safe,
+            state_version=step.state_version,
+            proposer_s=self._find_guess_s(step),
+            guesses=tuple(guesses),
+            foreseen=step.foreseen,
+        )
+
+    def _find_guess_s(self, step: PlannedStep) -> float:
+        """Seconds until the guesses at a step are there."""
+        if self._settings.guess_latency is not None:
+            return self._settings.guess_latency
+        return GUESS_S if step.proposer_s is None else step.proposer_s
+
+    def _reaches(self, guess: PlannedGuess, threshold: float | None) -> bool:
+        value = self._find_gate_value(guess)
+        return threshold is None or (value is not None and value >= threshold)
+
+    def _find_gate_value(self, guess: PlannedGuess) -> float | None:
+        """What a threshold is held against."""
+        return guess.prediction.score if self._gate == "score" else guess.prediction.confidence
+
+    def _explain_nothing(self, steps: Sequence[PlannedStep]) -> str:
         """Why nothing is saved, if nothing is."""
-        runs, threshold = self._runs, self._settings.threshold
-        guesses = [guess for step in runs.list_steps() for guess in step.guesses if guess.calls]
+        threshold = self._settings.threshold
+        guesses = [guess for step in steps for guess in step.guesses if guess.calls]
         if not guesses:
             return f"no guess among the first {self._settings.top} at a step names a call"
-        if not any(map(runs.is_safe, guesses)):
+        if not any(guess.effect in self._safe for guess in guesses):
             return "no guessed call is safe to run early"
-        if not any(runs.reaches(guess, threshold) for guess in guesses):
+        if not any(self._reaches(guess, threshold) for guess in guesses):
             return f"no guess reaches the threshold of {threshold:g}"
         right = [
-            step
-            for step in runs.list_steps()
-            if runs.is_eligible(step) and step.foreseen and any(runs.reaches(g, threshold) for g in step.guesses)
+            (self._find_guess_s(step), step.model_s, step.tool_s)
+            for step in steps
+            if step.effect in self._safe and step.foreseen and any(self._reaches(g, threshold) for g in step.guesses)
         ]
         if not right:
             return "no guess at a call that is safe to run early is right"
-        guess, model, tool = (
-            statistics.median(values)
-            for values in zip(*((runs.find_guess_s(step), step.model_s, step.tool_s) for step in right), strict=True)
-        )
+        guess, model, tool = map(statistics.median, zip(*right, strict=True))
         beside = f"the replies beside it {model:.2g} s, and the calls it could hide {tool:.2g} s"
         return f"a guess costs {guess:.2g} s, {beside}"
 
-    def _has_other_traces(self) -> bool:
-        header = self._predictions.header
-        predicted = None if header is None else header.built_from.get("traces")
-        return predicted is not None and predicted != digest_traces(self._ids)
-
-    def _measure_savings(self, outcome: Outcome, oracle: Outcome) -> tuple[Saving, Saving]:
+    def _measure_savings(self, outcome: _Outcome, oracle: _Outcome) -> tuple[Saving, Saving]:
         """What the guesses save, and what the true calls would, with intervals of their own."""
-        numbers = {task: number for number, task in enumerate(sorted(outcome.base))}
-        base, saved, most = (
-            {numbers[task]: math.fsum(seconds) for task, seconds in each.items()}
-            for each in (outcome.base, outcome.saved, oracle.saved)
+        own, most = outcome.sum_by_task(), oracle.sum_by_task()
+        base = [base_s for base_s, _ in own.values()]
+        ratios = [([saved_s for _, saved_s in each.values()], base) for each in (own, most)]
+        intervals = Resamples([*own], self._settings.seed).find_ratio_intervals(ratios)
+        base_s = math.fsum(base)
+        found, perfect = (
+            Saving(saved_s=saved_s, share=saved_s / base_s, low=low, high=high)
+            if base_s
+            else Saving(saved_s=None, share=None, low=None, high=None)
+            for saved_s, (low, high) in zip((outcome.saved_s, oracle.saved_s), intervals, strict=True)
         )
-        ratios: dict[Hashable, tuple[Column, Column]] = {"saved": (saved, base), "oracle": (most, base)}
-        intervals = measure_intervals(ratios, len(numbers), seed=self._settings.seed)
-        base_s = outcome.base_s
-        savings: list[Saving] = []
-        for name, saved_s in (("saved", outcome.saved_s), ("oracle", oracle.saved_s)):
-            low, high = intervals.get(name, (None, None))
-            known = saved_s if base_s else None
-            savings.append(Saving(saved_s=known, share=saved_s / base_s if base_s else None, low=low, high=high))
-        return savings[0], savings[1]
+        return found, perfect
 
-    def _measure_tasks(self, outcome: Outcome) -> TaskTimes:
-        base = {task: math.fsum(seconds) / self._plan.attempts[task] for task, seconds in outcome.base.items()}
-        saved = {task: math.fsum(seconds) / self._plan.attempts[task] for task, seconds in outcome.saved.items()}
+    def _measure_tasks(self, outcome: _Outcome) -> TaskTimes:
+        attempts = self._plan.attempts
+        times = [
+            (base / attempts[task], saved / attempts[task]) for task, (base, saved) in outcome.sum_by_task().items()
+        ]
         return TaskTimes(
-            base_s=_find_percentiles(base.values()),
-            remaining_s=_find_percentiles(base[task] - saved[task] for task in base),
-            share=_find_percentiles(saved[task] / base[task] for task in base),
+            base_s=_find_percentiles(base for base, _ in times),
+            remaining_s=_find_percentiles(base - saved for base, saved in times),
+            share=_find_percentiles(saved / base for base, saved in times),
         )
 
-    def _measure_accuracy(self) -> Accuracy:
-        runs = self._runs
-        calling = self._list_calling()
-        first = [guess for step in calling for guess in step.guesses if guess.prediction.rank == 1]
-        believed = [(guess.prediction.confidence, guess.right) for guess in first]
-        with_confidence = [(value, float(right)) for value, right in believed if value is not None]
-        seconds = (step.proposer_s for step in runs.list_steps())
-        return Accuracy(
-            hit_rate=_find_mean([step.foreseen for step in calling]),
-            eligible_hit_rate=_find_mean([step.foreseen for step in calling if runs.is_eligible(step)]),
-            mean_confidence=_find_mean([value for value, _ in with_confidence]),
-            calibration_error=measure_ece(*np.array(sorted(with_confidence)).T) if with_confidence else None,
-            proposer_s=_find_percentiles(each for each in seconds if each is not None),
-        )
-
-    def _measure_cost(self, outcome: Outcome) -> Cost:
+    def _measure_cost(self, outcome: _Outcome) -> Cost:
         settings = self._settings
         proposer, wasted = outcome.tokens * settings.price_token, outcome.wasted_s * settings.price_tool_s
         return Cost(
@@ -229,17 +341,17 @@ class Replay:
             proposer=proposer,
             wasted_tools=wasted,
             extra=proposer + wasted,
-            base_tools=settings.price_tool_s * math.fsum(step.tool_s for step in self._runs.list_steps()),
+            base_tools=settings.price_tool_s * math.fsum(step.tool_s for step, _ in outcome.steps),
             per_saved_s=(proposer + wasted) / outcome.saved_s if outcome.saved_s else None,
         )
 
-    def _measure_frontier(self) -> list[FrontierPoint]:
+    def _measure_frontier(self, steps: Sequence[PlannedStep]) -> list[FrontierPoint]:
         """Without a threshold, and with those that keep out a tenth of the guesses, two tenths, and so on."""
-        guesses = (guess for step in self._runs.list_steps() for guess in step.guesses)
         values = sorted(
             value
-            for guess in guesses
-            if guess.calls and self._runs.is_safe(guess) and (value := self._runs.find_gate_value(guess)) is not None
+            for step in steps
+            for guess in step.guesses
+            if guess.calls and guess.effect in self._safe and (value := self._find_gate_value(guess)) is not None
         )
         thresholds = {values[int(share * len(values))] for share in _FRONTIER_SHARES} if values else set[float]()
         if self._settings.threshold is not None:
@@ -247,8 +359,8 @@ class Replay:
         return [self._measure_point(threshold) for threshold in (None, *sorted(thresholds))]
 
     def _measure_point(self, threshold: float | None) -> FrontierPoint:
-        outcome = self._runs.simulate(threshold)
-        base_s, saved_s = outcome.base_s, outcome.saved_s
+        outcome = self._simulate(threshold)
+        saved_s, base_s = outcome.saved_s, math.fsum(base_s for base_s, _ in outcome.sum_by_task().values())
         return FrontierPoint(
             threshold=threshold,
             launched=len(outcome.launched),
@@ -259,41 +371,69 @@ class Replay:
             extra_cost=self._measure_cost(outcome).extra,
         )
 
-    def _list_assumptions(self, launched: Sequence[LaunchedCall]) -> list[Assumption]:
+    def _list_assumptions(self, steps: Sequence[PlannedStep], launched: Sequence[_Launched]) -> list[Assumption]:
         """What the figures rest on that neither traces nor predictions say."""
-        settings, steps = self._settings, [*self._runs.list_steps()]
+        settings, gate = self._settings, self._gate
         guesses = [guess for step in steps for guess in step.guesses]
-        found: list[tuple[str, int, str]] = []
+        guessed = [step for step in steps if step.guesses]
         if settings.guess_latency is None:
-            silent = sum(step.proposer_s is None for step in steps if step.guesses)
-            found.append(("guess_latency", silent, f"a guess takes {GUESS_S:g} s where its prediction does not say"))
+            silent = sum(step.proposer_s is None for step in guessed)
+            latency = (silent, f"a guess takes {GUESS_S:g} s where its prediction does not say")
         else:
-            guessed = sum(bool(step.guesses) for step in steps)
-            found.append(
-                ("guess_latency", guessed, f"a guess takes {settings.guess_latency:g} s, whatever was measured")
-            )
-        if self._gate == "score" or settings.verifier_s:
-            source = ", as the median of its scores did" if self._verifier_is_measured else ""
-            found.append(("verifier_s", len(steps), f"the verifier takes {settings.verifier_s:g} s{source}"))
+            latency = (len(guessed), f"a guess takes {settings.guess_latency:g} s, whatever was measured")
+        source = ", as the median of its scores did" if self._verifier_is_measured else ""
         wrong = Counter(each.estimate for each in launched)
+        found: list[tuple[str, bool, int, str]] = [
+            ("guess_latency", True, *latency),
+            (
+                "verifier_s",
+                gate == "score" or bool(settings.verifier_s),
+                len(steps),
+                f"the verifier takes {settings.verifier_s:g} s{source}",
+            ),
+        ]
         found += [
-            ("wrong_call_s", wrong[name], f"a wrong call takes the median in these traces of {what}")
+            ("wrong_call_s", True, wrong[name], f"a wrong call takes the median in these traces of {what}")
             for name, what in _MEDIANS.items()
         ]
         later = sum(each.call.written_s > 0 for each in launched)
-        found.append(
-            ("later_in_reply", later, "a guess at a later message of a reply waits for the share of it written before")
-        )
-        if settings.ahead > 1:
-            text = "a guess ahead is as good as the one at its own step, if the first guesses between are right"
-            found.append(("ahead", len(steps), text))
-        if settings.threshold is not None:
-            silent = sum(self._runs.find_gate_value(guess) is None for guess in guesses)
-            found.append(("not_launched", silent, f"a guess without a {self._gate} does not reach the threshold"))
-        if settings.price_token:
-            free = sum(guess.prediction.tokens is None for guess in guesses)
-            found.append(("tokens", free, "a guess whose tokens are not known costs nothing"))
-        return [Assumption(name=name, count=count, text=text) for name, count, text in found if count]
+        unscored = sum(self._find_gate_value(guess) is None for guess in guesses)
+        free = sum(guess.prediction.tokens is None for guess in guesses)
+        waits = "a guess at a later message of a reply waits for the share of it written before"
+        ahead = "a guess ahead is as good as the one at its own step, if the first guesses between are right"
+        found += [
+            ("later_in_reply", True, later, waits),
+            ("ahead", settings.ahead > 1, len(steps), ahead),
+            (
+                "not_launched",
+                settings.threshold is not None,
+                unscored,
+                f"a guess without a {gate} does not reach the threshold",
+            ),
+            ("tokens", settings.price_token > 0, free, "a guess whose tokens are not known costs nothing"),
+        ]
+        return [Assumption(name=name, count=n, text=text) for name, applies, n, text in found if applies and n]
+
+
+def _measure_accuracy(
+    steps: Sequence[PlannedStep], calling: Sequence[PlannedStep], eligible: Sequence[bool]
+) -> Accuracy:
+    """How good the guesses are.
+
+    Args:
+        calling: Of the steps, those with calls and guesses.
+        eligible: Whether the first guess is right, at each of these whose calls are safe to run early.
+    """
+    first = [guess for step in calling for guess in step.guesses if guess.prediction.rank == 1]
+    believed = [(guess.prediction.confidence, guess.right) for guess in first]
+    with_confidence = [(value, float(right)) for value, right in believed if value is not None]
+    return Accuracy(
+        hit_rate=_find_mean([step.foreseen for step in calling]),
+        eligible_hit_rate=_find_mean(eligible),
+        mean_confidence=_find_mean([value for value, _ in with_confidence]),
+        calibration_error=measure_ece(*np.array(sorted(with_confidence)).T) if with_confidence else None,
+        proposer_s=_find_percentiles(step.proposer_s for step in steps if step.proposer_s is not None),
+    )
 
 
 def replay_traces(

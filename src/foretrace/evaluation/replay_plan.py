@@ -18,7 +18,14 @@ from foretrace.actions.same_action import Action, MatchLevel, make_call_key
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall, Trace
-from foretrace.evaluation.step_times import AssumedTimes, StepTimes, fill_times, find_step_effect, time_steps
+from foretrace.evaluation.step_times import (
+    AssumedTimes,
+    StepTimes,
+    fill_times,
+    find_step_effect,
+    split_runs,
+    time_steps,
+)
 
 LEVEL: MatchLevel = "normalised"
 """On which a guessed call and the step's are compared."""
@@ -121,8 +128,6 @@ class ReplayPlan:
         """Traces with a prediction, by task."""
         self.medians = ToolMedians()
         self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = self.assumed_steps = 0
-        self.steps_without_first = 0
-        """Of the steps with a prediction, those at which a message has guesses, and none of rank 1."""
         self.unknown: Counter[str] = Counter()
 
     def add(self, trace: Trace) -> None:
@@ -139,24 +144,16 @@ class ReplayPlan:
             self.assumed_steps += assumed
             for step in steps if assumed else ():
                 self._note_tool_times(trace, step)
-        plans = [None if step.unknown is not None else self._plan_step(trace, step, labels) for step in steps]
+        runs = [[self._plan_step(trace, step, labels) for step in run] for run in split_runs(steps)]
+        self.runs += runs
         self.attempts[trace.task.id] += 1
-        run: list[PlannedStep] = []
-        for step, plan, has_prediction in zip(steps, plans, predicted, strict=True):
-            if run and (step.unknown is not None or step.after_person):
-                self.runs.append(run)
-                run = []
-            self.steps += has_prediction
-            self.steps_without_prediction += not has_prediction
-            met = [self._predictions.get((trace.key, index), ()) for index in step.indexes]
-            self.met_predictions += sum(map(len, met))
-            self.steps_without_first += any(rows and rows[0].rank != 1 for rows in met)
-            if plan is None:
-                self.unknown[str(step.unknown)] += has_prediction
-                continue
-            self.known_steps += has_prediction
-            run.append(plan)
-        self.runs += [run] if run else []
+        self.steps += sum(predicted)
+        self.steps_without_prediction += len(steps) - sum(predicted)
+        for step, has_prediction in zip(steps, predicted, strict=True):
+            self.met_predictions += sum(len(self._predictions.get((trace.key, index), ())) for index in step.indexes)
+            if has_prediction and step.unknown is not None:
+                self.unknown[step.unknown] += 1
+            self.known_steps += has_prediction and step.unknown is None
 
     def _note_tool_times(self, trace: Trace, step: StepTimes) -> None:
         if step.unknown is None:

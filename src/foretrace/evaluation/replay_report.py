@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from foretrace.actions.same_action import MatchLevel
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.report import Report
 from foretrace.evaluation.ceiling_report import Conclusion, Saving, Verdict
@@ -159,17 +158,12 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     """Calls that were launched early."""
     hits: int
     """Of these, those whose result was used."""
-    wasted_calls: int
-    """Of these, the others."""
     stale: int
-    """Of the wasted ones, those that a write overtook."""
-    unsafe: int
-    """Launched calls that were not safe; always 0, else there is no report."""
+    """Of the others, those that a write overtook."""
     refused: int
     """Guesses that were not launched since one of their calls is not safe."""
     wasted_s: float
-    """Tool seconds of the wasted calls."""
-    wasted_calls_per_saved_s: float | None
+    """Tool seconds of the calls whose result was not used."""
     wasted_s_per_saved_s: float | None
     oracle: Saving
     """The same with the true calls as guesses, no limit on parallel calls and no verifier."""
@@ -188,14 +182,10 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     assumed_steps: int
     """Steps whose times are assumed, and not measured."""
     conclusion: Conclusion
-    steps_without_first: int
-    """Steps with a prediction, but with none of rank 1: the best one that is there counts as the first."""
     other_predictions: int
     """Predictions for steps that the traces do not have, left out."""
     other_traces: bool
     """Whether these are not the traces of the predicted dataset, or not all of them, as far as the predictions say."""
     problems: dict[str, int]
     """Faults of lines of the predictions, by kind."""
-    level: MatchLevel
-    """On which a guessed call and the step's are the same action."""
     settings: ReplaySettings

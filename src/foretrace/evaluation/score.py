@@ -19,11 +19,10 @@ from foretrace.core.predictions import (
     read_predictions,
 )
 from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
-from foretrace.evaluation.accepting import measure_verifier
-from foretrace.evaluation.bootstrap import Resamples, find_interval
-from foretrace.evaluation.calibration import measure_calibration
+from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.cascade import measure_cascade
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
+from foretrace.evaluation.confidences import measure_calibration, measure_verifier
 from foretrace.evaluation.dataset_rows import (
     GoldStep,
     check_known,
@@ -33,14 +32,18 @@ from foretrace.evaluation.dataset_rows import (
     read_validation_steps,
 )
 from foretrace.evaluation.figures import (
+    JudgedSteps,
     Measured,
+    has_action,
+    is_eligible,
+    judge_guesses,
     make_score_rows,
     measure_ahead,
     measure_arguments,
     measure_figures,
     measure_parts,
+    round_estimate,
 )
-from foretrace.evaluation.judged_steps import JudgedSteps, has_action, is_eligible, judge_guesses
 from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
@@ -303,9 +306,7 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
     for each in slices:
         ours, theirs = (each.measure(predictions, "task", most) for predictions in (own, other))
         for metric, (values, n) in ours.items():
-            difference = values - theirs[metric].values
-            low, high = find_interval(difference) or (difference[0], difference[0])
-            value, low, high = (round(float(number), 4) for number in (difference[0], low, high))
+            value, low, high = round_estimate(values - theirs[metric].values)
             differences.append(Difference(slice=each.name, metric=metric, value=value, low=low, high=high, n=n))
     return Comparison(
         other=other.file.path,

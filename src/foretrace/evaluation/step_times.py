@@ -336,6 +336,18 @@ def _read_stamp(message: Message) -> float | None:
     return None if message.started is None else read_time(message.started)
 
 
+def split_runs(steps: Sequence[StepTimes]) -> list[list[StepTimes]]:
+    """Steps of known times that follow one another: nobody knows what is done in an unknown time, or what a person
+    says next."""
+    runs: list[list[StepTimes]] = [[]]
+    for step in steps:
+        if runs[-1] and (step.unknown is not None or step.after_person):
+            runs.append([])
+        if step.unknown is None:
+            runs[-1].append(step)
+    return runs if runs[-1] else runs[:-1]
+
+
 class AssumedTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that are assumed where a trace does not say."""
 

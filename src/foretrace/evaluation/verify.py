@@ -18,9 +18,7 @@ from foretrace.core.errors import PredictionError, Setting
 from foretrace.core.pair_scores import (
     PairPlace,
     PairScore,
-    PairScoresFile,
     PairScoresHeader,
-    read_pair_scores,
     write_pair_scores,
 )
 from foretrace.core.predictions import (
@@ -100,8 +98,8 @@ async def verify_predictions(
     allow_other_version: bool = False,
     progress: ProgressFunc | None = None,
 ) -> VerifyReport:
-    """Score each prediction with a model, and write them all with their scores. A file that the same call has written,
-    with a score of every guess, is left as it is.
+    """Score each prediction with a model, and write them all with their scores. What an earlier run of the same was
+    answered is not asked again.
 
     Raises:
         PredictionError: predictions or a dataset that cannot be read, or that do not fit; or requests that failed and
@@ -116,10 +114,6 @@ async def verify_predictions(
     without_action = sum(row.action is None for row in file.rows)
     more = {"no_action": without_action, "unknown": len(file.rows) - len(rows) - without_action}
     more |= {"problems": _drop_no_action(file.problems)}
-    if (done := _find_scored(out, model.spec, header, file)) is not None:
-        asked = [row.score for row in done.rows if row.action is not None and (row.key, row.step) in steps]
-        if asked and None not in asked and done.header is not None:
-            return _describe_done(out, model, asked, len(file.rows), done.header.verifier_latency_s, **more)
     guesses: dict[tuple[str, int], list[Prediction]] = {}
     for row in rows:
         guesses.setdefault((row.key, row.step), []).append(row)
@@ -130,11 +124,11 @@ async def verify_predictions(
                 yield _make_question(_name(guess), row["prompt"], make_guess_text(guess, target), asking)
 
     run = {"dataset": header.dataset, "predictions": digest(predictions.read_bytes().decode("utf-8", "replace"))}
-    journal = await _ask(model, list_questions(), out, run, asking, len(rows), progress)
-    scored = [msgspec.structs.replace(row, score=_find_score(journal, _name(row))) for row in file.rows]
-    latency = _measure_latency(journal)
-    write_predictions(out, msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency), scored)
-    journal.remove()
+    with _open_journal(model, out, asking, run) as journal:
+        await _ask(model, list_questions(), journal, asking, len(rows), progress)
+        scored = [msgspec.structs.replace(row, score=_find_score(journal, _name(row))) for row in file.rows]
+        latency = _measure_latency(journal)
+        write_predictions(out, msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency), scored)
     return _make_report(out, model, journal, rows=len(scored), **more)
 
 
@@ -152,30 +146,25 @@ async def verify_pairs(
     header = PairScoresHeader(
         verifier=model.spec, dataset=own, settings={"question": QUESTION, "max_tokens": asking.max_tokens}
     )
-    if (done := _find_scored_pairs(out, header)) is not None and done.header is not None:
-        asked = [score for pair in done.scores.values() for score in (pair.chosen, pair.rejected)]
-        if asked and None not in asked:
-            return _describe_done(out, model, asked, len(done.scores), done.header.latency_s)
-    places: list[PairPlace] = []
-    columns = ("key", "step", "family", "pair")
+    columns = PairPlace._fields
+    places = [PairPlace(**row) for row in read_columns(dataset, "verifier", "test", columns)]
 
     def list_questions() -> Iterator[Question]:
         for row in read_columns(dataset, "verifier", "test", (*columns, "prompt", *_SIDES)):
-            place = PairPlace(*(row[name] for name in columns))
-            places.append(place)
             for side in _SIDES:
-                yield _make_question((*place, side), row["prompt"], row[side][0]["content"], asking)
+                name = (*(row[each] for each in columns), side)
+                yield _make_question(name, row["prompt"], row[side][0]["content"], asking)
 
-    total = 2 * sum(1 for _ in read_columns(dataset, "verifier", "test", ("key",)))
-    if not total:
+    if not places:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
-    journal = await _ask(model, list_questions(), out, {"dataset": own}, asking, total, progress)
-    scores = [
-        PairScore(place=place, **{side: _find_score(journal, (*place, side)) for side in _SIDES}) for place in places
-    ]
-    write_pair_scores(out, msgspec.structs.replace(header, latency_s=_measure_latency(journal)), scores)
-    journal.remove()
-    return _make_report(out, model, journal, rows=len(scores))
+    with _open_journal(model, out, asking, {"dataset": own}) as journal:
+        await _ask(model, list_questions(), journal, asking, 2 * len(places), progress)
+        scores = [
+            PairScore(place=place, **{side: _find_score(journal, (*place, side)) for side in _SIDES})
+            for place in places
+        ]
+        write_pair_scores(out, msgspec.structs.replace(header, latency_s=_measure_latency(journal)), scores)
+    return _make_report(out, model, journal, rows=len(places))
 
 
 def add_scores(
@@ -307,47 +296,47 @@ def _measure_latency(journal: AnswerJournal) -> dict[str, float]:
     return summarise_latency([answer.seconds for answer in journal.answers.values() if not answer.error])
 
 
+def _open_journal(model: ChatModel, out: Path, asking: Asking, run: dict[str, Any]) -> AnswerJournal:
+    return AnswerJournal(out, {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens, **run})
+
+
 async def _ask(
     model: ChatModel,
     questions: Iterator[Question],
-    out: Path,
-    run: dict[str, Any],
+    journal: AnswerJournal,
     asking: Asking,
     total: int,
     progress: ProgressFunc | None,
-) -> AnswerJournal:
-    """The journal with all answers."""
+) -> None:
+    """Fill the journal with all answers.
+
+    Raises:
+        PredictionError: none of them is a score; the journal is empty then.
+    """
     report = progress or ignore_progress
     report("verifying", 0, total)
-    about = {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens, **run}
-    journal = AnswerJournal(out, about)
-    try:
-        await ask_all(
-            model,
-            questions,
-            total,
-            journal,
-            concurrency=asking.concurrency,
-            read=_make_answer,
-            report_answers=lambda done, total: report("verifying", done, total),
-        )
-    except BaseException:
-        journal.close()
-        raise
-    answers = journal.answers.values()
+    await ask_all(
+        model,
+        questions,
+        total,
+        journal,
+        concurrency=asking.concurrency,
+        read=_make_answer,
+        report_answers=lambda done, total: report("verifying", done, total),
+    )
+    answers = [*journal.answers.values()]
+    if not answers or any(answer.score is not None for answer in answers):
+        return
+    journal.answers.clear()
     failed = Counter(answer.kind for answer in answers if answer.error)
-    if answers and all(answer.score is None for answer in answers):
-        journal.remove()
-        if failed.total() == len(answers):
-            example = next(answer.error for answer in answers if answer.error)
-            raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {example}")
-        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
-        raise PredictionError(
-            f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"
-            f"{f'; requests failed: {kinds}' if kinds else ''}; a model that thinks first needs a larger ",
-            Setting("max_tokens"),
-        )
-    return journal
+    if failed.total() == len(answers):
+        raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {answers[0].error}")
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
+    raise PredictionError(
+        f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"
+        f"{f'; requests failed: {kinds}' if kinds else ''}; a model that thinks first needs a larger ",
+        Setting("max_tokens"),
+    )
 
 
 def _make_report(out: Path, model: ChatModel, journal: AnswerJournal, **more: Any) -> VerifyReport:
@@ -383,44 +372,6 @@ def _check_fit(
     where = f"the {header.config} rows of {dataset}"
     check_known(file.path, "predictions are for rows", unknown, len(file.rows), where)
     return msgspec.structs.replace(header, dataset=header.dataset or digest_dataset(dataset)), steps
-
-
-def _find_scored(out: Path, verifier: str, header: PredictionsHeader, file: PredictionsFile) -> PredictionsFile | None:
-    """What an earlier run of the same has written; None where there is nothing of the kind."""
-    try:
-        found = read_predictions(out)
-    except PredictionError:
-        return None
-    old = found.header or PredictionsHeader()
-    expected = msgspec.structs.replace(header, verifier=verifier, verifier_latency_s=old.verifier_latency_s)
-    bare = ([msgspec.structs.replace(row, score=None) for row in rows] for rows in (found.rows, file.rows))
-    return found if old == expected and next(bare) == next(bare) else None
-
-
-def _find_scored_pairs(out: Path, header: PairScoresHeader) -> PairScoresFile | None:
-    """What an earlier run of the same has written; None where there is nothing of the kind."""
-    try:
-        found = read_pair_scores(out)
-    except PredictionError:
-        return None
-    is_same = found.header is not None and msgspec.structs.replace(found.header, latency_s={}) == header
-    return found if is_same else None
-
-
-def _describe_done(
-    out: Path, model: ChatModel, scores: Sequence[float | None], rows: int, latency: dict[str, float], **more: Any
-) -> VerifyReport:
-    """The report on a file that is finished."""
-    return VerifyReport(
-        out=str(out),
-        verifier=model.spec,
-        rows=rows,
-        scored=len(scores),
-        already_done=len(scores),
-        without_logprobs=len(scores) if {*scores} <= {0.0, 1.0} else 0,
-        latency_s=latency,
-        **more,
-    )
 
 
 def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:

@@ -14,7 +14,6 @@ from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Sampled, Trace, encode_trace
-from foretrace.evaluation.savings import save_by_prefetch
 from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 GUESS_S = 0.2
@@ -64,7 +63,7 @@ def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> 
     for step in times:
         hidden = 0.0
         if step.unknown is None and step.calls and find_step_effect(step, by_index) is Effect.PURE_READ:
-            hidden = save_by_prefetch(step.model_s or 0.0, step.tool_s or 0.0, GUESS_S)
+            hidden = max(0.0, min((step.model_s or 0.0) - GUESS_S, step.tool_s or 0.0))
         rows.append([step.indexes[0], _round(step.model_s), _round(step.tool_s), _round(hidden), step.unknown])
     return rows
 

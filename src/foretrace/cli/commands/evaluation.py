@@ -139,7 +139,6 @@ def replay(
     traces: Path,
     *,
     predictions: Path,
-    frontier: Path | None = None,
     out: Path | None = None,
     **settings: Any,
 ) -> None:
@@ -150,19 +149,11 @@ def replay(
 
     Args:
         predictions: Guesses at the calls of steps.
-        frontier: Picture of what each threshold saves: .svg.
         out: File to write all figures to, as --json has them.
     """
     output.stay_small()
     from foretrace.api.evaluation import replay
-    from foretrace.evaluation.frontier_picture import check_picture, write_picture
 
-    if frontier is not None:
-        check_picture(frontier)
     output.warn_unsealed(traces)
     report = output.work(f"replaying {traces}", replay, traces, predictions, **settings)
-    if frontier is not None:
-        write_picture(frontier, report)
     output.show(report, {"traces_folder": str(traces), "predictions": str(predictions)}, file=out)
-    if frontier is not None and not output.json:
-        output.print(f"picture: {frontier}")

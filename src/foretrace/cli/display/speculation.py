@@ -28,8 +28,6 @@ _LONGEST = 3
 def show_ceiling(output: Output, report: CeilingReport) -> None:
     """The first sentence says what there is to win, and the tables where."""
     output.print((summarise_ceiling(report), "bold"))
-    if not report.steps:
-        return
     if not report.wall_s:
         return
     output.print(_describe_time(report))
@@ -52,10 +50,7 @@ def summarise_ceiling(report: CeilingReport) -> str:
     if not report.steps:
         return "unknown: there is no step of a model in these traces"
     if report.verdict == "unknown" or oracle.saved_s is None:
-        known = f"{report.known_steps:,} of {report.steps:,} steps"
-        assume = "" if report.assume_times is not None else "; or assume them: --assume-times tracelab"
-        wanted = f"record {_first_want(report)}{assume}"
-        return f"unknown: the times of {known} are known, and half of them are needed; {wanted}"
+        return _ask_for_times(report, "steps", report.assume_times)
     return f"a perfect predictor of the next call saves at most {write_saving(oracle)} of {write_time(report.wall_s)}"
 
 
@@ -81,8 +76,12 @@ def _describe_time(report: CeilingReport) -> str:
     )
 
 
-def _first_want(report: CeilingReport) -> str:
-    return report.to_record[0] if report.to_record else "the times of model and tools"
+def _ask_for_times(report: CeilingReport | ReplayReport, what: str, assumed: AssumedTimes | None) -> str:
+    """Why there is no verdict, and what to do about it."""
+    known = f"{report.known_steps:,} of {report.steps:,} {what}"
+    want = report.to_record[0] if report.to_record else "the times of model and tools"
+    assume = "" if assumed is not None else "; or assume them: --assume-times tracelab"
+    return f"unknown: the times of {known} are known, and half of them are needed; record {want}{assume}"
 
 
 def _list_wants(report: CeilingReport) -> list[str]:
@@ -102,11 +101,10 @@ def _describe_stamped(report: CeilingReport) -> list[str]:
     stamped = report.stamped
     if not stamped.share:
         return []
-    safe = "" if stamped.eligible_share is None else f", {write_share(stamped.eligible_share)} of what is safe early"
     longest = ", ".join(f"`{call.name}` {write_time(call.tool_s)}" for call in stamped.longest[:_LONGEST])
     return [
-        f"{write_share(stamped.share)} of the tools' time{safe}, is a difference of time stamps and may hold a "
-        f"person's wait for a permission; waits that the source tells apart are left out; the longest: {longest}"
+        f"{write_share(stamped.share)} of the tools' time is a difference of time stamps and may hold a person's "
+        f"wait for a permission; waits that the source tells apart are left out; the longest: {longest}"
     ]
 
 
@@ -224,10 +222,7 @@ def show_replay(output: Output, report: ReplayReport) -> None:
 
 def _summarise(report: ReplayReport) -> str:
     if report.verdict == "unknown" or not report.base_s:
-        known = f"{report.known_steps:,} of {report.steps:,} steps with a prediction"
-        want = report.to_record[0] if report.to_record else "the times of model and tools"
-        assume = "" if report.settings.assume_times is not None else "; or assume them: --assume-times tracelab"
-        return f"unknown: the times of {known} are known, and half of them are needed; record {want}{assume}"
+        return _ask_for_times(report, "steps with a prediction", report.settings.assume_times)
     saved_s, most = report.saved_s or 0.0, report.oracle
     whole = write_time(report.base_s)
     perfect = f"a perfect predictor would have saved {write_saving(most)}"
@@ -239,15 +234,11 @@ def _summarise(report: ReplayReport) -> str:
 
 def _describe_launches(report: ReplayReport) -> str:
     stale = f", {report.stale:,} of them overtaken by a write" if report.stale else ""
-    text = (
-        f"{report.launched:,} calls were run early: {report.hits:,} were used, {report.wasted_calls:,} were not{stale}"
-        f"; {report.unsafe:,} were not safe"
-    )
-    if report.refused:
-        text += f" (guesses that were held back for that: {report.refused:,})"
-    wasted = f"; {write_time(report.wasted_s)} of tools for nothing"
+    text = f"{report.launched:,} calls were run early: {report.hits:,} were used, {report.launched - report.hits:,} not"
+    held_back = f"; {report.refused:,} guesses were held back as not safe" if report.refused else ""
     each = report.wasted_s_per_saved_s
-    return text + wasted + (f", {each:.2g} s for each second saved" if each is not None else "")
+    waste = f", {each:.2g} s for each second saved" if each is not None else ""
+    return f"{text}{stale}{held_back}; {write_time(report.wasted_s)} of tools for nothing{waste}"
 
 
 def _describe_accuracy(report: ReplayReport) -> str:
@@ -314,11 +305,6 @@ def _list_left_out(report: ReplayReport) -> Iterator[str]:
         "predictions for steps that are not in these traces": report.other_predictions,
         **{f"{name.replace('_', ' ')} in the predictions": count for name, count in report.problems.items()},
     }
-    if report.steps_without_first:
-        yield (
-            f"at {report.steps_without_first:,} steps there are guesses but none of rank 1: the best one that is there "
-            "counts as the first"
-        )
     unknown = {name.replace("_", " "): count for name, count in report.unknown_steps.items()}
     for title, counts in (("unknown times", unknown), ("left out", left_out)):
         if any(counts.values()):

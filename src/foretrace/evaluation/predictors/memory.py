@@ -20,13 +20,16 @@ from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.digest import digest
 from foretrace.core.message_columns import ChatText
-from foretrace.evaluation.boosted_trees import BoostedTrees
-from foretrace.evaluation.call_candidates import Candidate, Candidates, PastCall, is_write, list_candidates
-from foretrace.evaluation.call_templates import (
+from foretrace.evaluation.call_candidates import (
     CallTemplate,
+    Candidate,
+    Candidates,
+    PastCall,
     TemplateBook,
     TemplateContext,
     find_context,
+    is_write,
+    list_candidates,
     make_templates,
 )
 from foretrace.evaluation.dataset_rows import DatasetRow
@@ -257,7 +260,7 @@ def _fit_ranker(features: np.ndarray, right: list[bool], *, few: bool) -> Any:
     )
     with threadpool_limits(1):
         model.fit(features, np.array(right))
-    return BoostedTrees(model).predict
+    return lambda rows: model.predict_proba(rows)[:, 1]
 
 
 PLUGIN = Memory
