@@ -216,7 +216,7 @@ def test_from_a_notebook(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="nonsense"):
         foretrace.build(tmp_path / "t", out=tmp_path / "d", nonsense=1)
     with pytest.raises(UsageError, match="local files"):
-        foretrace.import_source("chat", file, out=tmp_path / "t", split="x")
+        foretrace.import_source("chat", file, out=tmp_path / "t", revision="x")
 
 
 def test_help_by_either_flag_and_whole_texts(run: Run) -> None:

@@ -16,7 +16,6 @@ from foretrace.cli.display.generate import note_unknown_to_demo
 from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Provenance, Task, Trace
-from foretrace.models.servers.demo import Demo
 from foretrace.registry import load_problems
 
 replace = msgspec.structs.replace
@@ -179,7 +178,7 @@ def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.Capt
 
 def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.CaptureFixture[str]) -> None:
     for problems, said in ((10, False), (12, True)):
-        note_unknown_to_demo(Output(), Demo(), load_problems("builtin", None, problems))
+        note_unknown_to_demo(Output(), "demo", load_problems("builtin", None, problems))
         assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said
 
 

@@ -146,7 +146,6 @@ def make_build_settings(given: Mapping[str, Any]) -> BuildSettings:
         BuildSettings,
         given,
         **{name: None if given[name] is None else str(given[name]) for name in ("tokenizer", "corrections")},
-        weights=given.get("weights") or {},
         mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
     )
     settings.check()

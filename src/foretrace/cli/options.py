@@ -109,13 +109,13 @@ def _parse_columns(texts: Sequence[str]) -> dict[str, str]:
     return parse_pairs("columns", list(texts), form="FIELD=COLUMN", example="messages=turns")
 
 
-def _parse_weights(texts: Sequence[str]) -> dict[str, float]:
+def _parse_weights(texts: Sequence[str]) -> dict[str, float] | None:
     from foretrace.core.pairs import parse_pairs
 
     pairs = [pair for text in texts for pair in text.split(",")]
     given = parse_pairs("weights", pairs, form="OUTCOME=WEIGHT", example="success=1,failed=0.2")
     try:
-        return {name: float(weight) for name, weight in given.items()}
+        return {name: float(weight) for name, weight in given.items()} or None
     except ValueError:
         raise click.BadParameter(f"{','.join(pairs)!r}: write numbers, e.g. success=1,failed=0.2") from None
 

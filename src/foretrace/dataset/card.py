@@ -206,6 +206,8 @@ def _format_setting(name: str, value: Any) -> str:
         return "/".join(str(v) for v in value) or ("all" if name in _EMPTY_IS_ALL else "none")
     if value is None:
         return "none"
+    if isinstance(value, dict):
+        return "/".join(f"{key}={each}" for key, each in value.items())
     return ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 

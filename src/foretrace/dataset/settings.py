@@ -41,7 +41,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Rows of the natural slice of `eval` at most."""
     outcomes: Outcomes = "success"
     """Whose steps are targets: successful attempts, those that did not fail (unknown included), or all."""
-    weights: dict[str, float] = {}
+    weights: dict[str, float] | None = None
     """Weight of a row by how its attempt ended: `success`, `failed`, `unknown`; 1 for what is not named."""
     pairs: int = 4
     """Rows of each pair family that one trace may give at most."""
@@ -92,7 +92,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise UsageError(
                 Setting("split"), f" is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1"
             )
-        for name, weight in self.weights.items():
+        for name, weight in (self.weights or {}).items():
             if name not in OUTCOME_NAMES.values() or not 0 <= weight < math.inf:
                 names = ", ".join(OUTCOME_NAMES.values())
                 given = f"{name}={weight:g}"

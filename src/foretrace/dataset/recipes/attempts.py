@@ -193,7 +193,7 @@ class Attempt:
             "success": outcome.success,
             "reward": outcome.reward,
             "flags": list(outcome.flags),
-            "weight": self._settings.weights.get(OUTCOME_NAMES[outcome.success], 1.0),
+            "weight": (self._settings.weights or {}).get(OUTCOME_NAMES[outcome.success], 1.0),
         }
 
 
