@@ -365,6 +365,7 @@ def open_inputs(
             rows = _tell_apart(_open_rows(cast("Source", source), listed, {**hub, "split": split}))
             label = rows[0].label if len(rows) == 1 else f"{len(rows)} files"
             return OpenedInputs([SourceInputs(source, rows=rows)], label)
+        hub = {**hub, "split": split}
     else:
         _refuse_given(options, " is for a source that is named: name it in the place of auto")
         if (hub.get("repo") and not listed) or any(map(_is_address, listed)):
@@ -510,6 +511,8 @@ def _open_rows(source: Source, listed: Sequence[Any], hub: Mapping[str, str | No
         for file in opened:
             if isinstance(file, FileRows):
                 file.split = split
+            elif split is not None:
+                raise UsageError(Setting("split", split), f" is for files and the Hub; {file.label} has its own")
         rows.extend(opened)
     return rows
 

@@ -20,20 +20,20 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_source_has_its_limit(run: Run) -> None:
-    sources = (f"swe_smith:tool={FILES['swe_smith:tool']}", f"chat={FILES['chat']}")
-    done = run("build", *sources, "--limit", 2, "--limit", "chat=1", *BUILD, "--json")
-    assert [each["rows"] for each in done.json["imported"]] == [2, 1]
+    sources = (f"swe_smith:mine={FILES['swe_smith:tool']}", f"chat={FILES['chat']}")
+    done = run("build", *sources, "--limit", 2, "--limit", "swe_smith:mine=3", "--limit", "chat=1", *BUILD, "--json")
+    assert [each["rows"] for each in done.json["imported"]] == [3, 1]
     splits = {trace.provenance.source: trace.provenance.split for trace in read_traces("d-traces")}
-    assert splits["swe_smith"] == "tool"
+    assert splits["swe_smith"] == "mine"
 
 
 def test_import_takes_the_same_name(run: Run) -> None:
     for number, words in enumerate(
-        [(f"swe_smith:tool={FILES['swe_smith:tool']}",), ("swe_smith:tool", FILES["swe_smith:tool"])]
+        [(f"swe_smith:mine={FILES['swe_smith:tool']}",), ("swe_smith:mine", FILES["swe_smith:tool"])]
     ):
         assert run("import", *words, "--out", f"t{number}").code == 0
     one, other = ([trace.key for trace in read_traces(f"t{number}")] for number in (0, 1))
-    assert one == other and all("/tool" in key for key in one)
+    assert one == other and all("/mine" in key for key in one)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_a_limit_that_cannot_be_served(run: Run, limit: str, told: str) -> None:
     done = run("build", f"chat={FILES['chat']}", "--limit", limit, *BUILD)
     assert done.code == 2 and f"--limit {limit}" in done.err and told in done.err
     assert not Path("d-traces").exists()
+
+
+def test_a_split_that_nothing_reads_is_refused(run: Run) -> None:
+    done = run("import", f"claude_code:x={FILES['chat']}", "--out", "t")
+    assert done.code == 2 and "--split is for rows on the Hub" in done.err

@@ -20,7 +20,7 @@ def test_score_shows_the_cascade_beside_the_references(run: Run, tmp_path: Path)
     assert {row["predictor"] for row in rows} >= {"memory", "majority (reference)", "markov:1 (reference)"}
     assert {row["cost"]["value"] for row in rows if row["threshold"] is None} == {0.05, 0.0}
     shown = run("score", tmp_path / "p.jsonl", tmp_path / "d", "--cascade", "0.05").out
-    assert "of them right" in shown and "regression (reference)" in shown
+    assert "precision" in shown and "regression (reference)" in shown
     assert "cascade" not in run("score", tmp_path / "p.jsonl", tmp_path / "d").out
     refused = run("score", tmp_path / "p.jsonl", tmp_path / "d", "--cascade", "-1")
     assert refused.code == 2 and "--cascade -1" in refused.err

@@ -22,7 +22,7 @@ import pytest
 
 from fakes.hub import TOKEN, Blob, FakeHub
 from foretrace.core.errors import PushError, UsageError
-from foretrace.dataset.push import find_repositories, find_unpushed_configs, push
+from foretrace.dataset.push import NAME, find_repositories, find_unpushed_configs, push
 
 PROPOSER = "acme/speculative-actions-proposer-sft"
 VERIFIER = "acme/speculative-actions-verifier-pref"
@@ -565,3 +565,37 @@ def test_a_card_that_the_hub_refuses(hub: FakeHub, small: Path, monkeypatch: Any
     monkeypatch.setattr("foretrace.dataset.push.make_hub_card", lambda *_: "---\nconfigs: [1\n---\n")
     assert "Invalid metadata in README.md" in refused(small, "acme")
     assert len(hub.repos[PROPOSER].commits) == 1
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"api_key": "9f8a7c6b5d4e3f2a1b0c9d8e7f6a5b4c"},
+        {"x": "AKIAIOSFODNN7EXAMPLX"},
+        {"ghp_" + "Zx9Kq2Lm8Vb4Nc7Tr1Wp6Ys3Hd5Jf0Ge2UaX": 1},
+    ],
+    ids=["beside its name", "a value", "a name"],
+)
+def test_secrets_in_arguments_are_found(hub: FakeHub, tmp_path: Path, held: dict[str, Any]) -> None:
+    """Arguments are JSON: names are searched, and values beside their names."""
+    folder = build(tmp_path / "d", configs={"trajectories": ("train",)})
+    path = folder / "trajectories" / "train-00000-of-00001.parquet"
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": held}}
+    texts = [[json.dumps({"role": "assistant", "content": "", "tool_calls": [call]})]] * 5
+    messages = pa.array(texts, pa.list_(pa.string())).cast(pa.list_(pa.json_()))
+    pq.write_table(pa.table({"key": [f"k{n}" for n in range(5)], "step": range(5), "messages": messages}), path)
+    listed = {
+        "rows": 5,
+        "files": ["trajectories/" + path.name],
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+    edit(folder, configs={"trajectories": {"train": listed}})
+    assert "secrets" in refused(folder, "acme")
+    assert not hub.requests
+
+
+def test_names_that_do_not_fit_together(hub: FakeHub, small: Path) -> None:
+    for more in ({"name": "x"}, {"revision": ""}, {"revision": "a b~^"}):
+        with pytest.raises(UsageError, match=next(iter(more))):
+            push(small, repo="acme/mine", name=more.get("name", NAME), revision=more.get("revision"))
+    assert not hub.requests

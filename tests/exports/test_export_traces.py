@@ -23,7 +23,7 @@ from foretrace.core.trace import Parent, Trace, add_trace_id
 from foretrace.exports.base import describe_losses
 from foretrace.exports.families import MAX_DEPTH, read_families
 
-FOLDERS = ("atif", "hub_session")
+FOLDERS = ("atif", "hub_session", "pi")
 FORMATS = list(BUILT_IN["format"])
 
 
@@ -83,7 +83,7 @@ def test_families_hold_each_trace_once_whatever_their_parents_are(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*FOLDERS, "atif:1.8", "otlp"])
+@pytest.mark.parametrize("name", ["atif", "hub_session", "atif:1.8", "otlp"])
 def test_real_sessions_come_back_whole(name: str, shared: Path, tmp_path: Path) -> None:
     data = shared / "data"
     import_source("auto", [data / "sessions", data / "atif", data / "formats"], out=tmp_path / "t")

@@ -48,8 +48,8 @@ def score(
         validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test
             groups serves for that.
         allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
-        cascade: Cost of a guess beside asking the large model, e.g. 0.05: how right and how cheap is a cascade, which
-            takes the guesses that are sure enough and asks the large model else?
+        cascade: Cost of a guess relative to one step of the large model, e.g. 0.05: measure a cascade, which takes the
+            guesses that are sure enough and asks the large model otherwise.
         seed: Seed of the bootstrap.
         allow_partial: Score although most predictions are for rows that the dataset lacks.
         allow_other_version: Score although the file names another version of the dataset.

@@ -332,12 +332,12 @@ def export(
         traces: Traces folder.
         format: One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant
             message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif or
-            atif:1.8 (Harbor's trajectories) and hub_session (the Hub's viewer) write a folder, a file for each trace;
-            or module:Class.
-        out: File: .jsonl, or with .gz or .zst; a folder for atif and hub_session.
-        calls: How chat, openai, sharegpt and verifiers_sft write calls: verbatim (as the agent did in its text), native
-            (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated traces,
-            else native; sharegpt has no native calls.
+            atif:1.8 (Harbor's trajectories), hub_session (the Hub's viewer) and pi (Pi's sessions, which the Hub's
+            viewer and the datasets library read) write a folder, a file for each trace; or module:Class.
+        out: File: .jsonl, or with .gz or .zst; a folder for atif, hub_session and pi.
+        calls: How chat, openai, sharegpt, verifiers_sft and pi write calls: verbatim (as the agent did in its text),
+            native (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated
+            traces, else native; sharegpt has no native calls.
 
     Raises:
         UsageError: no such format, or an `out` or `calls` that does not fit.

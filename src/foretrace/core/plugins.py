@@ -97,6 +97,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "verifiers_sft": "foretrace.exports.verifiers_sft",
         "atif": "foretrace.exports.atif",
         "hub_session": "foretrace.exports.hub_session",
+        "pi": "foretrace.exports.pi",
         "otlp": "foretrace.exports.otlp",
     },
 }

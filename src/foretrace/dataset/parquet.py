@@ -62,7 +62,7 @@ class RowWindow:
                 self._measure(text for _, text in values[name])
             elif kind == "json_list":
                 values[name] = [_encode_json(value) for value in values[name]]
-                self._measure(values[name])
+                self._size += sum(map(len, values[name]))  # each row has its own copy
         self._rows.append((find_rank(self._seed, row), values))
 
     def take(self) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ class PushedRepository(msgspec.Struct, frozen=True):
     repo_id: str
     url: str
     commit: str | None
-    """The head of `main` afterwards; `None` in a dry run."""
+    """The head of the branch afterwards; `None` in a dry run."""
     files: tuple[str, ...]
     """Paths in the repository, the card and the manifest included."""
     bytes: int
@@ -97,8 +97,11 @@ class _RepositoryPlan(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{len(self.contents)} files, {self.rows} rows, {self.bytes:,} bytes to {self.repo_id}"
 
-    def make_report(self, endpoint: str, commit: str | None, *, skipped: bool = False) -> PushedRepository:
-        url, files = f"{endpoint}/datasets/{self.repo_id}", tuple(sorted(self.contents))
+    def make_report(
+        self, endpoint: str, revision: str | None, commit: str | None, *, skipped: bool = False
+    ) -> PushedRepository:
+        branch = "" if revision is None else f"/tree/{revision}"
+        url, files = f"{endpoint}/datasets/{self.repo_id}{branch}", tuple(sorted(self.contents))
         return PushedRepository(self.repo_id, url, commit, files, self.bytes, self.rows, skipped)
 
 
@@ -140,7 +143,11 @@ def push(
     """
     if (org is None) == (repo is None):
         raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))
-    org, _, name = (f"{org}/{name}" if repo is None else repo).partition("/")
+    if repo is not None and name != NAME:
+        raise UsageError(Setting("name", name), " is for ", Setting("org"), ": ", Setting("repo"), " is a whole name")
+    if revision is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", revision):
+        raise UsageError(Setting("revision", revision), ": is not the name of a branch")
+    org, name = (org, name) if org is not None else (repo or "").partition("/")[::2]
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
         raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?", name) or re.search(r"--|\.\.", name):
@@ -163,7 +170,7 @@ def push(
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
         for plan in plans:
             progress(f"would push {plan}")
-        return PushReport(plan.make_report(base, None) for plan in plans)
+        return PushReport(plan.make_report(base, revision, None) for plan in plans)
     hub = _Hub(token, progress, revision)
     hub.check_access(org)
     # every repository is made and looked at before the first one changes
@@ -300,9 +307,8 @@ def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, st
         json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
             rows: list[dict[str, Any]] = batch.to_pylist()
-            for column in json_columns:
-                for row in rows:
-                    row[column] = [msgspec.json.decode(text) for text in row[column] or ()]
+            for row in rows:  # JSON is searched as it stands, names beside their values, and its texts without escapes
+                row["decoded"] = [msgspec.json.decode(text) for column in json_columns for text in row[column] or ()]
             yield [(f"{name} key {r.get('key')} step {r.get('step')}", text) for r in rows for text in _list_texts(r)]
 
 
@@ -310,7 +316,7 @@ def _list_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
-        for each in value.values() if isinstance(value, dict) else value:
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
             yield from _list_texts(each)
 
 
@@ -424,7 +430,7 @@ class _Hub:
         made = self._call(f"pushing {repo_id}", send)
         skipped = made.oid == before
         self._report(f"{repo_id}: {'no change' if skipped else f'commit {made.oid[:8]}'}")
-        return plan.make_report(self._api.endpoint, made.oid, skipped=skipped)
+        return plan.make_report(self._api.endpoint, self._revision, made.oid, skipped=skipped)
 
     def _call(self, what: str, do: Callable[[], _T]) -> _T:
         """Call the client, which tries uploads again by itself; a failure becomes one line."""

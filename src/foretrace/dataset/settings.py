@@ -93,10 +93,12 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 Setting("split"), f" is {shares}: three shares that add up to 1, with a train share, e.g. 0.8/0.1/0.1"
             )
         for name, weight in (self.weights or {}).items():
+            given = Setting("weights", f"{name}={weight:g}")
             if name not in OUTCOME_NAMES.values() or not 0 <= weight < math.inf:
                 names = ", ".join(OUTCOME_NAMES.values())
-                given = f"{name}={weight:g}"
-                raise UsageError(Setting("weights", given), f": give {names} a number that is not negative")
+                raise UsageError(given, f": give {names} a number that is not negative")
+            if (self.outcomes, name) in (("success", "failed"), ("success", "unknown"), ("not_failed", "failed")):
+                raise UsageError(given, ": no row has that outcome with ", Setting("outcomes", self.outcomes))
         if len({*self.recipes}) < len(self.recipes):
             raise UsageError(Setting("recipes"), f" names one recipe twice: {', '.join(self.recipes)}")
         if self.eval_size < 0 or self.pairs < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 CallForm = Literal["verbatim", "native", "xml"]
 """How calls are written. `verbatim`: those that the agent wrote in its text stay there, character for character, and
-what answered them is a user's message, as the agent saw it. `native`: all calls are apart from the text. `xml`: all
+what answered them is a user's message. `native`: all calls are apart from the text. `xml`: all
 calls are `<tool_call>` blocks with JSON in the text, and their results `<tool_response>` blocks of the user."""
 
 _RESPONSE = "<tool_response>\n{}\n</tool_response>"
@@ -26,28 +26,38 @@ def choose_form(trace: Trace) -> CallForm:
 
 
 def write_calls(messages: Iterable[Message], form: CallForm) -> list[Message]:
-    """The messages with their calls in this form, as many as there were; for `xml`, the spans of a turn as one."""
+    """The messages with their calls in this form; for `native` as they are.
+
+    Results of one turn that the agent saw as one message become one. A result inside the agent's own turn (`injected`)
+    becomes a message of the user all the same: no chat format has a place for it.
+    """
     if form == "native":
         return list(messages)
     written: list[Message] = []
-    native: set[str] = set()
-    """Ids of calls that stay apart from the text; "" for one without an id."""
+    is_apart: dict[str, bool] = {}
+    """By the id of a call, whether the last one of this id stays apart from the text."""
     for message in merge_spans(messages) if form == "xml" else messages:
         if message.role == "assistant":
-            message = _write_in_text(message, all_calls=form == "xml")
-            native.update(call.id for call in message.tool_calls)
-        elif message.role == "tool" and not native.intersection(message.tool_call_ids or ("",)):
-            text = message.prefix + message.content
-            message = msgspec.structs.replace(
-                message,
-                role="user",
-                content=text if form == "verbatim" or message.injected else _RESPONSE.format(text),
-                prefix="",
-                tool_call_ids=(),
-                is_error=None,
-            )
-        written.append(message)
+            after = _write_in_text(message, all_calls=form == "xml")
+            is_apart.update((call.id, call in after.tool_calls) for call in message.tool_calls)
+            written.append(after)
+        elif message.role != "tool" or any(is_apart.get(own, False) for own in message.tool_call_ids or ("",)):
+            written.append(message)
+        else:
+            answer = _make_answer(message, as_block=form == "xml" and not message.injected)
+            before = written[-1] if written else None
+            if before is not None and before.role == "user" and before.turn == answer.turn and not answer.injected:
+                written[-1] = msgspec.structs.replace(before, content=f"{before.content}\n{answer.content}")
+            else:
+                written.append(answer)
     return written
+
+
+def _make_answer(result: Message, *, as_block: bool) -> Message:
+    """A result as a message of the user."""
+    text = result.prefix + result.content
+    content = _RESPONSE.format(text) if as_block else text
+    return msgspec.structs.replace(result, role="user", content=content, prefix="", tool_call_ids=(), is_error=None)
 
 
 def _write_in_text(message: Message, *, all_calls: bool) -> Message:
@@ -65,14 +75,11 @@ def _write_in_text(message: Message, *, all_calls: bool) -> Message:
 
 
 def merge_spans(messages: Iterable[Message]) -> list[Message]:
-    """The messages, with adjacent spans of one turn as one: the agent's contents joined, calls in their order, and
-    answers that were one message for the agent on lines of their own."""
+    """The messages, with adjacent spans of one turn of the model as one: contents joined, calls in their order."""
     found: list[Message] = []
     for message in messages:
         if found and message.continues and _is_adjacent(found[-1], message):
             found[-1] = _join(found[-1], message)
-        elif found and _is_same_answer(found[-1], message):
-            found[-1] = msgspec.structs.replace(found[-1], content=f"{found[-1].content}\n{message.content}")
         else:
             found.append(message)
     return found
@@ -84,15 +91,6 @@ def _is_adjacent(one: Message, other: Message) -> bool:
         and (one.turn, one.author, one.train) == (other.turn, other.author, other.train)
         and not one.injected
         and not other.injected
-    )
-
-
-def _is_same_answer(one: Message, other: Message) -> bool:
-    return (
-        one.role == other.role == "user"
-        and one.author == other.author == "environment"
-        and one.turn == other.turn
-        and not (one.injected or other.injected or one.parts or other.parts)
     )
 
 
@@ -111,3 +109,22 @@ def _join(one: Message, other: Message) -> Message:
         parts=(*one.parts, *(msgspec.structs.replace(part, at=part.at + at) for part in other.parts)),
         sampled=None,
     )
+
+
+def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
+    """By the index of a message: the ids of the calls that it makes, and of those that it answers."""
+    ids: dict[int, tuple[str, ...]] = {}
+    answered: dict[int, tuple[str, ...]] = {}
+    waiting: tuple[str, ...] = ()
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            waiting = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
+        elif message.role == "tool":
+            # By its own ids, else by its place behind the calls; the last result answers all that are left.
+            is_last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
+            own = message.tool_call_ids or (waiting if is_last else waiting[:1])
+            waiting = tuple(each for each in waiting if each not in own)
+            answered[index] = own
+        if message.tool_calls:
+            ids[index] = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
+    return ids, answered

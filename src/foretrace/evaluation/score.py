@@ -112,6 +112,7 @@ def score(
     """
     safe = choose_safe_effects(allow)
     check_number("seed", seed)
+    check_number("cascade", cascade)
     dataset = Path(dataset)
     target = read_target(dataset)
     gold = _Gold(dataset, target, read_eval_steps(dataset, target))
@@ -130,7 +131,6 @@ def score(
     report = _make_report(own, other, None if tuned is None else tuned.judged, gold, safe, seed)
     if cascade is None:
         return report
-    check_number("cascade", cascade)
     return msgspec.structs.replace(report, cascade=_list_cascades(own, gold, report.references, cascade, seed))
 
 
@@ -142,7 +142,9 @@ def _list_cascades(
     resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
     found = [(own.file.predictor or "predictions", own, cost)]
     for each in references:
-        found.append((f"{each.predictor} (reference)", _read(gold.dataset / each.predictions, gold, "eval"), 0.0))
+        path = gold.dataset / each.predictions
+        if path.is_file():  # a pushed dataset has their figures only
+            found.append((f"{each.predictor} (reference)", _read(path, gold, "eval"), 0.0))
     return [
         row
         for name, predictions, of_guess in found

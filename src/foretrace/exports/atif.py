@@ -15,8 +15,8 @@ import msgspec
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Message, Part, Sampled, ToolCall, Trace
+from foretrace.encodings.call_forms import find_call_ids
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
-from foretrace.exports.chat import find_call_ids
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import (
     FIELD,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
-from foretrace.encodings.call_forms import CallForm, merge_spans
+from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
 from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.exports.base import Exported, Family, TraceFormat, find_losses, split_at_parts
 from foretrace.sources.own_fields import write_tools
@@ -54,25 +54,6 @@ def make_chat_row(trace: Trace) -> dict[str, Any]:
     if trace.provenance.model is not None:
         row["model"] = trace.provenance.model
     return row
-
-
-def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
-    """By the index of a message: the ids of the calls that it makes, and of those that it answers."""
-    ids: dict[int, tuple[str, ...]] = {}
-    answered: dict[int, tuple[str, ...]] = {}
-    waiting: tuple[str, ...] = ()
-    for index, message in enumerate(messages):
-        if message.role == "assistant":
-            waiting = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
-        elif message.role == "tool":
-            # By its own ids, else by its place behind the calls; the last result answers all that are left.
-            is_last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
-            own = message.tool_call_ids or (waiting if is_last else waiting[:1])
-            waiting = tuple(each for each in waiting if each not in own)
-            answered[index] = own
-        if message.tool_calls:
-            ids[index] = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
-    return ids, answered
 
 
 def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ...]) -> dict[str, Any]:

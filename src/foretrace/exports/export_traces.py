@@ -19,7 +19,7 @@ from foretrace.core.progress import ProgressFunc
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
 from foretrace.encodings.call_forms import CallForm, choose_form, write_calls
-from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, count_fields
 from foretrace.exports.families import read_families
 from foretrace.rows.base import Drop
 
@@ -106,7 +106,10 @@ def export_traces(
             members = sum(1 for _ in family.list_traces())
             done: Exported | Drop = Drop(INTERNAL_ERROR)
             with contain_errors(format.name, family.trace.key):
-                done = format.write(_write_calls(family, format, calls))
+                written = _write_calls(family, format, calls)
+                done = format.write(written)
+                if written is not family and isinstance(done, Exported):
+                    done = msgspec.structs.replace(done, lost=_find_losses(family, written, done.lost))
             counts["traces"] += members
             counts["demo"] += sum(is_demo_model(trace.provenance.model) for trace in family.list_traces())
             if isinstance(done, Drop):
@@ -135,13 +138,34 @@ def export_traces(
     )
 
 
+_STAYS = frozenset({
+    "calls.id", "calls.span", "results.tool_call_ids", "results.prefix", "results.injected", "results.raw_role",
+    "messages.continues",
+})  # fmt: skip
+"""Fields that say nothing more where calls are written in the text, or whose text stays."""
+
+
+def _find_losses(family: Family, written: Family, lost: FieldCounts) -> FieldCounts:
+    """What was lost of a trace whose calls were written in another form, where `lost` is what the format lost of that.
+
+    A result that became a user's message took fields along: they are counted as the result's.
+    """
+    before, after = count_fields(family.trace), count_fields(written.trace)
+    gone = {name: count for name, count in (before - after).items() if name not in _STAYS}
+    return lost - (after - before) + FieldCounts(gone)
+
+
 def _write_calls(family: Family, format: TraceFormat, calls: CallForm | None) -> Family:
     """The trace with calls in the form that was asked for, else in its own where the format has that."""
     trace, own = family.trace, choose_form(family.trace)
     form = calls or (own if own in format.call_forms else None)
     if form is None or form == format.call_forms[0]:
         return family
-    return Family(msgspec.structs.replace(trace, messages=tuple(write_calls(trace.messages, form))), family.children)
+    messages = tuple(write_calls(trace.messages, form))
+    # Tools that are called in the text are described in the agent's instructions, in that form.
+    are_described = form == "verbatim" and not any(message.tool_calls for message in messages)
+    tools = () if are_described else trace.tools
+    return Family(msgspec.structs.replace(trace, messages=messages, tools=tools), family.children)
 
 
 def _sort(counts: FieldCounts) -> dict[str, int]:

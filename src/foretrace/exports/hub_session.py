@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Trace
+from foretrace.encodings.call_forms import find_call_ids
 from foretrace.exports.base import Exported, Family, TraceFormat, drop_numbers, split_losses
-from foretrace.exports.chat import find_call_ids
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import FIELD, keep_message_fields, keep_trace_fields, write_tools
 

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, Trace
-from foretrace.encodings.call_forms import CallForm, merge_spans
+from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
-from foretrace.exports.chat import find_call_ids, make_call, make_text
+from foretrace.exports.chat import make_call, make_text
 from foretrace.rows.base import Drop
 from foretrace.sources.own_fields import write_tools
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Message, Part, ToolCall, Trace
+from foretrace.encodings.call_forms import find_call_ids
 from foretrace.exports.base import (
     Exported,
     Family,
@@ -24,7 +25,6 @@ from foretrace.exports.base import (
     split_at_parts,
     split_losses,
 )
-from foretrace.exports.chat import find_call_ids
 from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import (

@@ -53,7 +53,7 @@ class FileRows:
         self.name = path.name
         """Its base name, behind as many of its folders as tell it from the other files of an import."""
         self.split: str | None = None
-        """The split that the user says its rows are of."""
+        """The split that the user gave for its rows."""
         self.stem = remove_packing(path.name)
         """Name of the file without the ending of its packing."""
         self.label = str(path)

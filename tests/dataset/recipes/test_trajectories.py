@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import datasets
+import msgspec
 import pytest
 
 from dataset.little import calls, rows, runs, says, seen, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.store import write_traces
-from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 
 
 def built(folder: Path, one: Trace) -> None:
@@ -51,3 +52,48 @@ def test_datasets_reads_any_arguments(tmp_path: Path, arguments: str, shown: obj
     loaded = datasets.load_dataset(str(tmp_path / "d"), "trajectories", cache_dir=str(tmp_path / "cache"))
     (split,) = loaded.values()
     assert split[0]["messages"][1]["tool_calls"][0]["function"] == {"name": "go", "arguments": shown}
+
+
+def generated(*messages: Message) -> Trace:
+    one = trace("a", user("x"), *messages)
+    provenance = msgspec.structs.replace(one.provenance, origin="generated")
+    return msgspec.structs.replace(one, provenance=provenance, tools=(ToolSpec(name="python"),))
+
+
+CODE = "So:\n<code>\nprint(1)\n</code>"
+WRITTEN = Message(
+    role="assistant",
+    author="model",
+    content=CODE,
+    tool_calls=(ToolCall(id="a", name="python", arguments='{"code": "print(1)"}', span=(4, len(CODE))),),
+)
+ANSWER = Message(role="tool", author="environment", content="1", tool_call_ids=("a",))
+
+
+def test_a_generated_trace_keeps_its_text_and_offers_no_tools(tmp_path: Path) -> None:
+    """Its instructions ask for calls in the text: a template that listed tools would contradict them."""
+    built(tmp_path, generated(WRITTEN, ANSWER, says("end")))
+    row = next(rows(tmp_path / "d", "trajectories"))
+    assert row["tools"] == []
+    assert [(m["role"], m["content"]) for m in row["messages"]] == [
+        ("user", "x"), ("assistant", CODE), ("user", "1"), ("assistant", "end"),
+    ]  # fmt: skip
+    assert [m["trained"] for m in row["messages"]] == [False, True, False, True]
+
+
+def test_results_within_the_agents_own_turn_have_no_chat_form(tmp_path: Path) -> None:
+    within = msgspec.structs.replace(ANSWER, injected=True)
+    write_traces([generated(WRITTEN, within, msgspec.structs.replace(says("end"), continues=True))], tmp_path / "t")
+    manifest = build(tmp_path / "t", out=tmp_path / "d", statistical_gates=False).manifest
+    assert manifest["drops"]["trajectories"] == {"results_within_a_turn": 1}
+    assert not list(rows(tmp_path / "d", "trajectories"))
+
+
+def test_a_result_of_several_calls_stands_once_for_each(tmp_path: Path) -> None:
+    two = Message(role="assistant", author="model", tool_calls=tuple(
+        ToolCall(id=own, name="bash", arguments='{"command":"ls"}') for own in ("a", "b")
+    ))  # fmt: skip
+    both = msgspec.structs.replace(seen("1"), tool_call_ids=("a", "b"))
+    built(tmp_path, trace("a", user("x"), two, both, says("end")))
+    messages = next(rows(tmp_path / "d", "trajectories"))["messages"]
+    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ["a", "b"]

@@ -171,11 +171,12 @@ def test_pairs_of_types(tmp_path: Path) -> None:
     manifest = build(tmp_path / "t", out=tmp_path / "d", target="type", statistical_gates=False).manifest
     found = list(rows(tmp_path / "d", "verifier"))
     assert len(found) > 20 and "no_pairs_of_types" not in manifest["drops"].get("verifier", {})
+    assert "repeats" not in [gate["name"] for gate in manifest["gates"]]
     right: dict[str, set[str]] = {}
     for row in rows(tmp_path / "d", "proposer"):
         right.setdefault(json.dumps(row["prompt"]), set()).add(said(row, "completion"))
     for row in found:
-        assert said(row, "chosen") != said(row, "rejected")
+        assert said(row, "chosen") != said(row, "rejected") and row["strength"] == "weak"
         assert all(json.loads(said(row, side)).keys() == {"action"} for side in ("chosen", "rejected"))
         assert said(row, "rejected") not in right[json.dumps(row["prompt"])]
     mirrored = Counter((said(r, "chosen"), said(r, "rejected")) for r in found if r["family"] != "sibling")

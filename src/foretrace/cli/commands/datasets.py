@@ -125,7 +125,8 @@ def _collect(
     specs = [_parse_source(text) for text in sources]  # all of them before the first row is read
     limits = _parse_limits(limit, sources, specs)
     for text, spec in zip(sources, specs, strict=True):
-        own = {**importing, "limit": limits.get(text, limits.get(spec.name, limits.get("")))}
+        names = (text, f"{spec.name}:{spec.split}", spec.name, "")
+        own = {**importing, "limit": next((limits[name] for name in names if name in limits), None)}
         imported.append(_import(output, text, spec, into, own, progress))
     if not sources:
         return folders
@@ -136,7 +137,7 @@ def _collect(
 
 def _parse_limits(texts: Sequence[str], sources: Sequence[str], specs: Sequence[SourceSpec]) -> dict[str, int]:
     """Most rows by source, as it is given or by its name; under an empty name those of all others."""
-    named = {"", *sources, *(spec.name for spec in specs)}
+    named = {"", *sources, *(spec.name for spec in specs), *(f"{spec.name}:{spec.split}" for spec in specs)}
     limits: dict[str, int] = {}
     for text in texts:
         source, _, number = text.rpartition("=")

@@ -143,11 +143,11 @@ def _describe_calibration(calibration: Calibration) -> str:
 def _show_cascade(output: Output, rows: Sequence[CascadeRow], *, details: bool) -> None:
     """The curve of the predictions, and of each reference the row that takes every guess; all rows with `details`."""
     output.print(
-        "a cascade that takes guesses from a threshold on, and asks the large model (cost 1, always right) else:"
+        "a cascade: guesses above a threshold are taken, otherwise the large model is asked (cost 1, always right):"
     )
     shown = [row for row in rows if details or row.predictor == rows[0].predictor or row.threshold is None]
     output.print_table(
-        ("predictor", "by", "from", "accepted", "of them right", "accuracy", "cost"),
+        ("predictor", "by", "from", "accepted", "precision", "accuracy", "cost"),
         [
             (
                 row.predictor,
@@ -161,6 +161,11 @@ def _show_cascade(output: Output, rows: Sequence[CascadeRow], *, details: bool) 
             for row in shown
         ],
     )
+    output.print(
+        f"over {rows[0].accepted.n:,} steps as they come; right: the action type, and in a dataset of calls the calls"
+    )
+    if all(row.predictor == rows[0].predictor for row in rows):
+        output.print("free predictors stand beside it where the dataset was built with references")
 
 
 def _show_comparison(output: Output, against: Comparison) -> None:

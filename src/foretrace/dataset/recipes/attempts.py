@@ -17,7 +17,7 @@ from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import Prediction
-from foretrace.core.trace import Message, Trace
+from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.prompt_texts import make_message_text, make_target_text
 from foretrace.dataset.prompts import Prompts, TokenCounter
@@ -81,6 +81,16 @@ def make_action_key(message: Message) -> ActionKey:
     """The action key of a message. It has no action type: the same call can be a write here and a repair there."""
     calls = (make_call_key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
     return tuple(calls) or (("", "", message.content),)
+
+
+def make_outcome_values(outcome: Outcome, settings: BuildSettings) -> dict[str, Any]:
+    """The values of the columns that say how an attempt ended, and what that weighs."""
+    return {
+        "success": outcome.success,
+        "reward": outcome.reward,
+        "flags": list(outcome.flags),
+        "weight": (settings.weights or {}).get(OUTCOME_NAMES[outcome.success], 1.0),
+    }
 
 
 class Attempt:
@@ -182,7 +192,7 @@ class Attempt:
 
     def make_common_values(self, step: int) -> dict[str, Any]:
         """The values of `COMMON_COLUMNS` for a row at `step`."""
-        trace, outcome = self.trace, self.trace.outcome
+        trace = self.trace
         return {
             "key": trace.key,
             "step": step,
@@ -190,10 +200,7 @@ class Attempt:
             "group": trace.task.group,
             "source": trace.provenance.source,
             "license": trace.provenance.license or "unknown",
-            "success": outcome.success,
-            "reward": outcome.reward,
-            "flags": list(outcome.flags),
-            "weight": (self._settings.weights or {}).get(OUTCOME_NAMES[outcome.success], 1.0),
+            **make_outcome_values(trace.outcome, self._settings),
         }
 
 

@@ -184,7 +184,7 @@ def find_mirrored_pairs(
                 if family in REPEAT_BALANCED and _is_repeat_rule_right(first, second):
                     continue
                 tries[place] += 1
-                pair = _make_mirrored_pair(family, first, second, accepted)
+                pair = _make_mirrored_pair(family, first, second, accepted, of_types=task.settings.target == "type")
                 if pair is None:
                     task.drops[f"{family}_unfit"] += 1
                     continue
@@ -302,7 +302,9 @@ _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape,
 """Family -> the function that finds steps which may be a pair of it."""
 
 
-def _make_mirrored_pair(family: str, first: Target, second: Target, accepted: AcceptedActions) -> MirroredPair | None:
+def _make_mirrored_pair(
+    family: str, first: Target, second: Target, accepted: AcceptedActions, *, of_types: bool
+) -> MirroredPair | None:
     """The pair; `None` where one of the steps is not wrong at the prompt of the other, or the prompt does not show
     its values."""
     if are_same_targets(first, second) or are_interchangeable(first, second):
@@ -311,7 +313,9 @@ def _make_mirrored_pair(family: str, first: Target, second: Target, accepted: Ac
         return None
     if family == "argument" and not (has_visible_values(second, first) and has_visible_values(first, second)):
         return None
-    return MirroredPair(family, first, second, _find_strengths(family, first, second))
+    # That a call is useless does not make every action of its type so.
+    strengths = ("weak", "weak") if of_types else _find_strengths(family, first, second)
+    return MirroredPair(family, first, second, strengths)
 
 
 def _find_strengths(family: str, first: Target, second: Target) -> tuple[str, str]:

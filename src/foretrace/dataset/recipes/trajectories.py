@@ -1,7 +1,8 @@
-"""`trajectories`: whole attempts with native tool calls and a mark on the trained ones.
+"""`trajectories`: whole attempts as chat messages, with a mark on those that are trained.
 
 Messages are in the form that chat templates of tool-calling models take: arguments as objects, no field that is empty.
-Calls of a generated trace stay in the text, where its instructions ask for them.
+Calls of a generated trace stay in the text, where its instructions ask for them; one whose results stand within the
+agent's own turn (protocol `inline`) has no such form, and is left to `export --format inline`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from foretrace.core.trace import Message, ToolCall, ToolSpec
 from foretrace.dataset.recipes.attempts import Attempt, TaskAttempts
 from foretrace.dataset.recipes.base import COMMON_COLUMNS, Config, Row
-from foretrace.encodings.call_forms import choose_form, merge_spans, write_calls
+from foretrace.encodings.call_forms import CallForm, choose_form, find_call_ids, merge_spans, write_calls
 from foretrace.encodings.calls_in_text import remove_calls
 
 _LONG_NUMBER = re.compile(r"\d{19}")
@@ -31,7 +32,7 @@ CONFIG = Config(
         "steps": "int",
         **COMMON_COLUMNS,
     },
-    about="Whole attempts with native tool calls; `foretrace.tokenize` puts the loss on trained messages only.",
+    about="Whole attempts, calls as the agent wrote them; `foretrace.tokenize` puts the loss on trained messages only.",
     repository="trajectories",
     accounts_for="traces",
 )
@@ -45,54 +46,53 @@ class Trajectories:
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
         """One row each, in key order."""
         for attempt in task.attempts:
+            form = choose_form(attempt.trace)
             if not attempt.wanted:
                 task.drops["attempt_not_wanted"] += 1
             elif not attempt.targets:
                 task.drops["no_step"] += 1
+            elif form == "verbatim" and any(message.injected for message in attempt.trace.messages):
+                task.drops["results_within_a_turn"] += 1
             else:
-                yield CONFIG.make_row(_make_values(attempt))
+                yield CONFIG.make_row(_make_values(attempt, form))
 
 
-def _make_values(attempt: Attempt) -> dict[str, Any]:
+def _make_values(attempt: Attempt, form: CallForm) -> dict[str, Any]:
     trace = attempt.trace
     trained = {target.index for target in attempt.targets}
     marked = (msgspec.structs.replace(m, train=index in trained) for index, m in enumerate(trace.messages))
-    messages = merge_spans(write_calls(marked, choose_form(trace)))
+    messages = merge_spans(write_calls(marked, form))
+    has_calls = form == "native" or any(message.tool_calls for message in messages)
     return {
-        "messages": _make_messages(messages),
-        "tools": _make_tools(trace.tools, messages),
+        "messages": list(_make_messages(messages)),
+        "tools": _make_tools(trace.tools, messages) if has_calls else [],
         "steps": len(trained),
         **attempt.make_common_values(len(trace.messages)),
     }
 
 
-def _make_messages(messages: list[Message]) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
-    waiting: dict[str, str] = {}
-    """The calls of the last assistant message by their ids, each with the name of its tool."""
+def _make_messages(messages: list[Message]) -> Iterator[dict[str, Any]]:
+    """The messages as chat templates take them; a result that answers several calls stands once for each."""
+    ids, answers = find_call_ids(messages)
+    names: dict[str, str] = {}
+    """Name of the tool by the id of its call."""
     for index, message in enumerate(messages):
         item: dict[str, Any] = {"role": message.role, "content": message.prefix + message.content}
         if message.role == "assistant":
             item["content"] = remove_calls(message)
-            calls = [_make_call(c, f"call_{index}_{n}") for n, c in enumerate(message.tool_calls) if c.error is None]
-            waiting = {c["id"]: c["function"]["name"] for c in calls}
+            made = zip(message.tool_calls, ids.get(index, ()), strict=False)
+            calls = [_make_call(call, own) for call, own in made if call.error is None]
+            names |= {call["id"]: call["function"]["name"] for call in calls}
             if calls:
                 item["tool_calls"] = calls
-        elif message.role == "tool" and (answered := _find_answered_call(message, waiting)):
-            item["tool_call_id"] = answered
-            if name := waiting.pop(answered, ""):
-                item["name"] = name
-        made.append(item | {"trained": message.train})
-    return made
-
-
-def _find_answered_call(message: Message, waiting: dict[str, str]) -> str:
-    return message.tool_call_ids[0] if message.tool_call_ids else next(iter(waiting), "")
+        for own in answers.get(index, ()) or ("",):
+            named = {"tool_call_id": own, "name": names.get(own, "")} if own else {}
+            yield {**item, **{name: value for name, value in named.items() if value}, "trained": message.train}
 
 
 def _make_call(call: ToolCall, call_id: str) -> dict[str, Any]:
     arguments = _read_json(call.arguments, call.arguments)
-    return {"id": call.id or call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _read_json(text: str, otherwise: Any) -> Any:

@@ -19,8 +19,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.core.digest import digest, hash_fraction
-from foretrace.core.trace import Message, ToolCall, Trace
-from foretrace.dataset.recipes.attempts import ActionKey, Attempt, Mistake, Target, TaskAttempts, make_action_key
+from foretrace.core.trace import Message, Outcome, ToolCall, Trace
+from foretrace.dataset.recipes.attempts import (
+    ActionKey,
+    Attempt,
+    Mistake,
+    Target,
+    TaskAttempts,
+    make_action_key,
+    make_outcome_values,
+)
 from foretrace.dataset.recipes.base import COMMON_COLUMNS, MAX_NAMED_ROWS, Config, Gate, Row, RowCheck, RowGroup
 from foretrace.dataset.recipes.mirrored_pairs import (
     MIRRORED,
@@ -124,6 +132,11 @@ class RepeatsCheck(RowCheck):
         self._rejected.clear()
 
     @classmethod
+    def make_gates(cls, checks: Sequence[RepeatsCheck]) -> list[Gate]:
+        """None of a dataset whose targets are not calls: nothing was measured."""
+        return [cls.make_gate(checks)] if all(check.settings.target == "call" for check in checks) else []
+
+    @classmethod
     def make_gate(cls, checks: Sequence[RepeatsCheck]) -> Gate:
         """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`."""
         figure: dict[str, Any] = {}
@@ -198,14 +211,14 @@ class Verifier:
         accepted = AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         for family, first, second, strengths in find_mirrored_pairs(wanted, task, accepted):
             pair = digest(first.attempt.trace.key, family, str(first.index), str(second.index))
-            yield from _make_rows(first, _read_wrong(second), family, strengths[0], pair)
-            yield from _make_rows(second, _read_wrong(first), family, strengths[1], pair)
+            yield from _make_rows(first, _read_wrong(second), family, strengths[0], pair, task.settings)
+            yield from _make_rows(second, _read_wrong(first), family, strengths[1], pair, task.settings)
         for chosen, rejected in _find_sibling_pairs(task, accepted):
             pair = digest(chosen.attempt.trace.key, "sibling", str(chosen.index), rejected.attempt.trace.key)
-            yield from _make_rows(chosen, _read_wrong(rejected), "sibling", "weak", pair)
+            yield from _make_rows(chosen, _read_wrong(rejected), "sibling", "weak", pair, task.settings)
         for chosen, mistake, message in _find_proposer_pairs(wanted):
-            wrong = _WrongAnswer(make_guess_text(mistake.guess, message), str(mistake.guess.action))
-            yield from _make_rows(chosen, wrong, FAMILY, "weak", mistake.pair)
+            wrong = _WrongAnswer(make_guess_text(mistake.guess, message), str(mistake.guess.action), Outcome())
+            yield from _make_rows(chosen, wrong, FAMILY, "weak", mistake.pair, task.settings)
 
 
 class _WrongAnswer(NamedTuple):
@@ -213,10 +226,12 @@ class _WrongAnswer(NamedTuple):
 
     text: str
     action: str | None
+    outcome: Outcome
+    """Of the attempt that gave it; unknown for a guess."""
 
 
 def _read_wrong(target: Target) -> _WrongAnswer:
-    return _WrongAnswer(target.text, target.label.action)
+    return _WrongAnswer(target.text, target.label.action, target.attempt.trace.outcome)
 
 
 def _find_proposer_pairs(wanted: Iterable[Attempt]) -> Iterator[tuple[Target, Mistake, Message]]:
@@ -259,8 +274,10 @@ def _shuffle(targets: Iterable[Target], seed: int) -> list[Target]:
     return sorted(targets, key=lambda target: hash_fraction(str(seed), target.attempt.trace.key, str(target.index)))
 
 
-def _make_rows(target: Target, wrong: _WrongAnswer, family: str, strength: str, pair: str) -> Iterator[Row]:
-    """The paired row, and the two unpaired ones."""
+def _make_rows(
+    target: Target, wrong: _WrongAnswer, family: str, strength: str, pair: str, settings: BuildSettings
+) -> Iterator[Row]:
+    """The paired row, and the two unpaired ones, each with the outcome of the attempt that gave its answer."""
     chosen, rejected = [("assistant", target.text)], [("assistant", wrong.text)]
     shared: dict[str, Any] = {
         "prompt": target.prompt,
@@ -272,7 +289,8 @@ def _make_rows(target: Target, wrong: _WrongAnswer, family: str, strength: str, 
     }
     yield PAIRED.make_row(shared | {"chosen": chosen, "rejected": rejected, "rejected_action": wrong.action})
     yield UNPAIRED.make_row(shared | {"completion": chosen, "label": True})
-    yield UNPAIRED.make_row(shared | {"completion": rejected, "label": False, "action": wrong.action})
+    rest = {"label": False, "action": wrong.action, **make_outcome_values(wrong.outcome, settings)}
+    yield UNPAIRED.make_row(shared | {"completion": rejected} | rest)
 
 
 PLUGIN = Verifier()

@@ -117,6 +117,10 @@ class _Talk:
         if role == "assistant":
             self._add_reply(number, record, at)
             return
+        if role == "system":
+            self.talk.use(record, "message")
+            self.talk.add_system(read_blocks(message.get("content"))[0], number, at=at)
+            return
         if role not in _ROLES:
             self._account.meet_unknown(f"message {role}")
             return
