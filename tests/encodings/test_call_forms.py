@@ -73,3 +73,9 @@ def test_an_id_that_comes_again_means_the_last_call_of_that_id() -> None:
     native = msgspec.structs.replace(SAID, tool_calls=(msgspec.structs.replace(NATIVE, id="a"),))
     messages = write_calls([native, ANSWER, SAID, ANSWER], "verbatim")
     assert [message.role for message in messages] == ["assistant", "tool", "assistant", "user"]
+
+
+def test_a_result_does_not_join_the_users_own_words() -> None:
+    """Even where a source gives all messages one turn."""
+    asked = Message(role="user", author="user", content="Do it.")
+    assert [m.content for m in write_calls([asked, ANSWER], "verbatim")] == ["Do it.", "OBSERVATION:\n1"]

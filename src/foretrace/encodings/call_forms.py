@@ -13,8 +13,8 @@ from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 CallForm = Literal["verbatim", "native", "xml"]
 """How calls are written. `verbatim`: those that the agent wrote in its text stay there, character for character, and
-what answered them is a user's message. `native`: all calls are apart from the text. `xml`: all
-calls are `<tool_call>` blocks with JSON in the text, and their results `<tool_response>` blocks of the user."""
+what answered them is a user's message. `native`: all calls are apart from the text. `xml`: all calls are `<tool_call>`
+blocks with JSON in the text, and their results `<tool_response>` blocks of the user."""
 
 _RESPONSE = "<tool_response>\n{}\n</tool_response>"
 
@@ -46,11 +46,17 @@ def write_calls(messages: Iterable[Message], form: CallForm) -> list[Message]:
         else:
             answer = _make_answer(message, as_block=form == "xml" and not message.injected)
             before = written[-1] if written else None
-            if before is not None and before.role == "user" and before.turn == answer.turn and not answer.injected:
+            if before is not None and _is_same_answer(before, answer):
                 written[-1] = msgspec.structs.replace(before, content=f"{before.content}\n{answer.content}")
             else:
                 written.append(answer)
     return written
+
+
+def _is_same_answer(before: Message, answer: Message) -> bool:
+    """Whether the agent saw both as one message: of the environment, in one turn, and not inside the agent's."""
+    are_of_environment = before.role == "user" and before.author == answer.author == "environment"
+    return are_of_environment and before.turn == answer.turn and not (before.injected or answer.injected)
 
 
 def _make_answer(result: Message, *, as_block: bool) -> Message:
@@ -61,7 +67,7 @@ def _make_answer(result: Message, *, as_block: bool) -> Message:
 
 
 def _write_in_text(message: Message, *, all_calls: bool) -> Message:
-    """The message without the calls that stand in its text; with `all_calls`, those that can be read are blocks behind
+    """The message with the calls of its text only there; with `all_calls`, every call that can be read is a block after
     the text."""
     if not all_calls:
         apart = tuple(call for call in message.tool_calls if call.span is None)
