@@ -1,4 +1,4 @@
-"""A cascade of a proposer and the large model: guesses that are sure enough are taken, else the large model is asked.
+"""A cascade of a proposer and the large model: guesses that are sure enough are taken; it is asked for the rest.
 
 The large model is the agent whose steps these are, so what it does is right by definition. At each threshold: the share
 of guesses that is taken, how many of all steps come out right, and what that costs beside always asking the large one.

@@ -20,8 +20,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CascadeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cascade does from a threshold on: it takes the guesses that are sure enough, and asks the large model at
-    all other steps. Intervals are over resampled groups."""
+    """What a cascade does at one threshold: it takes the guesses above it, and asks the large model at all other steps.
+    Intervals are over resampled groups."""
 
     predictor: str
     by: str
@@ -34,7 +34,7 @@ class CascadeRow(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: Share
     """Steps that come out right: all but those at which a wrong guess is taken."""
     cost: Share
-    """Beside always asking the large model."""
+    """Relative to always asking the large model."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
