@@ -14,12 +14,16 @@ the rows, which is more than it does.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +39,8 @@ REAL = ("swe_smith_tool", "swe_smith_xml", "swe_smith_ticks", "swe_gym_openhands
 """Folders of real SWE-style rows in ../shared/data/traces."""
 PREDICTORS = ("majority", "markov:1", "markov:2", "markov:3", "regression", "memory")
 FIT_ROWS = 20_000
+TURNS = 1000
+"""Turns that are open at a time when the service is timed."""
 GUESSES = 150
 """Rows at which guesses are timed."""
 
@@ -60,7 +66,9 @@ def main() -> None:
     misses: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         if files := options.rows or [path for name in REAL for path in (SHARED / "data/traces" / name).glob("*.jsonl")]:
-            measure_accuracy(build(Path(folder) / "real", options.source, files, options.share), misses)
+            dataset = build(Path(folder) / "real", options.source, files, options.share)
+            measure_accuracy(dataset, misses)
+            measure_service(dataset, Path(folder) / "socket", misses)
         else:
             print("no real rows: name some with --rows")
         if options.maker.exists():
@@ -117,6 +125,37 @@ def measure_accuracy(dataset: Path, misses: list[str]) -> None:
     order = [types[PREDICTORS.index(name)] for name in ("regression", "markov:2", "majority")]
     if order != sorted(order, reverse=True):
         misses.append("type accuracy: regression >= markov:2 >= majority does not hold")
+
+
+def measure_service(dataset: Path, address: Path, misses: list[str]) -> None:
+    """Print how long `foretrace serve` takes for each kind of line, with `TURNS` turns open; wall time of a client."""
+    rows = read_rows(dataset, "eval", "test")
+    command = [sys.executable, "-m", "foretrace", "serve", "memory", str(dataset), "--socket", str(address)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process, socket.socket(socket.AF_UNIX) as client:
+        assert process.stderr is not None
+        while b"serving" not in process.stderr.readline():
+            pass
+        client.connect(str(address))
+        answers = client.makefile("rb")
+        took: defaultdict[str, list[float]] = defaultdict(list)
+
+        def send(kind: str, turn: int, **fields: Any) -> None:
+            begun = time.perf_counter()
+            client.sendall(json.dumps({"type": kind, "turn": str(turn), **fields}).encode() + b"\n")
+            assert b'"error"' not in answers.readline()
+            took[kind].append(1000 * (time.perf_counter() - begun))
+
+        for turn in range(TURNS):
+            send("turn_begins", turn, messages=[message._asdict() for message in rows[turn % len(rows)].prompt])
+        for turn in range(TURNS):
+            send("text", turn, text="Let me look.")
+            send("call", turn, name="bash", arguments={"command": "ls"})
+        process.send_signal(signal.SIGINT)
+    shown = ", ".join(f"{kind} {statistics.median(each):.2f}" for kind, each in took.items())
+    p50 = statistics.median(each for kind in took.values() for each in kind)
+    print(f"\nforetrace serve memory, {TURNS:,} turns open, p50 in ms: {shown}; all {p50:.2f} (bar {P50.limit:g})")
+    if not P50.is_met(p50):
+        misses.append(f"serve: p50 {p50:.1f} ms (bar {P50.limit:g})")
 
 
 def measure_times(dataset: Path, misses: list[str]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import foretrace
 from cli.conftest import Run
-from evaluation.timed import READ, RUN, WRITE, Timed, make_trace
+from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make_trace
 from foretrace.core.store import write_traces
 
 
@@ -36,3 +40,38 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
 def test_a_place_inside_the_traces_is_refused(run: Run, traces: Path) -> None:
     done = run("effects", traces, "--out", traces / "effects.json")
     assert done.code == 2 and "lies inside the traces folder" in done.err
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "says"),
+    [
+        (("bash", {"command": "ls src"}), [], "may run ahead: pure_read"),
+        (("bash", '{"command": "rm a"}'), [], "may not run ahead: unknown"),
+        (RUN, [], "may not run ahead: sandbox_exec; seen 1 times: unsafe"),
+        (RUN, ["--allow", "sandbox_exec"], "may run ahead: sandbox_exec; seen 1 times: unsafe"),
+        (READ, [], "may run ahead: pure_read; seen 2 times: read_only"),
+        (DEPLOY, [], "may not run ahead: unknown"),
+    ],
+)
+def test_a_call_is_checked(run: Run, tmp_path: Path, call: tuple[str, Any], more: list[str], says: str) -> None:
+    manifest = tmp_path / "effects.json"
+    foretrace.effects([make_trace([Timed(call=READ), Timed(call=RUN), Timed(call=READ)])], manifest)
+    text = json.dumps({"name": call[0], "arguments": call[1]})
+    done = run("effects", "--check", text, "--manifest", manifest, *more)
+    assert (done.code, done.out) == (0, f"{says}\n")
+    checked = foretrace.check_call(*call, manifest=manifest, allow=more[1:])
+    assert checked.may_run_ahead == says.startswith("may run")
+
+
+def test_calls_are_checked_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"name": "bash", "arguments": {"command": "ls"}}\n{"name": "x"}\n'))
+    done = run("effects", "--check", "-")
+    assert [json.loads(line)["may_run_ahead"] for line in done.out.splitlines()] == [True, False]
+
+
+def test_what_is_not_a_call_or_a_manifest(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text("{}")
+    for arguments in (["--check", "ls"], ["--check", '{"tool": "ls"}'], ["--check", "{}", "--out", "x"], [tmp_path]):
+        assert run("effects", *arguments).code == 2
+    done = run("effects", "--check", '{"name": "x"}', "--manifest", tmp_path / "m.json")
+    assert done.code != 0 and "is not a manifest that `foretrace effects` wrote" in done.err

@@ -45,6 +45,20 @@ def test_only_what_is_safe_to_run_early_saves(call: Any, saves: int, allowed: in
     assert (wider.oracle.saved_s, wider.eligible_s, wider.ahead["5"].saved_s) == (allowed, allowed, allowed)
 
 
+def test_time_is_divided_by_what_can_take_the_calls_back() -> None:
+    steps = [Timed(5.0, 2.0, READ), Timed(1.0, 3.0, RUN), Timed(2.0, 0.5, WRITE), Timed(4.0, 1.0, DEPLOY)]
+    report = measure_ceiling([make_trace(steps)])
+    assert [(each.name, each.steps, each.tool_s, each.saved_s) for each in report.held_by] == [
+        ("pure", 1, 2.0, 2.0),
+        ("forkable", 2, 3.5, pytest.approx(0.8 + 0.5)),
+        ("none", 1, 1.0, 0.0),
+    ]
+    assert report.held_by[0].share == pytest.approx(2.0 / 18.5)
+    wider = measure_ceiling([make_trace(steps[:2])], allow=["sandbox_exec"])
+    pure, forkable, _ = wider.held_by
+    assert (pure.saved_s or 0) + (forkable.saved_s or 0) == pytest.approx(wider.oracle.saved_s)
+
+
 def test_one_unsafe_call_makes_its_step_unsafe() -> None:
     calls = (ToolCall(id="a", name="read_file"), ToolCall(id="b", name="write_file", arguments='{"path": "x"}'))
     results = [Message(role="tool", author="environment", tool_call_ids=(i,), tool_s=1.0) for i in "ab"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
     from foretrace.evaluation.ceiling_report import CeilingReport
-    from foretrace.evaluation.effects_manifest import EffectsManifest
+    from foretrace.evaluation.effects_manifest import CheckedCall, EffectsManifest
     from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.evaluation.replay_report import ReplayReport
@@ -82,6 +82,37 @@ def effects(
     if file is not None:
         replace_file(file, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
     return manifest
+
+
+def check_call(
+    name: str,
+    arguments: str | Mapping[str, Any] = "{}",
+    *,
+    manifest: str | Path | EffectsManifest | None = None,
+    allow: Sequence[str] = (),
+) -> CheckedCall:
+    """Whether a runtime may run a call before the model has asked for it (docs/speculation.md).
+
+    Args:
+        name: Of the tool.
+        arguments: An object, or its JSON text.
+        manifest: What `effects` wrote of the agent's own traces, or returned.
+        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+
+    Raises:
+        UsageError: an effect that cannot be allowed.
+        PredictionError: a file that is not a manifest.
+    """
+    import json
+
+    from foretrace.core.trace import ToolCall
+    from foretrace.evaluation.checked_settings import choose_safe_effects
+    from foretrace.evaluation.effects_manifest import check_call, read_manifest
+
+    text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
+    if isinstance(manifest, (str, Path)):
+        manifest = read_manifest(make_local_path(manifest))
+    return check_call(ToolCall(name=name, arguments=text), choose_safe_effects(allow), manifest)
 
 
 def replay(

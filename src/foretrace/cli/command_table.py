@@ -37,7 +37,7 @@ COMMANDS = {
         Command("view", traces.view, like=f"{_API}traces:view"),
         Command("export", traces.export, like=f"{_API}traces:export"),
         Command("ceiling", evaluation.ceiling, like=f"{_API}evaluation:ceiling"),
-        Command("effects", evaluation.effects, like=f"{_API}evaluation:effects"),
+        Command("effects", evaluation.effects),
         Command(
             "build",
             datasets.build,
@@ -65,6 +65,13 @@ COMMANDS = {
             evaluation.replay,
             like=f"{_API}evaluation:replay",
             hidden="parallel cancel verifier_s price_token price_tool_s",
+        ),
+        Command(
+            "serve",
+            evaluation.serve,
+            like=f"{_API}serving:serve",
+            without="report_ready",
+            hidden=f"{_SERVER} tokenizer samples temperature max_tokens",
         ),
         Command("push", datasets.push, like=f"{_API}datasets:push", without="token"),
         Command("sources", traces.sources),

@@ -124,6 +124,8 @@ def fill_template(template: CallTemplate, paths: Sequence[str], root: str) -> st
         return _write_path(match[1], left.pop(0) if len(left) > 1 else left[0], root)
 
     text = _FILE_SLOT.sub(fill, template.arguments) if left else template.arguments
+    if not root:  # not known: the command runs where the agent is
+        text = text.replace("cd <root> && ", "")
     return text.replace("<root>", root)
 
 

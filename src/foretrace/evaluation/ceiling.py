@@ -11,12 +11,12 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from foretrace.actions.label_steps import label_trace
-from foretrace.actions.taxonomy import StepLabel
+from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Resamples
@@ -26,6 +26,7 @@ from foretrace.evaluation.ceiling_report import (
     CeilingRow,
     EagerCeiling,
     EagerSaving,
+    HeldBy,
     LongCall,
     Saving,
     StampedTime,
@@ -50,6 +51,9 @@ DEPTHS = (1, 2, 3, 4, 5)
 """How many steps ahead are measured."""
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
+FORKABLE = (Effect.SANDBOX_EXEC, Effect.LOCAL_WRITE)
+"""Effects that a copy of the process and its files can hold."""
+_HOLDERS: tuple[Literal["pure", "forkable", "none"], ...] = ("pure", "forkable", "none")
 NO_CALL = "(no call)"
 _LONGEST_CALLS = 5
 """Calls with a time from stamps that are named."""
@@ -79,7 +83,11 @@ _UNIT = 2**60
 """Sums are kept as whole numbers of 1 / `_UNIT`."""
 _SUMMED = ("steps", "wall_s", "model_s", "tool_s", "stamped_s", "eligible_s")
 """Figures that are fields of `CeilingRow`."""
-_WHOLES = {**{f"ahead {depth}": "wall_s" for depth in DEPTHS}, "eager": "eager wall"}
+_WHOLES = {
+    **{f"ahead {depth}": "wall_s" for depth in DEPTHS},
+    **{f"{holder} saved": "wall_s" for holder in _HOLDERS},
+    "eager": "eager wall",
+}
 """By figure of what is saved: the figure of the time that it is a share of."""
 _NOTHING_KNOWN = Saving(saved_s=None, share=None, low=None, high=None)
 
@@ -158,7 +166,8 @@ class Ceiling:
             eligible = [bool(step.calls) and find_step_effect(step, labels) in self._safe for step in run]
             saved = self._run_ahead(run, eligible, labels, trace.task.id)
             for at, step in enumerate(run):
-                figures = self._measure_step(step, eligible=eligible[at])
+                effect = find_step_effect(step, labels) if step.calls else None
+                figures = self._measure_step(step, effect, eligible=eligible[at])
                 figures |= {f"ahead {depth}": seconds[at] for depth, seconds in saved.items()}
                 self._sums.add(rows[step.indexes], trace.task.id, figures)
                 self._note_longest(trace.key, step)
@@ -182,7 +191,7 @@ class Ceiling:
             saved[depth] = done.saved_s
         return saved
 
-    def _measure_step(self, step: StepTimes, *, eligible: bool) -> dict[str, float]:
+    def _measure_step(self, step: StepTimes, effect: Effect | None, *, eligible: bool) -> dict[str, float]:
         """The figures of a step of known times, apart from those of its run."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
         stamped = math.fsum(call.tool_s or 0.0 for call in step.calls if call.stamped)
@@ -197,6 +206,11 @@ class Ceiling:
             "wall_s": model_s + tool_s,
             "calling": float(bool(step.calls)),
         }
+        if effect is not None:
+            holder = "pure" if effect is Effect.PURE_READ else "forkable" if effect in FORKABLE else "none"
+            hidden_s = min(tool_s, max(0.0, model_s - self._guess_s))
+            figures |= {f"{holder} steps": 1.0, f"{holder} tool_s": tool_s}
+            figures[f"{holder} saved"] = 0.0 if holder == "none" else hidden_s
         if all(call.tool_s is not None and call.written_at is not None for call in step.calls):
             self._counts["place_assumed"] += any(call.place_assumed for call in step.calls)
             saved_s = save_by_dispatch(model_s, tool_s, step.calls) if eligible else 0.0
@@ -217,6 +231,7 @@ class Ceiling:
         """The report on all traces so far."""
         sums, counts = self._sums, self._counts
         resamples = Resamples(sorted(self._tasks), self._seed)
+        savings = self._measure_savings(_TOTAL, resamples)
         total = self._make_row(_TOTAL, resamples)
         by_kind = {kind: [self._make_row(row, resamples) for row in sums.list_rows(kind)] for kind in _KINDS}
         for found in by_kind.values():
@@ -237,6 +252,15 @@ class Ceiling:
                 )
                 for depth in DEPTHS
             },
+            held_by=[
+                HeldBy(
+                    name=holder,
+                    steps=round(sums.get(_TOTAL, f"{holder} steps")),
+                    tool_s=sums.get(_TOTAL, f"{holder} tool_s"),
+                    **msgspec.structs.asdict(savings[f"{holder} saved"]),
+                )
+                for holder in _HOLDERS
+            ],
             eager=EagerCeiling(**msgspec.structs.asdict(total.eager), place_assumed_steps=counts["place_assumed"]),
             stamped=StampedTime(
                 tool_s=total.stamped_s, share=_find_share(total.stamped_s, total.tool_s), longest=self._longest

@@ -74,6 +74,17 @@ class EagerCeiling(EagerSaving, frozen=True, kw_only=True):
     """Those of them with native calls, which are taken to stand at the end of their reply, in their order."""
 
 
+class HeldBy(Saving, frozen=True, kw_only=True):
+    """The steps whose calls can be taken back in the same way, and what guessing these calls saves at most."""
+
+    name: Literal["pure", "forkable", "none"]
+    """`pure`: they only read. `forkable`: they run code or change files, as tests and builds do, which a copy of the
+    process and its files holds (effects `sandbox_exec` and `local_write`). `none`: nothing can take them back, or
+    nobody knows what they do; they are never run early, and save nothing."""
+    steps: int
+    tool_s: float
+
+
 class LongCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that took long by its stamps."""
 
@@ -136,6 +147,8 @@ class CeilingReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Prefetching the calls of every step while the model writes them."""
     ahead: dict[str, AheadCeiling]
     """By the number of steps."""
+    held_by: list[HeldBy]
+    """`pure`, `forkable` and `none`, whatever is allowed; shares are of all time."""
     eager: EagerCeiling
     stamped: StampedTime
     sources: list[CeilingRow]

@@ -6,7 +6,8 @@ Its words are those of MCP's tool annotations. What wrote once is never called r
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -16,11 +17,16 @@ from foretrace.actions.call_patterns import find_call_pattern
 from foretrace.actions.label_steps import classify_calls
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, Effect
 from foretrace.actions.tool_rules import find_tool_group
+from foretrace.core.errors import PredictionError, find_first_line
 from foretrace.core.report import Report
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Provenance, Task, ToolCall, Trace
 
 FORMAT = 1
 """Version of the manifest's format."""
+
+_NO_TRACE = Trace(
+    key="call", task=Task(id="call", group="call"), messages=(), provenance=Provenance(origin="imported", source="call")
+)
 
 EffectClass = Literal["read_only", "idempotent", "unsafe", "unknown"]
 
@@ -77,6 +83,21 @@ class EffectsManifest(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Calls without a name, or that could not be read and so were never run: they count nowhere."""
     tools: list[ToolEffects]
     """The most frequent first."""
+
+
+class CheckedCall(Report, msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a runtime may run a call before the model has asked for it."""
+
+    name: str
+    pattern: dict[str, str]
+    """Of its arguments (`find_call_pattern`)."""
+    effect: str
+    """By the rules that label steps."""
+    may_run_ahead: bool
+    evidence: EffectClass | None
+    """What a manifest says of calls like this one; None without a manifest, and where it has none."""
+    calls: int
+    """That the manifest has seen."""
 
 
 class _Seen:
@@ -170,6 +191,19 @@ def collect_effects(
     return EffectsManifest(traces=number, calls=calls, unread_calls=unread, tools=found)
 
 
+def read_manifest(path: Path) -> EffectsManifest:
+    """The manifest that a file holds.
+
+    Raises:
+        PredictionError: it cannot be read, or is not one.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=EffectsManifest)
+    except (OSError, msgspec.MsgspecError, UnicodeError) as error:
+        reason = find_first_line(error)
+        raise PredictionError(f"{path}: is not a manifest that `foretrace effects` wrote: {reason}") from None
+
+
 def _list_patterns(patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> list[PatternEffects]:
     made = [PatternEffects(pattern=dict(pattern), **seen.describe()) for pattern, seen in patterns.items()]
     return sorted(made, key=lambda each: (-each.calls, sorted(each.pattern.items())))
@@ -183,4 +217,27 @@ def _writes_whole_file(facts: CallFacts) -> bool:
         and facts.creates
         and facts.rule.startswith("tool.")
         and facts.rule != "tool.patch"
+    )
+
+
+def check_call(call: ToolCall, safe: Set[Effect], manifest: EffectsManifest | None = None) -> CheckedCall:
+    """Whether a call may run ahead: only where all effects that are known of it and of calls like it are safe.
+
+    Args:
+        safe: Effects whose calls may run ahead.
+        manifest: Of the agent's own traces.
+    """
+    facts, pattern = classify_calls(_NO_TRACE, [call]), find_call_pattern(call)
+    assert facts is not None, "one call was given"
+    tools = [] if manifest is None else manifest.tools
+    alike = (each for tool in tools if tool.tool == call.name for each in tool.patterns if each.pattern == pattern)
+    found = next(alike, None)
+    effects = {facts.effect, *map(Effect, found.effects)} if found else {facts.effect}
+    return CheckedCall(
+        name=call.name,
+        pattern=pattern,
+        effect=facts.effect.value,
+        may_run_ahead=effects <= safe,
+        evidence=None if found is None else found.effect_class,
+        calls=0 if found is None else found.calls,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
 from collections import Counter
@@ -15,13 +16,14 @@ from foretrace.actions.same_action import canonicalise_json
 from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import Setting, UsageError
+from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import (
     PredictedCall,
     Prediction,
     PredictionsHeader,
     read_guess,
 )
-from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all
+from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all, make_answer
 from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predict import (
@@ -32,6 +34,7 @@ from foretrace.evaluation.predict import (
     start_header,
     write_guesses,
 )
+from foretrace.evaluation.predictors.base import Guess
 from foretrace.models.base import ChatModel, ConfiguredModel
 
 
@@ -105,6 +108,24 @@ async def predict_with_model(
     )
 
 
+async def guess_with_model(model: ChatModel, prompt: Sequence[ChatText], seed: int, how: ModelSettings) -> list[Guess]:
+    """A model's guesses at what comes after one prompt, the likeliest first; a step of several calls is left out.
+
+    Raises:
+        ModelError: a request failed.
+    """
+    numbers = range(how.samples)
+    requests = [_make_request(prompt, ("guess", str(seed), str(number)), how) for number in numbers]
+    completions = await asyncio.gather(*map(model.complete, requests))
+    answers = [make_answer((number,), each) for number, each in zip(numbers, completions, strict=True)]
+    guesses: list[Guess] = []
+    for rank in rank_guesses(answers, how.samples, logprobs=how.logprobs):
+        call = rank.calls[0] if rank.calls else PredictedCall("", "{}")
+        if len(rank.calls) <= 1:
+            guesses.append(Guess(rank.action, call.tool, call.arguments, rank.confidence))
+    return guesses
+
+
 def _make_header(
     dataset: Path, model: ChatModel, settings: PredictSettings, model_settings: ModelSettings, steps: int
 ) -> PredictionsHeader:
@@ -126,12 +147,14 @@ def _name_asked(header: PredictionsHeader) -> dict[str, Any]:
 def _list_questions(rows: Sequence[DatasetRow], seed: int, how: ModelSettings) -> Iterator[Question]:
     for row in rows:
         for sample in range(how.samples):
-            yield Question((row.key, row.step, sample), functools.partial(_make_request, row, sample, seed, how))
+            names = ("predict", str(seed), row.key, str(row.step), str(sample))
+            yield Question((row.key, row.step, sample), functools.partial(_make_request, row.prompt, names, how))
 
 
-def _make_request(row: DatasetRow, sample: int, seed: int, how: ModelSettings) -> Request:
-    own = int(hash_fraction("predict", str(seed), row.key, str(row.step), str(sample)) * (1 << 31))
-    messages = tuple(ChatMessage(_name_role(role), content) for role, content in row.prompt)
+def _make_request(prompt: Sequence[ChatText], names: Sequence[str], how: ModelSettings) -> Request:
+    """What asks for one sample, whose seed depends on `names`."""
+    own = int(hash_fraction(*names) * (1 << 31))
+    messages = tuple(ChatMessage(_name_role(role), content) for role, content in prompt)
     sampling = Sampling(temperature=how.temperature, max_tokens=how.max_tokens, seed=own)
     return Request(messages=messages, sampling=sampling, logprobs=how.logprobs)
 

@@ -1,13 +1,16 @@
-"""Measure what predictions are worth: `ceiling`, `effects`, `predict`, `verify`, `score`, `replay`."""
+"""Measure what predictions are worth, and serve them: `ceiling`, `effects`, `predict`, `verify`, `score`, `replay`,
+`serve`."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from foretrace.cli.output import Output
-from foretrace.core.errors import ModelError, Setting, UsageError
+from foretrace.core.errors import ModelError, Setting, UsageError, count_things
 
 
 def ceiling(output: Output, traces: Path, **settings: Any) -> None:
@@ -24,24 +27,60 @@ def ceiling(output: Output, traces: Path, **settings: Any) -> None:
     output.show(report, {"traces_folder": str(traces)})
 
 
-def effects(output: Output, traces: Path, *, out: Path) -> None:
-    """Write down which calls a runtime may run early.
+def effects(
+    output: Output,
+    traces: Path | None = None,
+    *,
+    out: Path | None = None,
+    check: str | None = None,
+    manifest: Path | None = None,
+    allow: Sequence[str] = (),
+) -> None:
+    """Write down which calls a runtime may run early, or check one call.
 
     For each tool, and for each pattern of its arguments: read_only, idempotent, unsafe or unknown, with counts as
     evidence and the hints that MCP's tool annotations have. What wrote once is never called read-only.
 
     Args:
         out: Manifest: .json.
+        check: A call, {"name": ..., "arguments": {...}}: say whether it may run ahead. - reads calls from stdin, one a
+            line, and answers each with a line of JSON.
+        manifest: With --check: what was seen of such calls.
+        allow: With --check: also safe to run early, beside pure_read: sandbox_exec.
     """
     output.stay_small()
+    if check is not None:
+        if traces is not None or out is not None:
+            raise UsageError(Setting("check"), " takes no traces and writes no file: give ", Setting("manifest"))
+        _check_calls(output, check, manifest, allow)
+        return
+    if traces is None or out is None or manifest is not None or allow:
+        raise UsageError("effects takes a traces folder and ", Setting("out"), ", or ", Setting("check"))
     from foretrace.api.evaluation import effects
     from foretrace.core.files import refuse_inside_folder
 
     refuse_inside_folder(out, traces)
     output.warn_unsealed(traces)
     replaced = out.exists()
-    manifest = output.work(f"reading {traces}", effects, traces, out)
-    output.show(manifest, {"file": str(out), "replaced": replaced}, out, replaced=replaced)
+    found = output.work(f"reading {traces}", effects, traces, out)
+    output.show(found, {"file": str(out), "replaced": replaced}, out, replaced=replaced)
+
+
+def _check_calls(output: Output, check: str, manifest: Path | None, allow: Sequence[str]) -> None:
+    from foretrace.api.evaluation import check_call
+    from foretrace.evaluation.effects_manifest import read_manifest
+
+    seen = None if manifest is None else read_manifest(manifest)
+    output.json = output.json or check == "-"
+    for line in sys.stdin if check == "-" else [check]:
+        try:
+            call = json.loads(line)
+            name, arguments = call["name"], call.get("arguments", {})
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise UsageError(
+                f'{line.strip()[:80]!r} is not a call: write {{"name": ..., "arguments": {{...}}}}'
+            ) from None
+        output.show(check_call(str(name), arguments, manifest=seen, allow=allow))
 
 
 def predict(output: Output, dataset: Path, *, out: Path, **settings: Any) -> None:
@@ -157,3 +196,24 @@ def replay(
     output.warn_unsealed(traces)
     report = output.work(f"replaying {traces}", replay, traces, predictions, **settings)
     output.show(report, {"traces_folder": str(traces), "predictions": str(predictions)}, file=out)
+
+
+def serve(output: Output, predictor: str, dataset: Path, **settings: Any) -> None:
+    """Serve predictions of the next action to other agents, as JSON lines.
+
+    The predictor learns from the train rows of a dataset; a model is asked as it is. A client sends `turn_begins` with
+    the messages so far, `text`, `call` and `turn_ends`; it gets predictions with their confidence, and whether
+    each call may run before the model has asked for it. Serves on stdin and stdout, or with --socket many clients.
+    """
+    from foretrace.api.serving import serve
+
+    def report_ready(where: str) -> None:
+        progress.stop()
+        output.note(f"serving predictions of {predictor} on {where}; Ctrl-C ends it")
+
+    with output.progress(f"preparing {predictor}") as progress:
+        counts = serve(predictor, dataset, report_ready=report_ready, progress=progress, **settings)
+    output.note(
+        f"served {count_things(counts.turns, 'turn')}: {count_things(counts.calls, 'call')}, {counts.predicted:,} of "
+        f"them predicted ({counts.first:,} by the first prediction); {count_things(counts.errors, 'line')} refused"
+    )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SHOWN_BY = {
     "BuildReport": "dataset.show_build",
     "CeilingReport": "speculation.show_ceiling",
+    "CheckedCall": "speculation.show_checked_call",
     "EffectsManifest": "speculation.show_effects",
     "ExportReport": "traces.show_export",
     "GenerateReport": "generate.show_report",

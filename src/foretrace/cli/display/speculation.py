@@ -12,7 +12,7 @@ from foretrace.core.files import describe_output
 
 if TYPE_CHECKING:
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
-    from foretrace.evaluation.effects_manifest import EffectEvidence, EffectsManifest
+    from foretrace.evaluation.effects_manifest import CheckedCall, EffectEvidence, EffectsManifest
     from foretrace.evaluation.replay_report import ReplayReport
     from foretrace.evaluation.step_times import AssumedTimes
 
@@ -132,6 +132,22 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
             f"the last one assumes, of {eager.place_assumed_steps:,} steps with native calls, that these come at the "
             "end of the reply, in their order and as long as their text: a single one then saves nothing"
         )
+    output.print()
+    what = {
+        "pure": "pure: only reads",
+        "forkable": "forkable: tests, builds, edits, in a fork",
+        "none": "none: never early",
+    }
+    held = [
+        (
+            what[each.name],
+            each.steps,
+            write_time(each.tool_s),
+            *_write_way(each),
+        )
+        for each in report.held_by
+    ]
+    output.print_table(("what can take it back", "steps", "tools", "saves at most", "of the time"), held)
 
 
 def _write_way(saving: Saving) -> tuple[str, str]:
@@ -338,6 +354,12 @@ def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = N
         output.print(f"left out: calls that could not be read {manifest.unread_calls:,}")
     if out is not None:
         output.print(f"file: {describe_output(out, replaced)}")
+
+
+def show_checked_call(output: Output, checked: CheckedCall) -> None:
+    """Whether a call may run ahead, and why."""
+    seen = f"; seen {checked.calls:,} times: {checked.evidence}" if checked.evidence else ""
+    output.print(f"{'may' if checked.may_run_ahead else 'may not'} run ahead: {checked.effect}{seen}")
 
 
 def _make_effect_row(name: str, evidence: EffectEvidence) -> tuple[Cell, ...]:

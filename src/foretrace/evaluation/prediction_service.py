@@ -1,0 +1,308 @@
+"""A predictor as a service for a running agent: JSON lines in, JSON lines out (docs/speculation.md).
+
+The agent's runtime says what happens in a turn: it begins, the model has written so much, a call is known, it ends. The
+service answers with predictions, each with its confidence and with what the call would touch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from foretrace.actions.call_facts import CallFacts
+from foretrace.actions.label_steps import ACTION_OF_KIND, classify_calls
+from foretrace.actions.same_action import canonicalise_json
+from foretrace.actions.taxonomy import ActionType, Effect
+from foretrace.core.errors import ForetraceError, UsageError, find_first_line
+from foretrace.core.message_columns import ChatText
+from foretrace.core.trace import Message, Provenance, Task, ToolCall, ToolSpec, Trace
+from foretrace.encodings.calls_in_text import find_calls
+from foretrace.evaluation.predictors.base import Guess
+from foretrace.sources.base import RowError
+from foretrace.sources.openai_messages import check_objects, read_tool_specs
+from foretrace.sources.row_messages import make_messages
+from foretrace.sources.turn_items import flatten_turns
+
+MAX_OPEN_TURNS = 10_000
+"""Turns that one client may have open at a time."""
+_MAX_READ = 100_000
+"""Characters of an unfinished call that are read."""
+_TASK, _PROVENANCE = Task(id="turn", group="turn"), Provenance(origin="imported", source="turn")
+
+AskPredictor = Callable[[Sequence[ChatText]], Coroutine[Any, Any, Sequence[Guess]]]
+"""From a prompt to guesses, the likeliest first."""
+RenderPrompt = Callable[[Sequence[Message], Sequence[ToolSpec]], Sequence[ChatText]]
+"""From all messages so far and the agent's tools to the prompt that the predictor knows."""
+
+
+class CallSoFar(msgspec.Struct, frozen=True):
+    """A call of the model; in `text`, the last one may be unfinished."""
+
+    name: str
+    arguments: str | dict[str, Any] = ""
+    """JSON text, or an object."""
+
+
+class TurnBegins(msgspec.Struct, frozen=True, tag="turn_begins"):
+    """The model is asked for its next message."""
+
+    turn: str
+    messages: list[Any]
+    """All that was said so far, as a chat server takes it."""
+    tools: list[Any] = []
+
+
+class TextSoFar(msgspec.Struct, frozen=True, tag="text"):
+    """What the model has written of its message."""
+
+    turn: str
+    text: str = ""
+    """The text; calls that are complete in it are found."""
+    calls: list[CallSoFar] = []
+    """Native calls, as they are streamed."""
+
+
+class CallKnown(msgspec.Struct, frozen=True, tag="call"):
+    """The model has made a call."""
+
+    turn: str
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class TurnEnds(msgspec.Struct, frozen=True, tag="turn_ends"):
+    """The model's message is complete, or was given up."""
+
+    turn: str
+
+
+class ServedPrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """One prediction."""
+
+    action: str
+    tool: str | None
+    arguments: dict[str, Any]
+    confidence: float | None
+    """Probability that it is right; 1 for a call that the text so far holds whole."""
+    effect: str
+    """What the call would touch (`Effect`); `unknown` where only the type is predicted."""
+    may_run_ahead: bool
+
+
+class Predictions(msgspec.Struct, frozen=True, tag="predictions"):
+    """What comes next, the likeliest first."""
+
+    turn: str
+    predictions: list[ServedPrediction]
+
+
+class CallChecked(msgspec.Struct, frozen=True, tag="call"):
+    """Whether a call was predicted."""
+
+    turn: str
+    rank: int | None
+    """Of the prediction when the turn began, from 1; None where it was not predicted."""
+    effect: str
+    may_run_ahead: bool
+
+
+class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ends"):
+    """The turn is forgotten."""
+
+    turn: str
+
+
+class Refused(msgspec.Struct, frozen=True, tag="error"):
+    """A line that could not be served; the service goes on."""
+
+    error: str
+    turn: str | None = None
+
+
+class ServiceCounts(msgspec.Struct):
+    """What was served."""
+
+    turns: int = 0
+    calls: int = 0
+    first: int = 0
+    """Calls that were the first prediction of their turn."""
+    predicted: int = 0
+    """Calls that were one of them."""
+    errors: int = 0
+
+
+class _Turn:
+    """One open turn: its messages are read at once, and only the guesses are kept."""
+
+    def __init__(self, tools: tuple[ToolSpec, ...]) -> None:
+        self.trace = Trace(key="turn", task=_TASK, tools=tools, messages=(), provenance=_PROVENANCE)
+        self.guesses: Sequence[Guess] = ()
+        self.in_order = asyncio.Lock()
+        """Held while a line of this turn is answered."""
+
+
+_decode = msgspec.json.Decoder(TurnBegins | TextSoFar | CallKnown | TurnEnds).decode
+
+
+class PredictionService:
+    """Serves one client.
+
+    Args:
+        ask: The predictor.
+        render: Makes its prompts.
+        safe: Effects whose calls may run ahead.
+        counts: Added to.
+    """
+
+    def __init__(
+        self, ask: AskPredictor, render: RenderPrompt, safe: Collection[Effect], counts: ServiceCounts
+    ) -> None:
+        self._ask, self._render, self._safe, self._counts = ask, render, safe, counts
+        self._turns: dict[str, _Turn] = {}
+
+    async def answer(self, line: bytes) -> bytes:
+        """The reply to one line, without its end: `Predictions`, `CallChecked`, `TurnEnded` or `Refused`.
+
+        Lines may be given before earlier ones are answered; those of one turn are answered in their order.
+        """
+        turn: str | None = None
+        try:
+            request = _decode(line)
+            turn = request.turn
+            reply = await self._serve(request)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            reply = Refused(f"not understood: {find_first_line(error)}", turn)
+        except RowError as error:
+            reply = Refused(f"messages: {error.drop.detail or error.drop.reason}", turn)
+        except ForetraceError as error:
+            reply = Refused(find_first_line(error), turn)
+        except Exception as error:  # of a predictor of one's own; the agent must not lose its service by it
+            reply = Refused(f"{type(error).__name__}: {find_first_line(error)}", turn)
+        self._counts.errors += isinstance(reply, Refused)
+        return msgspec.json.encode(reply)
+
+    async def _serve(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> Any:
+        turn = self._begin(request) if isinstance(request, TurnBegins) else self._turns.get(request.turn)
+        if turn is not None:
+            async with turn.in_order:
+                if self._turns.get(request.turn) is turn:
+                    return await self._serve_turn(turn, request)
+        raise UsageError(f"turn {request.turn!r} is not open: send turn_begins first")
+
+    async def _serve_turn(self, turn: _Turn, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> Any:
+        if isinstance(request, TurnEnds):
+            del self._turns[request.turn]
+            return TurnEnded(request.turn)
+        if isinstance(request, CallKnown):
+            return self._check(turn, request)
+        if isinstance(request, TurnBegins):
+            try:
+                turn.guesses = await self._ask(self._render(_read_messages(request.messages), turn.trace.tools))
+            except BaseException:
+                del self._turns[request.turn]
+                raise
+        shown = _narrow(turn, request) if isinstance(request, TextSoFar) else turn.guesses
+        return Predictions(request.turn, [self._describe(turn, each) for each in shown])
+
+    def _begin(self, request: TurnBegins) -> _Turn:
+        if request.turn in self._turns:
+            raise UsageError(f"turn {request.turn!r} is open already: end it, or use another name")
+        if len(self._turns) >= MAX_OPEN_TURNS:
+            raise UsageError(f"{MAX_OPEN_TURNS:,} turns are open: end some of them (turn_ends)")
+        self._counts.turns += 1
+        turn = self._turns[request.turn] = _Turn(read_tool_specs(request.tools))
+        return turn
+
+    def _check(self, turn: _Turn, request: CallKnown) -> CallChecked:
+        call = ToolCall(name=request.name, arguments=_write_arguments(request.arguments))
+        own = canonicalise_json(call.arguments)
+        same = (
+            rank
+            for rank, guess in enumerate(turn.guesses, 1)
+            if guess.tool == call.name and canonicalise_json(_write_arguments(guess.arguments)) == own
+        )
+        rank, effect = next(same, None), _classify(turn, call).effect
+        self._counts.calls += 1
+        self._counts.first += rank == 1
+        self._counts.predicted += rank is not None
+        return CallChecked(request.turn, rank, effect.value, effect in self._safe)
+
+    def _describe(self, turn: _Turn, guess: Guess) -> ServedPrediction:
+        text = _write_arguments(guess.arguments)
+        effect = Effect.UNKNOWN
+        if guess.tool and text != "{}":  # a type without arguments is not a call
+            effect = _classify(turn, ToolCall(name=guess.tool, arguments=text)).effect
+        return ServedPrediction(
+            action=guess.action,
+            tool=guess.tool or None,
+            arguments=json.loads(text),
+            confidence=None if guess.confidence is None else round(guess.confidence, 6),
+            effect=effect.value,
+            may_run_ahead=effect in self._safe,
+        )
+
+
+def _read_messages(messages: list[Any]) -> tuple[Message, ...]:
+    """Messages as chat servers take them, calls included.
+
+    Raises:
+        RowError: something that is not such a message.
+    """
+    return make_messages(flatten_turns(enumerate(check_objects(messages, "messages")), (None, None)))
+
+
+def _classify(turn: _Turn, call: ToolCall) -> CallFacts:
+    facts = classify_calls(turn.trace, [call])
+    assert facts is not None, "one call was given"
+    return facts
+
+
+def _write_arguments(arguments: Any) -> str:
+    return arguments or "{}" if isinstance(arguments, str) else json.dumps(dict(arguments))
+
+
+def _narrow(turn: _Turn, so_far: TextSoFar) -> Sequence[Guess]:
+    """The calls that are known by now, and the guesses that an unfinished one may still become."""
+    known = [call for call in find_calls(so_far.text) if call.error is None]
+    known += [
+        ToolCall(name=each.name, arguments=_write_arguments(each.arguments)) for each in so_far.calls if _is_whole(each)
+    ]
+    unfinished = next((each for each in so_far.calls[-1:] if not _is_whole(each)), None)
+    if not known and unfinished is None:
+        return turn.guesses
+    found: list[Guess] = []
+    for call in known:
+        action = ACTION_OF_KIND.get(_classify(turn, call).kind, ActionType.TOOL_CALL)
+        found.append(Guess(action, call.name, call.arguments, 1.0))
+    if unfinished is not None:
+        found += [guess for guess in turn.guesses if guess.tool == unfinished.name and _may_become(unfinished, guess)]
+    return found
+
+
+def _is_whole(call: CallSoFar) -> bool:
+    try:
+        return isinstance(json.loads(_write_arguments(call.arguments)), dict) and call.arguments != ""
+    except ValueError:
+        return False
+
+
+def _may_become(call: CallSoFar, guess: Guess) -> bool:
+    """Whether the part of a call's arguments that is written agrees with a guess."""
+    import json_repair
+
+    written: Any = json_repair.loads(_write_arguments(call.arguments)[:_MAX_READ])
+    guessed = json.loads(_write_arguments(guess.arguments))
+    if not written or not isinstance(written, dict):
+        return True
+    *whole, (name, value) = written.items()
+    agrees = all(name in guessed and guessed[name] == value for name, value in whole)
+    return agrees and name in guessed and _write(guessed[name]).startswith(_write(value))
+
+
+def _write(value: Any) -> str:
+    """A value so that the beginning of its text is the text of its beginning."""
+    return value if isinstance(value, str) else json.dumps(value).rstrip("]}")

@@ -1,0 +1,86 @@
+"""`foretrace serve` as other agents use it: a process on stdin and stdout, and many clients on a socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Run, write_rows
+
+BEGIN = {"type": "turn_begins", "turn": "1", "messages": [{"role": "user", "content": "Make the tests pass."}]}
+LINES = [
+    BEGIN,
+    {"type": "call", "turn": "1", "name": "bash", "arguments": {"command": "ls"}},
+    {"type": "turn_ends", "turn": "1"},
+]
+
+
+def start(*arguments: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "foretrace", "serve", *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def write(lines: Sequence[Any]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def test_stdin_and_stdout(sample_dataset: Path) -> None:
+    process = start("markov:2", sample_dataset, "--k", "2")
+    out, err = process.communicate(write([*LINES, {"type": "what"}]), timeout=60)
+    assert process.returncode == 0
+    first, *others = map(json.loads, out.splitlines())
+    assert first["type"] == "predictions" and len(first["predictions"]) == 2
+    assert [each["type"] for each in others] == ["call", "turn_ends", "error"]
+    assert b"served 1 turn: 1 call, 0 of them predicted (0 by the first prediction); 1 line refused" in err
+
+
+def test_clients_of_a_socket_have_turns_of_their_own(sample_dataset: Path, tmp_path: Path) -> None:
+    path = Path(os.path.relpath(tmp_path / "s"))  # the path of a Unix socket must be short
+    process = start("majority", sample_dataset, "--socket", path)
+    assert process.stderr is not None
+    while b"serving" not in (line := process.stderr.readline()):
+        assert line, "it ended"
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for client in clients:
+        client.connect(str(path))
+        client.sendall(write([BEGIN]))
+        with client.makefile("rb") as answers:
+            assert json.loads(answers.readline())["type"] == "predictions"
+    process.send_signal(signal.SIGINT)
+    assert b"served 2 turns" in process.communicate(timeout=60)[1] and process.returncode == 0
+
+
+def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
+    answer = json.dumps({"action": "file_read", "tool": "bash", "arguments": {"command": "ls"}})
+    script = write_rows(tmp_path / "s.jsonl", [{"turns": [answer], "repeat": True}])
+    process = start(f"scripted:{script}", sample_dataset)
+    out, err = process.communicate(write(LINES), timeout=60)
+    assert process.returncode == 0, err
+    began, call, _ = map(json.loads, out.splitlines())
+    assert (began["predictions"][0]["arguments"], began["predictions"][0]["may_run_ahead"]) == ({"command": "ls"}, True)
+    assert call["rank"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["majority", "nothing"], "nothing: is not a foretrace dataset"),
+        (["nothing", "DATASET"], "unknown predictor 'nothing'"),
+        (["majority", "DATASET", "--base-url", "http://x"], "--base-url is for a model"),
+        (["majority", "DATASET", "--k", "0"], "--k 0: give 1 or more"),
+        (["majority", "DATASET", "--allow", "local_write"], "is not safe to run early"),
+        (["majority", "DATASET", "--socket", "/nowhere/s"], "/nowhere/s: cannot be opened"),
+    ],
+)
+def test_what_cannot_be_served(run: Run, sample_dataset: Path, arguments: list[str], error: str) -> None:
+    done = run("serve", *(str(sample_dataset) if each == "DATASET" else each for each in arguments))
+    assert done.code in (1, 2) and error in done.err
