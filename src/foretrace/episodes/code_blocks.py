@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
+from foretrace.actions.memory_only import changes_memory_only
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
 from foretrace.episodes.redefinitions import find_replacements, replace_unrun
+from foretrace.episodes.speculation import EarlyRuns, Operation
 from foretrace.sandbox.base import Sandbox, Session
 
 
@@ -20,11 +23,12 @@ class _CodeBlock(NamedTuple):
 class CodeBlocks:
     """The blocks of an answer. A block that raises is not added; a new definition of a name replaces the old one."""
 
-    def __init__(self, sandbox: Sandbox, prelude: str = "") -> None:
-        self._sandbox = sandbox
+    def __init__(self, sandbox: Sandbox, prelude: str = "", early: EarlyRuns | None = None) -> None:
+        self._sandbox, self._early = sandbox, early or EarlyRuns()
         self._prelude = prelude
         """Code that a session starts with and that is not part of the answer."""
         self._session: Session | None = None
+        self._opening = asyncio.Lock()
         self._start = 0
         self._blocks: list[_CodeBlock] = []
 
@@ -66,12 +70,22 @@ class CodeBlocks:
 
     async def run_detached(self, code: str) -> RunResult:
         """Run code behind all blocks without adding it; later runs do not see its effects."""
-        session = await self._open()
+        session = await self.open()
+        at = self._find_state_before(len(self._blocks))
         try:
-            return await session.run(code, at=self._find_state_before(len(self._blocks)))
+            return await self._early.take(Operation(code, None, session, at), lambda: session.run(code, at=at))
         except SandboxError:  # code can end its own session
             session = await self._reopen()
             return await session.run(code, at=self._find_state_before(len(self._blocks)))
+
+    def changes_memory_only(self, code: str) -> bool:
+        """Whether code behind all blocks can change nothing but memory (see `actions.memory_only`)."""
+        return all(changes_memory_only(each) for each in (code, *(block.code for block in self._blocks)))
+
+    def list_operations(self, code: str) -> list[Operation]:
+        """What running code behind all blocks does, where the session is open."""
+        at = self._find_state_before(len(self._blocks))
+        return [] if self._session is None else [Operation(code, None, self._session, at)]
 
     async def close(self) -> None:
         """End the session."""
@@ -86,7 +100,7 @@ class CodeBlocks:
 
     async def _run_chain(self, start: int, codes: list[str]) -> list[_CodeBlock] | None:
         """Run codes one after the other behind the blocks before `start`; `None` where one fails."""
-        session = await self._open()
+        session = await self.open()
         blocks: list[_CodeBlock] = []
         state = self._find_state_before(start)
         for code in codes:
@@ -101,13 +115,19 @@ class CodeBlocks:
             blocks.append(_CodeBlock(code, state))
         return blocks
 
-    async def _open(self) -> Session:
-        if self._session is None:
-            self._session = session = await self._sandbox.session()
-            self._start = 0
-            if self._prelude:
-                self._start = (await session.run(self._prelude)).step or 0
-        return self._session
+    async def open(self) -> Session:
+        """The session, which is opened by the first who asks for it."""
+        async with self._opening:
+            if self._session is None:
+                session, start = await self._sandbox.session(), 0
+                try:
+                    if self._prelude:
+                        start = (await session.run(self._prelude)).step or 0
+                except BaseException:
+                    await session.close()
+                    raise
+                self._session, self._start = session, start
+            return self._session
 
     async def _reopen(self) -> Session:
         """Open a new session, and run all blocks in it again. Where one fails now (by the clock or by chance),
@@ -117,7 +137,7 @@ class CodeBlocks:
             SandboxError: no session can be opened.
         """
         await self.close()
-        session = await self._open()
+        session = await self.open()
         blocks, self._blocks = self._blocks, []
         for block in blocks:
             try:
@@ -127,6 +147,6 @@ class CodeBlocks:
             if state is None:
                 self._blocks = [_CodeBlock(block.code) for block in blocks]
                 await self.close()
-                return await self._open()
+                return await self.open()
             self._blocks.append(_CodeBlock(block.code, state))
         return session

@@ -24,6 +24,7 @@ from foretrace.episodes.generate.settings import GenerateSettings, check_setting
 from foretrace.episodes.generate.usage import RunUsage
 from foretrace.episodes.identity import Identity, describe_sampling, make_run_name
 from foretrace.episodes.requirements import require_capabilities
+from foretrace.episodes.speculation import Speculation
 from foretrace.models.base import ChatModel
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
@@ -91,6 +92,7 @@ async def generate(
     settings: GenerateSettings | None = None,
     *,
     runner: AttemptRunner | None = None,
+    speculation: Speculation | None = None,
     versions: dict[str, str] | None = None,
     progress: Callable[[RunProgress], None] | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
@@ -101,6 +103,7 @@ async def generate(
 
     Args:
         runner: Where attempts are made instead, with a model and sandboxes of its own.
+        speculation: Runs early what is guessed, without a `runner`; its report is written beside the traces.
         versions: Recorded in each trace.
         progress: Called several times a second.
         on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
@@ -114,7 +117,7 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    maker = LocalAttempts(protocol, model, sandbox, settings) if runner is None else runner
+    maker = LocalAttempts(protocol, model, sandbox, settings, speculation) if runner is None else runner
     run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None))
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
@@ -134,6 +137,9 @@ async def generate(
                 if on_failure is not None:
                     on_failure(run.make_report(error))
                 raise
+        if speculation is not None:
+            await speculation.close()
+            speculation.write(writer.folder)
     return run.make_report()
 
 

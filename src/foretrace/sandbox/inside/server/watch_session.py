@@ -1,8 +1,9 @@
 """A session that forks: order a fork for each block, watch it, and kill and reap all of it at the end.
 
 The parent sends `BLOCK` with JSON {"at", "number", "wall_s"} and then `TO_CHILD` with a frame ["block", code] for a
-block. `CANCEL` ends the block that runs, `FORGET` with JSON {"at", "step"} a state, `KILL` the session. For each block it gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's frames) and `EXIT` {"step",
-"killed", "status", "seconds", "finished", "lost"}; at the end one more `EXIT`.
+block; `CANCEL` ends the block that runs, `FORGET` with JSON {"at", "step"} a state, `KILL` the session. For each block
+it gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's frames) and `EXIT` {"step", "killed", "status", "seconds",
+"finished", "lost"}; at the end one more `EXIT`.
 Only in a pid namespace: everything of the session dies with it. Its code cannot fork: the kernel asks the fork server
 about each new process, and it agrees to the one that it has just ordered.
 """
