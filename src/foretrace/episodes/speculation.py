@@ -56,6 +56,8 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Confidence that a guess needs; one without is then not run."""
     max_wasted: float | None = None
     """Seconds run for nothing after which no more is run early."""
+    max_tokens: int | None = None
+    """Tokens of guesses after which no more is guessed."""
 
     def check(self) -> None:
         """Refuse what cannot be served.
@@ -166,6 +168,8 @@ class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Guesses that were not run: their effect is not undone by dropping a fork, or is not known."""
     failed: str | None
     """The first failure of the predictor, in words."""
+    tokens: int
+    """That the predictor wrote, where it says so."""
     guess_s: float
     """Mean seconds of the predictor for one reply."""
     tool_s: float
@@ -198,7 +202,7 @@ class Speculation:
         self.ending: set[asyncio.Task[None]] = set()
         """Early runs that are being ended, for which no attempt waits."""
         self.rows: dict[str, Row] = {}
-        self.refused = 0
+        self.refused = self.tokens = 0
         self._guesses: list[Prediction] = []
         self._seconds: list[float] = []
         self._failed: str | None = None
@@ -210,6 +214,10 @@ class Speculation:
     async def propose(self, situation: Situation) -> list[Prediction]:
         """The guesses that are to be run. A predictor that fails guesses nothing: no attempt suffers from it."""
         started, settings = time.perf_counter(), self.settings
+        if settings.max_wasted is not None and sum(row.wasted_s for row in self.rows.values()) >= settings.max_wasted:
+            return []
+        if settings.max_tokens is not None and self.tokens >= settings.max_tokens:
+            return []
         try:
             found = await self.proposer.propose(situation, settings.top)
         except Exception as error:  # a user's own may fail in any way
@@ -219,8 +227,7 @@ class Speculation:
         self._seconds.append(seconds)
         found = [msgspec.structs.replace(guess, seconds=seconds) for guess in found]
         self._guesses += found
-        if settings.max_wasted is not None and sum(row.wasted_s for row in self.rows.values()) >= settings.max_wasted:
-            return []
+        self.tokens += sum(guess.tokens or 0 for guess in found)
         return [guess for guess in found if settings.threshold is None or (guess.confidence or 0) >= settings.threshold]
 
     async def start(self, isolation: Isolation) -> None:
@@ -247,6 +254,7 @@ class Speculation:
             guesses=len(self._guesses),
             refused=self.refused,
             failed=self._failed,
+            tokens=self.tokens,
             guess_s=sum(self._seconds) / len(self._seconds) if self._seconds else 0.0,
             tool_s=sum(row.seconds for row in calls),
             saved_s=sum(row.saved_s for row in calls),

@@ -24,7 +24,7 @@ from foretrace.episodes.generate.settings import GenerateSettings, check_setting
 from foretrace.episodes.generate.usage import RunUsage
 from foretrace.episodes.identity import Identity, describe_sampling, make_run_name
 from foretrace.episodes.requirements import require_capabilities
-from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation import Speculation, SpeculationReport
 from foretrace.models.base import ChatModel
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
@@ -72,14 +72,16 @@ class GenerateReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
     redacted: dict[str, int] = {}
     """What was taken out of the traces of this run, by type."""
+    speculation: SpeculationReport | None = None
     nodes: dict[str, dict[str, Any]] = {}
     """Isolation on each node of a cluster, by host name; empty where the attempts were made by this process."""
 
     def make_facts(self) -> dict[str, Any]:
         """The report as one JSON object, with the counts among its other fields."""
         facts = msgspec.to_builtins(self)
-        if not self.nodes:
-            del facts["nodes"]
+        for name in ("nodes", "speculation"):
+            if not getattr(self, name):
+                del facts[name]
         return {**facts.pop("counts"), **facts}
 
 
@@ -137,9 +139,11 @@ async def generate(
                 if on_failure is not None:
                     on_failure(run.make_report(error))
                 raise
-        if speculation is not None:
-            await speculation.close()
-            speculation.write(writer.folder)
+            report = run.make_report()
+            if speculation is not None:
+                await speculation.close()
+                report = msgspec.structs.replace(report, speculation=speculation.write(writer.folder))
+            return report
     return run.make_report()
 
 
