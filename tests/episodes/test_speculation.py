@@ -70,7 +70,7 @@ class Script:
         number = int(task.split("Return x plus ")[1].split(".")[0])
         turn = sum(m.role == "assistant" for m in request.messages) + request.prefill.count("</tool_call>")
         seed = request.sampling.seed or 0
-        is_slow = hash_fraction(f"slow {seed} {turn}") < 0.02
+        is_slow = hash_fraction(f"slow {seed} {turn}") < 0.004
         body = SLOW_BODY if is_slow else self.pick(BODIES, "body", seed, turn).format(n=number)
         check = self.pick(CHECKS, "check", seed, turn).format(n=number)
         code = f"<code>\n{body}\n</code>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import NamedTuple
 
 from foretrace.actions.memory_only import changes_memory_only
@@ -73,7 +74,8 @@ class CodeBlocks:
         session = await self.open()
         at = self._find_state_before(len(self._blocks))
         try:
-            return await self._early.take(Operation(code, None, session, at), lambda: session.run(code, at=at))
+            run = functools.partial(session.run, code, at=at)
+            return await self._early.take(Operation(code, None, session, at), run)
         except SandboxError:  # code can end its own session
             session = await self._reopen()
             return await session.run(code, at=self._find_state_before(len(self._blocks)))
@@ -82,10 +84,18 @@ class CodeBlocks:
         """Whether code behind all blocks can change nothing but memory (see `actions.memory_only`)."""
         return all(changes_memory_only(each) for each in (code, *(block.code for block in self._blocks)))
 
-    def list_operations(self, code: str) -> list[Operation]:
-        """What running code behind all blocks does, where the session is open."""
+    def list_operations(self, code: str, *, added: bool = True) -> list[Operation]:
+        """What running code behind all blocks does, where the session is open: the block itself and, where it is to be
+        added to them and redefines something, the first that is run again."""
+        if self._session is None:
+            return []
         at = self._find_state_before(len(self._blocks))
-        return [] if self._session is None else [Operation(code, None, self._session, at)]
+        operations = [Operation(code, None, self._session, at)]
+        for replacement in find_replacements([block.code for block in self._blocks], code)[:1] if added else ():
+            before = self._find_state_before(replacement.start)
+            if before != at:  # else the file of the later one would be named as that of the earlier one
+                operations.append(Operation(replacement.blocks[0], None, self._session, before))
+        return operations
 
     async def close(self) -> None:
         """End the session."""
@@ -105,7 +115,8 @@ class CodeBlocks:
         state = self._find_state_before(start)
         for code in codes:
             try:
-                result = await session.run(code, at=state)
+                run = functools.partial(session.run, code, at=state)
+                result = await self._early.take(Operation(code, None, session, state), run)
             except SandboxError:
                 await self._reopen()
                 return None

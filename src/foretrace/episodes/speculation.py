@@ -320,6 +320,8 @@ class EarlyRuns:
     def __init__(self, speculation: Speculation | None = None) -> None:
         self.speculation = speculation
         self._runs: dict[Operation, list[_EarlyRun]] = {}
+        self._session_turn = asyncio.Lock()
+        """A session runs one block at a time; what waits for that has not begun."""
         self.used, self.saved_s = 0, 0.0
         """Of all operations so far that were handed over."""
 
@@ -331,7 +333,8 @@ class EarlyRuns:
 
     async def _run(self, early: _EarlyRun, run: Callable[[], Awaitable[Any]]) -> Any:
         assert self.speculation is not None
-        async with self.speculation.slots:
+        in_turn = contextlib.nullcontext() if early.session is None else self._session_turn
+        async with in_turn, self.speculation.slots:
             self.speculation.row(early.tool).launched += 1
             early.started = time.perf_counter()
             try:

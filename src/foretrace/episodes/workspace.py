@@ -134,7 +134,7 @@ class Workspace:
             operations = self._code_blocks.list_operations(code)
         elif act.handling == "check":
             if has_code and self._answer is None and self._code_blocks.all_ran:
-                operations = self._code_blocks.list_operations(code)
+                operations = self._code_blocks.list_operations(code, added=False)
             elif has_code:
                 operations = [Operation(self._before_check + code)]
             operations += [Operation(self.code, public)] if public else []
