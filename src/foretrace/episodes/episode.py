@@ -136,7 +136,8 @@ class Episode:
         assert speculation is not None, "see `speculates`"
         handlings = frozenset(getattr(self.protocol, "handlings", {}).values())
         messages, last = self._transcript.messages, self._results[-1] if self._results else None
-        situation = Situation(self.key, messages, self.protocol.tools, handlings, self.code, last)
+        entry_point = self.problem.entry_point
+        situation = Situation(self.key, messages, self.protocol.tools, handlings, entry_point, self.code, last)
         for guess in await speculation.propose(situation):
             for call in guess.calls:
                 act = read_call(call, handlings)

@@ -19,6 +19,7 @@ import msgspec
 
 from foretrace.actions.label_steps import classify_calls
 from foretrace.actions.taxonomy import Effect
+from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.files import replace_file
 from foretrace.core.predictions import PredictedCall, Prediction, PredictionsHeader, write_predictions
@@ -78,6 +79,8 @@ class Situation(NamedTuple):
     tools: tuple[ToolSpec, ...]
     handlings: frozenset[Handling]
     """Of the protocol's acts."""
+    entry_point: str | None
+    """What the answer must define."""
     code: str
     """The answer so far."""
     last: Result | None
@@ -102,7 +105,7 @@ class NextTests:
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         """The tests and the final judging, where the protocol has a way to ask for them (see `Proposer.propose`)."""
         last, calls = situation.last, list[tuple[str, str]]()
-        if last is None or last.broken or try_parse(situation.code) is None:
+        if last is None or last.broken or not _is_whole(situation.code, situation.entry_point):
             return ()
         if "check" in situation.handlings and last.act.handling in ("block", "append"):
             calls = [("verifier", "run_tests"), ("final_answer", "submit")]
@@ -113,6 +116,14 @@ class NextTests:
             Prediction(key=situation.key, step=step, rank=rank, action=action, calls=(PredictedCall(tool),))
             for rank, (action, tool) in enumerate(calls[:k], 1)
         ]
+
+
+def _is_whole(code: str, entry_point: str | None) -> bool:
+    """Whether code parses, and defines what an answer must."""
+    tree, wanted = try_parse(code), None if entry_point is None else read_entry_point(entry_point)
+    return tree is not None and (
+        wanted is None or any(getattr(node, "name", None) == wanted.name for node in tree.body)
+    )
 
 
 class RecordedGuesses:
