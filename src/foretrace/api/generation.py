@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox, SandboxSettings
 
+_RAY = Setting("engine", "ray")
 MAX_SESSIONS = 128
 """Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
 
@@ -62,6 +63,14 @@ def generate(
     max_cost: float | None = None,
     price_in: float = 0.0,
     price_out: float = 0.0,
+    speculate: str | None = None,
+    speculate_dataset: str | Path | None = None,
+    speculate_url: str | None = None,
+    speculate_width: int | None = None,
+    speculate_top: int | None = None,
+    speculate_threshold: float | None = None,
+    speculate_max_wasted: float | None = None,
+    speculate_max_tokens: int | None = None,
     engine: Literal["processes", "ray"] | Engine = "processes",
     ray_address: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
@@ -100,6 +109,14 @@ def generate(
         max_cost: Cost of the run at most; needs a price.
         price_in: Price of a million prompt tokens.
         price_out: Price of a million completion tokens.
+        speculate: Run early what is guessed: tests, a file of predictions, or a predictor or model with a dataset.
+        speculate_dataset: What the predictor learns from, or the model was trained on.
+        speculate_url: Where the server of the model that guesses is.
+        speculate_width: Operations that run early at one time (default: 2).
+        speculate_top: Guesses at each reply that are run (default: 2).
+        speculate_threshold: Confidence that a guess needs.
+        speculate_max_wasted: Seconds run for nothing after which no more is run early.
+        speculate_max_tokens: Tokens that the guesses may take in all.
         engine: This process, or a Ray cluster, where model, protocol and sandbox are named (docs/scale.md).
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
@@ -142,6 +159,13 @@ def run_generate(
     if isinstance(sandbox, str):
         own = msgspec.structs.replace(own, max_sessions=settings.concurrency or MAX_SESSIONS)
         sandbox = make_sandbox(sandbox, own)
+    speculation, made = None, list[Any]()
+    if given["speculate"] is not None:
+        from foretrace.api.speculation import make_speculation
+
+        if runner is not None:
+            raise UsageError(Setting("speculate", given["speculate"]), " is for one machine: leave out ", _RAY)
+        speculation, made = make_speculation(given, sandbox, own)
     model = make_model(model, given["server"]) if isinstance(model, str) else model
     if isinstance(problems, str):
         problems = load_usable_problems(problems, path, given["limit"])
@@ -151,7 +175,7 @@ def run_generate(
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
 
     async def work() -> GenerateReport:
-        async with closing_all(model, sandbox):
+        async with closing_all(model, sandbox, *made):
             with contextlib.nullcontext() if runner is None else contextlib.closing(runner):
                 return await run(
                     problems[: given["limit"]],
@@ -161,6 +185,7 @@ def run_generate(
                     out,
                     settings,
                     runner=runner,
+                    speculation=speculation,
                     versions={"foretrace": __version__},
                     progress=given["progress"],
                     on_failure=on_failure,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from typing import NamedTuple
 
+from foretrace.actions.memory_only import changes_memory_only
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
 from foretrace.episodes.redefinitions import find_replacements, replace_unrun
+from foretrace.episodes.speculation import EarlyRuns, Operation
 from foretrace.sandbox.base import Sandbox, Session
 
 
@@ -20,11 +24,12 @@ class _CodeBlock(NamedTuple):
 class CodeBlocks:
     """The blocks of an answer. A block that raises is not added; a new definition of a name replaces the old one."""
 
-    def __init__(self, sandbox: Sandbox, prelude: str = "") -> None:
-        self._sandbox = sandbox
+    def __init__(self, sandbox: Sandbox, prelude: str = "", early: EarlyRuns | None = None) -> None:
+        self._sandbox, self._early = sandbox, early or EarlyRuns()
         self._prelude = prelude
         """Code that a session starts with and that is not part of the answer."""
         self._session: Session | None = None
+        self._opening = asyncio.Lock()
         self._start = 0
         self._blocks: list[_CodeBlock] = []
 
@@ -66,12 +71,31 @@ class CodeBlocks:
 
     async def run_detached(self, code: str) -> RunResult:
         """Run code behind all blocks without adding it; later runs do not see its effects."""
-        session = await self._open()
+        session = await self.open()
+        at = self._find_state_before(len(self._blocks))
         try:
-            return await session.run(code, at=self._find_state_before(len(self._blocks)))
+            run = functools.partial(session.run, code, at=at)
+            return await self._early.take(Operation(code, None, session, at), run)
         except SandboxError:  # code can end its own session
             session = await self._reopen()
             return await session.run(code, at=self._find_state_before(len(self._blocks)))
+
+    def changes_memory_only(self, code: str) -> bool:
+        """Whether code behind all blocks can change nothing but memory (see `actions.memory_only`)."""
+        return all(changes_memory_only(each) for each in (code, *(block.code for block in self._blocks)))
+
+    def list_operations(self, code: str, *, added: bool = True) -> list[Operation]:
+        """What running code behind all blocks does, where the session is open: the block itself and, where it is to be
+        added to them and redefines something, the first that is run again."""
+        if self._session is None:
+            return []
+        at = self._find_state_before(len(self._blocks))
+        operations = [Operation(code, None, self._session, at)]
+        for replacement in find_replacements([block.code for block in self._blocks], code)[:1] if added else ():
+            before = self._find_state_before(replacement.start)
+            if before != at:  # else the file of the later one would be named as that of the earlier one
+                operations.append(Operation(replacement.blocks[0], None, self._session, before))
+        return operations
 
     async def close(self) -> None:
         """End the session."""
@@ -86,12 +110,13 @@ class CodeBlocks:
 
     async def _run_chain(self, start: int, codes: list[str]) -> list[_CodeBlock] | None:
         """Run codes one after the other behind the blocks before `start`; `None` where one fails."""
-        session = await self._open()
+        session = await self.open()
         blocks: list[_CodeBlock] = []
         state = self._find_state_before(start)
         for code in codes:
             try:
-                result = await session.run(code, at=state)
+                run = functools.partial(session.run, code, at=state)
+                result = await self._early.take(Operation(code, None, session, state), run)
             except SandboxError:
                 await self._reopen()
                 return None
@@ -101,13 +126,19 @@ class CodeBlocks:
             blocks.append(_CodeBlock(code, state))
         return blocks
 
-    async def _open(self) -> Session:
-        if self._session is None:
-            self._session = session = await self._sandbox.session()
-            self._start = 0
-            if self._prelude:
-                self._start = (await session.run(self._prelude)).step or 0
-        return self._session
+    async def open(self) -> Session:
+        """The session, which is opened by the first who asks for it."""
+        async with self._opening:
+            if self._session is None:
+                session, start = await self._sandbox.session(), 0
+                try:
+                    if self._prelude:
+                        start = (await session.run(self._prelude)).step or 0
+                except BaseException:
+                    await session.close()
+                    raise
+                self._session, self._start = session, start
+            return self._session
 
     async def _reopen(self) -> Session:
         """Open a new session, and run all blocks in it again. Where one fails now (by the clock or by chance),
@@ -117,7 +148,7 @@ class CodeBlocks:
             SandboxError: no session can be opened.
         """
         await self.close()
-        session = await self._open()
+        session = await self.open()
         blocks, self._blocks = self._blocks, []
         for block in blocks:
             try:
@@ -127,6 +158,6 @@ class CodeBlocks:
             if state is None:
                 self._blocks = [_CodeBlock(block.code) for block in blocks]
                 await self.close()
-                return await self._open()
+                return await self.open()
             self._blocks.append(_CodeBlock(block.code, state))
         return session

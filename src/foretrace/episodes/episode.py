@@ -21,8 +21,9 @@ from foretrace.episodes.identity import Identity, make_key, make_provenance, mak
 from foretrace.episodes.metrics import EventCounter, compute_metrics
 from foretrace.episodes.reward import RewardRule, compute_reward
 from foretrace.episodes.settings import EpisodeSettings
+from foretrace.episodes.speculation import JUDGING, EarlyRuns, Situation, Speculation, is_safe, read_call
 from foretrace.episodes.token_context import TokenContext
-from foretrace.episodes.transcript import EnvironmentMessage, Transcript
+from foretrace.episodes.transcript import EnvironmentMessage, Transcript, name_tool
 from foretrace.episodes.workspace import Workspace
 from foretrace.models.base import TokenModel
 from foretrace.problems.base import require_tests
@@ -44,6 +45,7 @@ class Episode:
     Args:
         tokens: The model's tokenizer. With it, the prompt is one growing list of token ids: sampled text is never
             tokenised again, and results are appended to it. Without it, the prompt is a list of messages.
+        speculation: Runs early what `speculate` guesses; the trace is the same without it, clocks apart.
 
     Raises:
         ProblemError: the problem has no tests.
@@ -58,6 +60,7 @@ class Episode:
         settings: EpisodeSettings | None = None,
         identity: Identity | None = None,
         tokens: TokenModel | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         require_tests(problem)
         self.problem, self.protocol = problem, protocol
@@ -66,7 +69,8 @@ class Episode:
         self._reward_rule = RewardRule(structure_bonus=self.settings.structure_bonus, flagged=self.settings.flagged)
         self.done = False
         self.reward: float | None = None
-        self._workspace = Workspace(problem, sandbox)
+        self._early = EarlyRuns(speculation)
+        self._workspace = Workspace(problem, sandbox, self._early)
         self._transcript = Transcript(unread=protocol.tools[0].name if protocol.tools else "")
         self._chat: list[ChatMessage] = []
         self._acts: list[Act] = []
@@ -121,6 +125,34 @@ class Episode:
             logprobs=logprobs,
         )
 
+    @property
+    def speculates(self) -> bool:
+        """Whether `speculate` does anything."""
+        return self._early.speculation is not None
+
+    async def speculate(self) -> None:
+        """Guess at the calls of the next reply, and begin them early. Cancelled, and waited for, before `step`."""
+        speculation = self._early.speculation
+        assert speculation is not None, "see `speculates`"
+        handlings = frozenset(getattr(self.protocol, "handlings", {}).values())
+        messages, last = self._transcript.messages, self._results[-1] if self._results else None
+        entry_point = self.problem.entry_point
+        situation = Situation(self.key, messages, self.protocol.tools, handlings, entry_point, self.code, last)
+        for guess in await speculation.propose(situation):
+            for call in guess.calls:
+                act = read_call(call, handlings)
+                safe = act is not None and (act.handling == "submit" or is_safe(call, self.protocol.tools))
+                if act is None or not safe or not await self._workspace.begin_early(call.tool, act):
+                    speculation.refused += 1
+
+    async def _keep_wanted(self, reply: Reply) -> None:
+        """Drop what was begun early and is not what a reply asks for; the final judging is, as long as the reply leaves
+        the answer as it is."""
+        acts = [act for act in reply.acts if act.handling is not None and act.error is None]
+        if all(act.handling in ("check", "submit") for act in acts):
+            acts.append(Act(kind="final", span=(0, 0), handling="submit"))
+        await self._early.keep_only(one for act in acts for one in self._workspace.list_operations(act))
+
     async def step(self, completion: Completion) -> list[Result]:
         """Read one completion, carry out its acts, and add their results to the prompt, or end the episode.
 
@@ -138,6 +170,7 @@ class Episode:
             self._acts.append(Act(kind="think", span=(0, 0), text=completion.reasoning))
         self._acts += reply.acts
         self._events.count_reply(reply, completion)
+        await self._keep_wanted(reply)
         handled = await self._carry_out_all(reply)
         results = [one.result for one in handled]
         self._results += results
@@ -152,6 +185,7 @@ class Episode:
         if done or last:
             await self._finish("done" if done else "limit")
         else:
+            await self._early.drop_all()
             self._add_to_prompt(reply, [message.text for message in messages])
         return results
 
@@ -193,13 +227,16 @@ class Episode:
             if act.handling is None and act.error is None:
                 continue
             started, begun_at = time.perf_counter(), _write_time(time.time())
+            before = self._early.used, self._early.saved_s
             if act.error is not None:
                 result = Result(act=act, error=act.error)
             elif act.handling == "submit" and any(one.result.failed for one in handled):
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
                 result = await self._carry_out(act)
-            handled.append(_HandledAct(result, time.perf_counter() - started, begun_at))
+            # As long as it would have taken, although it may have begun before it was asked for.
+            seconds = self._early.count(name_tool(act), time.perf_counter() - started, before)
+            handled.append(_HandledAct(result, seconds, begun_at))
             self._events.count_result(result, handled[-1].seconds)
         return handled
 
@@ -245,7 +282,9 @@ class Episode:
         self._chat.append(ChatMessage("user", "\n".join(responses)))
 
     async def _finish(self, status: Status, reason: str | None = None) -> None:
+        started, before = time.perf_counter(), (self._early.used, self._early.saved_s)
         evaluation = await self._workspace.evaluate()
+        self._early.count(JUDGING, time.perf_counter() - started, before)
         metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
         self.reward = compute_reward(evaluation, metrics, self._reward_rule)
         self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)

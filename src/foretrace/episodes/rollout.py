@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import msgspec
 
@@ -120,7 +122,8 @@ async def run_episode(
         await episode.start()
         while not episode.done:
             try:
-                completion = await complete(episode.request(sampling, logprobs=logprobs))
+                async with _guessing(episode):
+                    completion = await complete(episode.request(sampling, logprobs=logprobs))
             except EpisodeLimitError as limit:
                 await episode.end(limit.reason)
             except ModelError as error:
@@ -132,6 +135,21 @@ async def run_episode(
     except Exception as error:
         await episode.fail(find_failure_kind(error), describe(error))
         raise
+
+
+@contextlib.asynccontextmanager
+async def _guessing(episode: Episode) -> AsyncGenerator[None]:
+    """While a reply is waited for, let the episode begin what it will probably ask for. If that fails, no attempt
+    suffers from it."""
+    if not episode.speculates:
+        yield
+        return
+    guessing = asyncio.create_task(episode.speculate())
+    try:
+        yield
+    finally:
+        guessing.cancel()
+        await asyncio.gather(guessing, return_exceptions=True)
 
 
 def mark_unwritable(trace: Trace, error: Exception) -> Trace:

@@ -141,9 +141,14 @@ def _get_completion_details(completion: Completion) -> dict[str, Any]:
     return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 
+def name_tool(act: Act) -> str:
+    """The tool under which an act is recorded as a call; empty for one that could not be read."""
+    return "" if act.handling is None else _TOOL_NAMES[act.handling]
+
+
 def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
     span = (act.span[0] - start, act.span[1] - start)
-    name = unread if act.handling is None else _TOOL_NAMES[act.handling]
+    name = name_tool(act) or unread
     if act.call is not None:
         name = act.call.name or name
         return msgspec.structs.replace(act.call, id=call_id, name=name, span=span, repairs=act.repairs, error=act.error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +12,7 @@ from foretrace.core.errors import SandboxError
 from foretrace.core.problem import FLAGS, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
 from foretrace.episodes.code_blocks import CodeBlocks
+from foretrace.episodes.speculation import EarlyRuns, Operation
 from foretrace.protocols.base import Act, Result
 from foretrace.sandbox.base import FORMS, Limits, Sandbox
 
@@ -58,11 +61,13 @@ class Evaluation(NamedTuple):
 class Workspace:
     """Carries out the acts of a model in the sandbox, and keeps the answer so far."""
 
-    def __init__(self, problem: Problem, sandbox: Sandbox) -> None:
+    def __init__(self, problem: Problem, sandbox: Sandbox, early: EarlyRuns | None = None) -> None:
         self._problem, self._sandbox = problem, sandbox
+        self._early = early or EarlyRuns()
         self._input = next((test.stdin for test in problem.public_tests if test.stdin is not None), "")
         """The input of programs that the model tries out: that of the first public test."""
-        self._code_blocks = CodeBlocks(sandbox, _make_stdin_prelude(self._input) if problem.entry_point is None else "")
+        prelude = _make_stdin_prelude(self._input) if problem.entry_point is None else ""
+        self._code_blocks = CodeBlocks(sandbox, prelude, self._early)
         self._answer: str | None = None
         """The whole answer, where the model wrote one; else the answer is made of the code blocks."""
         self._isolation: Isolation | None = None
@@ -82,7 +87,7 @@ class Workspace:
         if not has_code and (handling in ("run", "test", "block", "append") or not self.code.strip()):
             return Result(act=act, error=_NO_CODE)
         if handling == "run":
-            return Result(act=act, run=await self._sandbox.run(act.code, stdin=self._input))
+            return Result(act=act, run=await self._run(act.code))
         if handling == "check":
             return await self._check(act)
         if handling == "block":
@@ -95,7 +100,7 @@ class Workspace:
 
     async def _test(self, act: Act) -> Result:
         if not self._problem.public_tests:
-            return Result(act=act, run=await self._sandbox.run(act.code, stdin=self._input))
+            return Result(act=act, run=await self._run(act.code))
         return Result(act=act, public=await self._judge(act.code, self._problem.public_tests))
 
     async def _check(self, act: Act) -> Result:
@@ -105,15 +110,66 @@ class Workspace:
             if self._answer is None and self._code_blocks.all_ran:
                 run = await self._code_blocks.run_detached(act.code)
             else:
-                before = f"{self.code.rstrip()}\n\n"
-                run = _relocate_error(await self._sandbox.run(before + act.code, stdin=self._input), before.count("\n"))
+                before = self._before_check
+                run = _relocate_error(await self._run(before + act.code), before.count("\n"))
         public = None
         if self._problem.public_tests and self.code.strip() and (run is None or run.ok):
             public = await self._judge(self.code, self._problem.public_tests)
         return Result(act=act, run=run, public=public)
 
+    @property
+    def _before_check(self) -> str:
+        """What stands before the code of a check that is run as a program."""
+        return f"{self.code.rstrip()}\n\n"
+
+    def list_operations(self, act: Act) -> list[Operation]:
+        """What carrying out an act now would do in the sandbox, as far as that is known before."""
+        code, public, hidden = act.code, self._problem.public_tests, self._problem.hidden_tests
+        has_code, operations = bool(code.strip()), list[Operation]()
+        if act.handling == "run" or (act.handling == "test" and not public):
+            operations = [Operation(code)]
+        elif act.handling == "test":
+            operations = [Operation(code, public)]
+        elif act.handling == "block":
+            operations = self._code_blocks.list_operations(code)
+        elif act.handling == "check":
+            if has_code and self._answer is None and self._code_blocks.all_ran:
+                operations = self._code_blocks.list_operations(code, added=False)
+            elif has_code:
+                operations = [Operation(self._before_check + code)]
+            operations += [Operation(self.code, public)] if public else []
+        elif act.handling == "submit":
+            answer = code if has_code else self.code
+            operations = [Operation(answer, tests) for tests in (public, hidden) if tests and answer.strip()]
+        return operations
+
+    async def begin_early(self, tool: str, act: Act) -> bool:
+        """Begin the operations of an act that is guessed, and say whether all of them may be begun."""
+        speculation = self._early.speculation
+        needs_session = act.handling in ("block", "check") and act.code.strip() and self._answer is None
+        if speculation is None or (needs_session and not self._code_blocks.changes_memory_only(act.code)):
+            return False
+        if needs_session:
+            await self._code_blocks.open()
+        sandbox = speculation.sandbox
+        for operation in self.list_operations(act):
+            run: Callable[[], Awaitable[RunResult | Verdict]]
+            if operation.session is not None:
+                run = functools.partial(operation.session.run, operation.code, at=operation.at, early=True)
+            elif operation.tests is not None:
+                run = functools.partial(judge_with_retry, sandbox, self._problem, operation.code, operation.tests)
+            else:
+                run = functools.partial(sandbox.run, operation.code, stdin=self._input)
+            self._early.begin(tool, operation, run)
+        return True
+
+    async def _run(self, code: str) -> RunResult:
+        return await self._early.take(Operation(code), lambda: self._sandbox.run(code, stdin=self._input))
+
     async def _judge(self, code: str, tests: tuple[Test, ...]) -> Verdict:
-        verdict = await judge_with_retry(self._sandbox, self._problem, code, tests)
+        verdict: Verdict = await self._early.take(
+            Operation(code, tests), lambda: judge_with_retry(self._sandbox, self._problem, code, tests)
+        )
         if verdict.ending == "lost":
             raise SandboxError(f"{self._problem.id}: the sandbox lost the run {MAX_TRIES} times")
         return verdict
@@ -160,7 +216,8 @@ class Workspace:
         return Outcome(status="error", error=error, isolation=self._isolation, metrics=metrics)
 
     async def close(self) -> None:
-        """End the session."""
+        """End the session, and what runs early."""
+        await self._early.drop_all()
         await self._code_blocks.close()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from foretrace.core.completion import ChatMessage
 from foretrace.core.trace import ToolSpec
@@ -10,7 +11,7 @@ from foretrace.encodings.code_calls.code_candidates import parse_python
 from foretrace.encodings.code_calls.reader import CodeCall, read_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
-from foretrace.protocols.base import Act, ProblemView, Reply, Result
+from foretrace.protocols.base import Act, ActKind, Handling, ProblemView, Reply, Result
 from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, is_submitted
 from foretrace.protocols.reply_reader import (
     CUT_ERROR,
@@ -69,6 +70,7 @@ class Inline:
     stop: tuple[str, ...] = (_END, "<tool_response>")
     required_capabilities: tuple[str, ...] = ("continuation",)
     continues = True
+    handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "run", "final": "submit"}
     max_turns = 12
     ideal_metrics: tuple[str, ...] = ("has_tool_feedback", "is_interleaved")
     tools: tuple[ToolSpec, ...] = (

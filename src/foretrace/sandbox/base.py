@@ -97,15 +97,27 @@ class Session(Protocol):
     head: int
     """Number of the state that the next block starts from; 0 is the empty one."""
 
-    async def run(self, block: str, *, at: int | None = None) -> RunResult:
+    async def run(self, block: str, *, at: int | None = None, early: bool = False) -> RunResult:
         """Run `block` on the state `at` (default: the head).
 
         When it comes to its end the result's `step` is the number of the new state, which becomes the head. After an
-        error the state is as before, and the head stays.
+        error the state is as before, and the head stays. One that is cancelled leaves the session as it was.
+
+        Args:
+            early: on a guess: later blocks are as if it had not run, until `keep` or `forget` is called with its
+                result. Files that it writes stay, so it must write none.
 
         Raises:
             SandboxError: the session is closed, or has no state of that number.
         """
+        ...
+
+    def keep(self, result: RunResult, at: int) -> None:
+        """Keep what an early block on the state `at` did."""
+        ...
+
+    async def forget(self, result: RunResult, at: int) -> None:
+        """Undo an early block on the state `at`, on which nothing was built."""
         ...
 
     async def close(self) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from foretrace.core.errors import SandboxError
+from foretrace.core.problem import RunResult
 from sandbox.boxes import QUICK, Blocks, Box, box_at, marked, start_sleeping, until
 from timing import AT_ONCE_S, LateError
 
@@ -348,3 +350,73 @@ def test_the_sandbox_can_be_closed_with_sessions_open(runner: asyncio.Runner) ->
             assert blocks.run("y = 1").ending == "lost"
         blocks.close()
     assert until(lambda: marked() <= before)
+
+
+def run_early(blocks: Blocks, block: str, at: int) -> RunResult:
+    return blocks.box.do(blocks.session.run(block, at=at, early=True))
+
+
+RAISES = "def f():\n    1 / 0\nf()"
+"""Its traceback has the number of the block."""
+
+
+def tell(blocks: Blocks) -> tuple[str, str]:
+    """What the next blocks say, one that names its file among them."""
+    return blocks.run(RAISES).stderr, blocks.out("print(x)")
+
+
+@pytest.fixture
+def control(box: Box) -> Iterator[Blocks]:
+    """A session in which nothing is run early."""
+    control = Blocks(box)
+    yield control
+    control.close()
+
+
+@pytest.mark.parametrize("guess", ["x = 5", "x = 6; 1 / 0", "while True: pass"])
+def test_after_an_early_block_that_is_forgotten_all_is_as_if_it_had_not_run(
+    brief: Blocks, control: Blocks, guess: str
+) -> None:
+    control.out("x = 1")
+    at = brief.run("x = 1").step
+    assert at is not None
+    result = run_early(brief, guess, at)
+    assert (result.step is not None) == (guess == "x = 5") and brief.session.head == at
+    brief.box.do(brief.session.forget(result, at))
+    assert tell(brief) == tell(control)
+
+
+def test_an_early_block_that_is_kept_is_the_block_that_was_asked_for(blocks: Blocks, control: Blocks) -> None:
+    control.out("x = 1")
+    control.out("x += 1")
+    at = blocks.run("x = 1").step
+    assert at is not None
+    wrong = run_early(blocks, "x = 7", at)
+    right = run_early(blocks, "x += 1", at)
+    blocks.session.keep(right, at)
+    blocks.box.do(blocks.session.forget(wrong, at))
+    assert blocks.session.head == right.step
+    assert tell(blocks) == tell(control)
+    with pytest.raises(SandboxError, match="has no state"):
+        blocks.run("x", at=wrong.step)
+
+
+def test_a_block_that_is_cancelled_leaves_the_session_as_it_was(blocks: Blocks, control: Blocks) -> None:
+    async def cancel_after(seconds: float) -> None:
+        running = asyncio.create_task(blocks.session.run("x = 2\nwhile True: pass", early=True))
+        await asyncio.sleep(seconds)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    for session in (blocks, control):
+        session.out("x = 1")
+    for seconds in (0.0, 0.0005, 0.001, 0.002, 0.004, 0.1):
+        blocks.box.do(cancel_after(seconds))
+    assert tell(blocks) == tell(control)
+
+
+def test_a_session_has_room_for_any_number_of_early_blocks_that_are_forgotten(blocks: Blocks) -> None:
+    for number in range(300 if blocks.session.mode == "fork" else 3):
+        blocks.box.do(blocks.session.forget(run_early(blocks, f"x = {number}", 0), 0))
+    assert blocks.out("print('x' in globals())") == "False\n"

@@ -136,6 +136,12 @@ def show_report(output: Output, report: GenerateReport, out: Path | None = None,
         ]
         output.print_table(("metric", "mean"), [(name, float(report.metrics[name])) for name in names])
 
+    if report.speculation is not None:
+        from foretrace.cli.display.speculation import show_live
+
+        output.print()
+        show_live(output, report.speculation)
+
 
 def _cut_replies(report: GenerateReport) -> str:
     counts = report.counts

@@ -11,6 +11,7 @@ from foretrace.core.errors import count_things
 from foretrace.core.files import describe_output
 
 if TYPE_CHECKING:
+    from foretrace.episodes.speculation import SpeculationReport
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
     from foretrace.evaluation.effects_manifest import CheckedCall, EffectEvidence, EffectsManifest
     from foretrace.evaluation.replay_report import ReplayReport
@@ -42,6 +43,32 @@ def show_ceiling(output: Output, report: CeilingReport) -> None:
             _show_rows(output, title, rows)
     output.print()
     output.print((report.conclusion.text, "bold"))
+
+
+def show_live(output: Output, report: SpeculationReport) -> None:
+    """What speculation gave in a run: its calls by tool, and a sentence."""
+    head = ("speculation", "calls", "hits", "hidden", "of the time", "begun early", "used", "for nothing")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(name, row.calls, row.hits, write_time(row.saved_s), write_time(row.seconds)),
+            *(row.launched, row.used, write_time(row.wasted_s)),
+        )
+        for name, row in report.rows.items()
+    ]
+    output.print_table(head, rows)
+    output.print((_summarise_live(report), "bold"))
+    if report.failed is not None:
+        output.warn(f"{report.predictor} failed, and guessed nothing there: {report.failed}")
+
+
+def _summarise_live(report: SpeculationReport) -> str:
+    if report.share is None:
+        return f"{report.predictor}: no call was made"
+    hidden = f"hid {write_share(report.share)} of {write_time(report.tool_s)} of tools behind the model's replies"
+    judging = f", and {write_time(report.judging_saved_s)} of final judging" if report.judging_saved_s else ""
+    wasted = f"{write_time(report.wasted_s)} ran for nothing"
+    refused = f"; {count_things(report.refused, 'guessed call')} not safe to run early" if report.refused else ""
+    return f"{report.predictor} {hidden}{judging}; {wasted}{refused}"
 
 
 def summarise_ceiling(report: CeilingReport) -> str:

@@ -24,6 +24,7 @@ from foretrace.episodes.generate.usage import MeteredModel
 from foretrace.episodes.identity import Identity, derive_seed
 from foretrace.episodes.requirements import find_token_model
 from foretrace.episodes.rollout import ENCODING_ERRORS, mark_unwritable, rollout
+from foretrace.episodes.speculation import Speculation
 from foretrace.models.base import ChatModel, TokenModel
 from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, ThrottledModel, make_limiter
 from foretrace.models.token_meter import TokenMeter
@@ -152,8 +153,14 @@ class LocalAttempts:
     nodes: Mapping[str, Isolation] = MappingProxyType({})
 
     def __init__(
-        self, protocol: InteractionProtocol, model: ChatModel, sandbox: Sandbox, settings: GenerateSettings
+        self,
+        protocol: InteractionProtocol,
+        model: ChatModel,
+        sandbox: Sandbox,
+        settings: GenerateSettings,
+        speculation: Speculation | None = None,
     ) -> None:
+        self._speculation = speculation
         self._protocol, self._model, self._sandbox, self._settings = protocol, model, sandbox, settings
         self._limiter = make_limiter(model, settings.concurrency)
         self._redactor = _make_redactor(settings)
@@ -181,8 +188,12 @@ class LocalAttempts:
         # Where a protocol begins a new message each turn, the server's own rendering is what users of the model see.
         tokens = find_token_model(self._model, found) if self._protocol.continues else None
         self._throttled = ThrottledModel(self._model, self._limiter, total)
-        self._maker = _AttemptMaker(self._protocol, self._sandbox, self._settings, identity, tokens, self._redactor)
+        self._maker = _AttemptMaker(
+            self._protocol, self._sandbox, self._settings, identity, tokens, self._redactor, self._speculation
+        )
         self.isolation = await self._sandbox.start()
+        if self._speculation is not None:
+            await self._speculation.start(self.isolation)
 
     async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
         """See `AttemptRunner`; an attempt begins at once, and is given up by whoever waits for it."""
@@ -203,6 +214,7 @@ class _AttemptMaker(NamedTuple):
     tokens: TokenModel | None
     """What makes ids of text, where the server gives and takes ids."""
     redactor: Redactor | None
+    speculation: Speculation | None
 
     async def make(self, plan: PlannedAttempt, model: ChatModel) -> FinishedAttempt:
         """Make one attempt, a second time after a failure that may pass."""
@@ -244,6 +256,7 @@ class _AttemptMaker(NamedTuple):
             settings=settings.episode,
             identity=identity,
             tokens=self.tokens,
+            speculation=self.speculation,
         )
         return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
 

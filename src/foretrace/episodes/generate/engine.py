@@ -24,6 +24,7 @@ from foretrace.episodes.generate.settings import GenerateSettings, check_setting
 from foretrace.episodes.generate.usage import RunUsage
 from foretrace.episodes.identity import Identity, describe_sampling, make_run_name
 from foretrace.episodes.requirements import require_capabilities
+from foretrace.episodes.speculation import Speculation, SpeculationReport
 from foretrace.models.base import ChatModel
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
@@ -71,14 +72,16 @@ class GenerateReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
     redacted: dict[str, int] = {}
     """What was taken out of the traces of this run, by type."""
+    speculation: SpeculationReport | None = None
     nodes: dict[str, dict[str, Any]] = {}
     """Isolation on each node of a cluster, by host name; empty where the attempts were made by this process."""
 
     def make_facts(self) -> dict[str, Any]:
         """The report as one JSON object, with the counts among its other fields."""
         facts = msgspec.to_builtins(self)
-        if not self.nodes:
-            del facts["nodes"]
+        for name in ("nodes", "speculation"):
+            if not getattr(self, name):
+                del facts[name]
         return {**facts.pop("counts"), **facts}
 
 
@@ -91,6 +94,7 @@ async def generate(
     settings: GenerateSettings | None = None,
     *,
     runner: AttemptRunner | None = None,
+    speculation: Speculation | None = None,
     versions: dict[str, str] | None = None,
     progress: Callable[[RunProgress], None] | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
@@ -101,6 +105,7 @@ async def generate(
 
     Args:
         runner: Where attempts are made instead, with a model and sandboxes of its own.
+        speculation: Runs early what is guessed, without a `runner`; its report is written beside the traces.
         versions: Recorded in each trace.
         progress: Called several times a second.
         on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
@@ -114,7 +119,7 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    maker = LocalAttempts(protocol, model, sandbox, settings) if runner is None else runner
+    maker = LocalAttempts(protocol, model, sandbox, settings, speculation) if runner is None else runner
     run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None))
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
@@ -134,6 +139,11 @@ async def generate(
                 if on_failure is not None:
                     on_failure(run.make_report(error))
                 raise
+            report = run.make_report()
+            if speculation is not None:
+                await speculation.close()
+                report = msgspec.structs.replace(report, speculation=speculation.write(writer.folder))
+            return report
     return run.make_report()
 
 

@@ -45,8 +45,10 @@ class _BlockSession:
         self._closed_reason: str | None = None
         self._ended = False
         self._states: set[int] = {0}
+        self._next_numbers = {0: 1}
+        """By state: the number in the file's name of the next block on it."""
 
-    async def run(self, block: str, *, at: int | None = None) -> RunResult:
+    async def run(self, block: str, *, at: int | None = None, early: bool = False) -> RunResult:
         """Run a block on the state `at` (see `base.Session`)."""
         async with self._lock:
             if self._closed_reason is not None:
@@ -63,8 +65,28 @@ class _BlockSession:
             result = await self._run(block, start)
             if result.step is not None:
                 self._states.add(result.step)
-                self.head = result.step
+                self._next_numbers[result.step] = self._next_numbers[start] + 1
+            if not early:
+                self._keep(start, result.step)
             return result
+
+    def keep(self, result: RunResult, at: int) -> None:
+        """Keep what an early block did (see `base.Session`)."""
+        self._keep(at, result.step)
+
+    def _keep(self, at: int, step: int | None) -> None:
+        self._next_numbers[at] += 1
+        self.head = self.head if step is None else step
+
+    async def forget(self, result: RunResult, at: int) -> None:
+        """Undo an early block (see `base.Session`)."""
+        async with self._lock:
+            if result.step in self._states and self._closed_reason is None:
+                self._states.remove(result.step)
+                self._forget(at, result.step)
+
+    def _forget(self, at: int, step: int) -> None:
+        """End the process of a state."""
 
     async def open(self) -> Self:
         """Start what is needed before the first block."""
@@ -117,7 +139,8 @@ class ForkSession(_BlockSession):
     async def _run(self, block: str, at: int) -> RunResult:
         output = BoundedOutput(self._limits.stdout_kb)
         frames = FrameReader()
-        self._server.send(messages.BLOCK, json.dumps({"at": at, "wall_s": self._limits.wall_s}).encode())
+        order = {"at": at, "number": self._next_numbers[at], "wall_s": self._limits.wall_s}
+        self._server.send(messages.BLOCK, json.dumps(order).encode())
         self._server.send(messages.TO_CHILD, pack_frame(["block", block]))
         try:
             async with asyncio.timeout(self._limits.wall_s + _GRACE_S):
@@ -130,8 +153,7 @@ class ForkSession(_BlockSession):
         except (EOFError, TimeoutError):
             return self._end_lost({}, output, "lost")
         except BaseException:
-            self._interrupt()  # half a block may still be running there
-            self._closed_reason = "the session was interrupted: open a new one"
+            await self._cancel_block(at)
             raise
         report = json.loads(message[1])
         if "lost" not in report:  # the session ended before its first block
@@ -154,6 +176,26 @@ class ForkSession(_BlockSession):
             ending = "timeout"
         child_exit = ChildExit(ending=ending, seconds=report.get("seconds", 0.0), **output.fields())
         return msgspec.structs.replace(make_run_result(child_exit, None, self._limits, self._isolation), mode="fork")
+
+    async def _cancel_block(self, at: int) -> None:
+        """End the block that runs, so that the session is as it was before; where that fails, end the session."""
+        self._server.send(messages.CANCEL, b"")
+        try:
+            async with asyncio.timeout(3):
+                while (message := await self._server.receive())[0] != messages.EXIT:
+                    pass
+            report = json.loads(message[1])
+            if not report["lost"]:
+                if report["step"] is not None:  # it came to its end first
+                    self._forget(at, report["step"])
+                return
+        except (EOFError, TimeoutError, KeyError, asyncio.CancelledError):
+            pass
+        self._interrupt()
+        self._closed_reason = "the session was interrupted: open a new one"
+
+    def _forget(self, at: int, step: int) -> None:
+        self._server.send(messages.FORGET, json.dumps({"at": at, "step": step}).encode())
 
     def _interrupt(self) -> None:
         self._server.kill()

@@ -72,8 +72,12 @@ class ChildStreams:
             message = self.parent.take()
             if message is None:
                 return
-            if message[0] == KILL:
-                self.kill("ended")
+            self.handle_message(message[0])
+
+    def handle_message(self, kind: bytes) -> None:
+        """Do what the parent asks for by a message without bytes for the child."""
+        if kind == KILL:
+            self.kill("ended")
 
     def read_printed(self) -> bool:
         """Queue what the child has printed; return whether there was anything."""

@@ -1,8 +1,9 @@
 """A session that forks: order a fork for each block, watch it, and kill and reap all of it at the end.
 
-The parent sends `BLOCK` with JSON {"at", "wall_s"} and then `TO_CHILD` with a frame ["block", code] for a block; `KILL`
-ends the session. For each block it gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's frames) and `EXIT` {"step",
-"killed", "status", "seconds", "finished", "lost"}; at the end one more `EXIT`.
+The parent sends `BLOCK` with JSON {"at", "number", "wall_s"} and then `TO_CHILD` with a frame ["block", code] for a
+block; `CANCEL` ends the block that runs, `FORGET` with JSON {"at", "step"} a state, `KILL` the session. For each block
+it gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's frames) and `EXIT` {"step", "killed", "status", "seconds",
+"finished", "lost"}; at the end one more `EXIT`.
 Only in a pid namespace: everything of the session dies with it. Its code cannot fork: the kernel asks the fork server
 about each new process, and it agrees to the one that it has just ordered.
 """
@@ -25,7 +26,7 @@ from foretrace.sandbox.inside.roles.session import FORK, REPORT_STATUS, run_sess
 from foretrace.sandbox.inside.server.parent_connection import ParentConnection, kill_descendants, move_descriptor_up
 from foretrace.sandbox.inside.server.watch_child import ChildStreams
 from foretrace.sandbox.inside.wire.frames import HEADER
-from foretrace.sandbox.inside.wire.messages import BLOCK, EXIT, FROM_CHILD, KILL
+from foretrace.sandbox.inside.wire.messages import BLOCK, CANCEL, EXIT, FORGET, FROM_CHILD, KILL
 
 _SPARE_PROCESSES = 16
 """Threads and processes that a block may make beside the checkpoints."""
@@ -84,6 +85,7 @@ class _RunningBlock(ChildStreams):
     def __init__(self, parent: ParentConnection, fork_gate: ForkGate, limits: dict[str, Any], wall_s: float) -> None:
         super().__init__(parent, limits, wall_s)
         self.fork_gate, self.frames, self.closed = fork_gate, _BlockFrames(), False
+        self._cancelled = False
 
     def start(self, state: socket.socket, order: bytes) -> bool:
         """Have the process of a state fork; false when it does not listen."""
@@ -96,6 +98,11 @@ class _RunningBlock(ChildStreams):
             self.close_theirs()
             os.close(null)
         return True
+
+    def handle_message(self, kind: bytes) -> None:
+        """Do what the parent asks for."""
+        self._cancelled = self._cancelled or kind == CANCEL
+        super().handle_message(kind)
 
     def wait_for_event(self) -> None:
         """Wait a little for an event, and handle what the block says and what the parent sends."""
@@ -125,6 +132,8 @@ class _RunningBlock(ChildStreams):
         if self.frames.succeeded is not None:
             self.read_printed()
         self.check_limits(self.frames.pid)
+        if self._cancelled and self.frames.pid:  # before its pid is known it cannot be killed
+            self.kill("cancelled")
 
     def end_process(self) -> bool:
         """Kill the block's process; false where it cannot be found."""
@@ -145,10 +154,8 @@ class _RunningBlock(ChildStreams):
 class _State:
     """A process that ran blocks and waits to be forked."""
 
-    def __init__(self, pid: int, channel: Any, number: int) -> None:
+    def __init__(self, pid: int, channel: Any) -> None:
         self.pid, self.channel = pid, channel
-        self.next_number = number + 1
-        """What the next block on this state is called."""
 
 
 class _Session:
@@ -159,13 +166,17 @@ class _Session:
         self._parent, self._limits, self._fork_gate = parent, limits, fork_gate
         self._states = {0: first}
 
-    def run_block(self, number: int, at: int, wall_s: float) -> None:
-        """Run a block on a state, and report how it ended."""
+    def run_block(self, step: int, at: int, number: int, wall_s: float) -> None:
+        """Run a block, which its file is named after by `number`, on a state, and report how it ended.
+
+        Args:
+            step: What the new state is called.
+        """
         state = self._states[at]
         block = _RunningBlock(self._parent, self._fork_gate, self._limits, wall_s)
         self._fork_gate.allowed = 1
         _allow_processes(state.pid, self._count_processes())
-        self.lost = not block.start(state.channel, FORK + b"%d" % state.next_number)
+        self.lost = not block.start(state.channel, FORK + b"%d" % number)
         while not (self.lost or block.closed or block.frames.succeeded is not None or block.kill_reason):
             block.wait_for_event()
         seconds = time.monotonic() - block.started
@@ -180,15 +191,22 @@ class _Session:
             status, self.lost = _ask_status(state.channel, block.frames.pid)
         block.close_printed()
         if succeeded:
-            self._states[number] = _State(block.frames.pid, block.channel, state.next_number)
+            self._states[step] = _State(block.frames.pid, block.channel)
             block.channel.setblocking(True)
         else:
             block.channel.close()
-        state.next_number += 1
-        report = {"step": number if succeeded else None, "killed": block.kill_reason, "status": status}
+        report = {"step": step if succeeded else None, "killed": block.kill_reason, "status": status}
         finished = block.frames.succeeded is not None
         self._parent.send_json(EXIT, {**report, "seconds": seconds, "finished": finished, "lost": self.lost})
         self.lost = self.lost or block.kill_reason == "ended"
+
+    def forget(self, at: int, step: int) -> None:
+        """End the state `step`, which was made of the state `at`."""
+        state = self._states.pop(step)
+        with contextlib.suppress(OSError):
+            os.kill(state.pid, signal.SIGKILL)
+        state.channel.close()
+        _, self.lost = _ask_status(self._states[at].channel, state.pid)  # which reaps it
 
     def _count_processes(self) -> int:
         """How many processes the code's user may have: the states, one more, and a few for the code."""
@@ -215,8 +233,8 @@ def serve_session(parent: ParentConnection, confinement: Confinement, request: d
     except (OSError, IndexError):
         fork_gate = ForkGate(-1)
     ours.settimeout(None)
-    session = _Session(parent, request["limits"], _State(pid, ours, 0), fork_gate)
-    number = 0
+    session = _Session(parent, request["limits"], _State(pid, ours), fork_gate)
+    step = 0
     while not session.lost:
         message = parent.take() if parent.forward_stream(None) else None
         if message is None:
@@ -226,9 +244,10 @@ def serve_session(parent: ParentConnection, confinement: Confinement, request: d
         if kind == KILL:
             break
         if kind == BLOCK:
-            number += 1
-            block = json.loads(body)
-            session.run_block(number, block["at"], float(block["wall_s"]))
+            step += 1
+            session.run_block(step, **json.loads(body))
+        elif kind == FORGET:
+            session.forget(**json.loads(body))
     session.close()
     kill_descendants()
     parent.send_json(EXIT, {"session": "ended"})

@@ -1,0 +1,337 @@
+"""Speculation: the same traces with and without it, whatever is guessed and however code ends; and nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from episodes.generating import PROBLEMS, Ground, stored
+from foretrace.core.completion import Completion, Request
+from foretrace.core.digest import hash_fraction
+from foretrace.core.errors import UsageError
+from foretrace.core.predictions import PredictedCall, Prediction, read_predictions
+from foretrace.core.trace import Isolation, Trace
+from foretrace.episodes.generate.engine import generate
+from foretrace.episodes.generate.settings import GenerateSettings
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.episodes.speculation import (
+    GUESSES_FILE,
+    JUDGING,
+    NextTests,
+    Proposer,
+    RecordedGuesses,
+    Situation,
+    Speculation,
+    SpeculationReport,
+    SpeculationSettings,
+)
+from foretrace.models.servers.scripted import Scripted
+from foretrace.registry import make_protocol
+from foretrace.sandbox.base import Limits, SandboxSettings
+from foretrace.sandbox.local import LocalSandbox
+from sandbox.boxes import marked, until
+
+PROTOCOLS = ("tools", "interleaved_tools", "interleaved_forced", "interleaved", "structured", "inline")
+LIMITS = Limits(wall_s=0.8, file_mb=1, scratch_mb=1)
+
+BODIES = (
+    "def plus(x):\n    return x + {n}",
+    "def plus(x):\n    return x - 1",
+    "def plus(x):\n    return 1 / 0",
+    "def plus(x:\n    return 2",
+    "import random\ndef plus(x):\n    return x + {n}\nprint(random.random(), plus(2))",
+    "TOTAL = [{n}]\ndef plus(x):\n    return x + TOTAL[0]\nprint(TOTAL)",
+    "TOTAL.append(1)\nprint(TOTAL)\nplus('a')",
+    "with open('f', 'a') as file:\n    file.write('x')\nprint(open('f').read())",
+    "data = open('big', 'wb')\nwhile True:\n    data.write(bytes(1 << 18))\n    data.flush()",
+    "import os\nos._exit(3)",
+    "raise SystemExit(2)",
+    "print('y' * 100_000)",
+    "block = bytearray(10**10)",
+    "def helper():\n    return {n}\ndef plus(x):\n    return x + helper()",
+    "helper = lambda: 7\nprint(plus(1))",
+)
+SLOW_BODY = "import time\ntime.sleep(60)"
+CHECKS = ("", "assert plus(1) == 1 + {n}", "assert plus(0) > 10**6", "print(plus(5))", "open('f', 'w')", "x = plus")
+
+
+class Script:
+    """A model whose every reply is chosen by a hash of its task, its sample and its turn; it takes a moment."""
+
+    def __init__(self, protocol: str, waits_s: float = 0.02) -> None:
+        self._protocol, self._waits_s = protocol, waits_s
+
+    def pick(self, choices: Sequence[str], *of: object) -> str:
+        return choices[int(hash_fraction(json.dumps(of)) * len(choices))]
+
+    def __call__(self, request: Request) -> str:
+        task = next(m.content for m in request.messages if m.role == "user")
+        number = int(task.split("Return x plus ")[1].split(".")[0])
+        turn = sum(m.role == "assistant" for m in request.messages) + request.prefill.count("</tool_call>")
+        seed = request.sampling.seed or 0
+        is_slow = hash_fraction(f"slow {seed} {turn}") < 0.004
+        body = SLOW_BODY if is_slow else self.pick(BODIES, "body", seed, turn).format(n=number)
+        check = self.pick(CHECKS, "check", seed, turn).format(n=number)
+        code = f"<code>\n{body}\n</code>"
+        verify = f"<verify>\n{check}\n</verify>"
+        last = turn > 4
+        if self._protocol == "inline":
+            if last or self.pick("abc", "end", seed, turn) == "a":
+                return f"That is it.</think>\n```python\n{BODIES[0].format(n=number)}\n```"
+            return f"<think>a<tool_call>{json.dumps({'name': 'python', 'arguments': {'code': body}})}</tool_call>"
+        if self._protocol == "interleaved":
+            return f"<think>I add.</think>{code}{self.pick(('', code), seed, turn)}{verify}"
+        if self._protocol == "structured":
+            return (f"<plan>{turn}</plan>", code, "<reflect>So it is.</reflect>")[turn % 3]
+        if self._protocol == "tools":
+            return "<verify>It is right.</verify>" if last or (turn and self.pick("ab", seed, turn) == "a") else code
+        return verify if last or self.pick("abc", "verify", seed, turn) == "a" else f"<think>So.</think>{code}"
+
+
+class Waits(Scripted):
+    """A scripted model that takes its time."""
+
+    def __init__(self, script: Any, seconds: float = 0.02) -> None:
+        super().__init__("waits", scripts=script)
+        self._waits_s = seconds
+
+    async def complete(self, request: Request) -> Completion:
+        await asyncio.sleep(self._waits_s)
+        return msgspec.structs.replace(await super().complete(request), seconds=self._waits_s)
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Ground]:
+    with asyncio.Runner() as runner:
+        sandbox = LocalSandbox(SandboxSettings(workers=2, limits=LIMITS))
+        yield Ground(runner, sandbox)
+        runner.run(sandbox.close())
+
+
+def attempt(
+    ground: Ground,
+    out: Path,
+    protocol: str,
+    proposer: Proposer | None = None,
+    *,
+    samples: int = 2,
+    model: Waits | None = None,
+    concurrency: int = 8,
+    **settings: Any,
+) -> SpeculationReport | None:
+    async def work() -> SpeculationReport | None:
+        own = LocalSandbox(SandboxSettings(workers=settings.get("width", 2), limits=LIMITS))
+        speculation = None
+        if proposer is not None:
+            speculation = Speculation(proposer, own, SpeculationSettings(**settings))
+        async with own:
+            await generate(
+                PROBLEMS,
+                make_protocol(protocol),
+                model or Waits(Script(protocol)),
+                ground.sandbox,
+                out,
+                GenerateSettings(samples=samples, concurrency=concurrency, episode=EpisodeSettings(max_turns=8)),
+                speculation=speculation,
+            )
+        return None if speculation is None else speculation.make_report()
+
+    return ground.runner.run(work())
+
+
+def without_clocks(trace: Trace) -> bytes:
+    messages = tuple(msgspec.structs.replace(m, model_s=None, tool_s=None, started=None) for m in trace.messages)
+    metrics = {name: value for name, value in trace.outcome.metrics.items() if name not in ("model_s", "tool_s")}
+    outcome = msgspec.structs.replace(trace.outcome, metrics=metrics)
+    return msgspec.json.encode(msgspec.structs.replace(trace, id="", messages=messages, outcome=outcome))
+
+
+def read(out: Path) -> dict[str, bytes]:
+    return {key: without_clocks(trace) for key, trace in stored(out).items()}
+
+
+def guess_some(traces: Sequence[Trace]) -> RecordedGuesses:
+    """What each step called, at half of them; else, or behind it, what another step called."""
+    calls = [
+        (trace.key, step, PredictedCall(call.name, call.arguments))
+        for trace in traces
+        for step, message in enumerate(trace.messages)
+        for call in message.tool_calls
+    ]
+    rows: dict[tuple[str, int], list[Prediction]] = {}
+    for key, step, call in calls:
+        wrong = calls[int(hash_fraction(f"{key} {step}") * len(calls))][2]
+        right_first = hash_fraction(f"{step} {key}") < 0.5
+        both = (call, wrong) if right_first else (wrong, call)
+        rows[key, step] = [
+            Prediction(key=key, step=step, rank=rank, action="verifier", calls=(each,))
+            for rank, each in enumerate(both, 1)
+        ]
+    return RecordedGuesses("some", rows)
+
+
+def compare(ground: Ground, folder: Path, protocol: str, samples: int) -> SpeculationReport:
+    attempt(ground, folder / "plain", protocol, samples=samples)
+    plain = read(folder / "plain")
+    assert len(plain) == samples * len(PROBLEMS)
+    total = None
+    for name, proposer in (("tests", NextTests()), ("some", guess_some([*stored(folder / "plain").values()]))):
+        total = attempt(ground, folder / name, protocol, proposer, samples=samples)
+        early = read(folder / name)
+        different = [key for key in plain if plain[key] != early.get(key)]
+        assert not different, f"{name}: {plain[different[0]]!r}\n\n{early.get(different[0])!r}"
+    assert total is not None
+    return total
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_traces_are_the_same_with_and_without_speculation(ground: Ground, tmp_path: Path, protocol: str) -> None:
+    report = compare(ground, tmp_path, protocol, samples=2)
+    assert report.guesses and report.failed is None
+    if protocol != "interleaved":  # whose attempts are single replies
+        assert sum(row.used for row in report.rows.values()) > 0 and report.wasted_s > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_two_hundred_traces_are_the_same(ground: Ground, tmp_path: Path, protocol: str) -> None:
+    compare(ground, tmp_path, protocol, samples=34)
+
+
+def wait_then_test(request: Request) -> str:
+    """A block that takes a moment, then the tests."""
+    if any(m.role == "assistant" for m in request.messages):
+        return "<verify></verify>"
+    number = next(m.content for m in request.messages if m.role == "user").split("plus ")[1].split(".")[0]
+    return f"<think>I add.</think><code>\nimport time\ntime.sleep(0.1)\ndef plus(x):\n    return x + {number}\n</code>"
+
+
+def test_what_is_handed_over_counts_as_long_as_it_ran(ground: Ground, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"samples": 1, "model": Waits(wait_then_test, 0.2), "concurrency": 1, "width": 3}
+    report = attempt(ground, tmp_path / "early", "interleaved_tools", NextTests(), **how)
+    assert report is not None
+    tests, judging = report.rows["run_tests"], report.rows[JUDGING]
+    assert (tests.calls, tests.hits, judging.calls, judging.hits) == (6, 6, 6, 6)
+    assert report.rows["submit"].used == 12 and report.refused == 0
+    assert 0 < report.saved_s <= tests.seconds and tests.seconds >= 6 * 0.1
+    times = [message.tool_s for trace in stored(tmp_path / "early").values() for message in trace.messages]
+    assert all(seconds >= 0.1 for seconds in times if seconds is not None)
+    written = json.loads((tmp_path / "early" / "speculation.json").read_text())
+    assert written["saved_s"] == report.saved_s and written["rows"]["run_tests"]["hits"] == 6
+    guesses = read_predictions(tmp_path / "early" / GUESSES_FILE)
+    assert len(guesses.rows) == 12 and guesses.predictor == "tests"
+    assert {len(rows) for rows in guesses.by_step().values()} == {2}
+
+
+class Raises:
+    """A predictor that fails, or says what cannot be read."""
+
+    name = "raises"
+
+    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
+        if len(situation.messages) == 2:
+            raise RuntimeError("out of luck")
+        calls = (PredictedCall("rm", "{}"), PredictedCall("python", "[1]"), PredictedCall("python", '{"code": 1}'))
+        return [Prediction(key=situation.key, step=len(situation.messages), action=None, calls=calls)]
+
+
+def test_a_predictor_that_fails_or_talks_nonsense_harms_no_attempt(ground: Ground, tmp_path: Path) -> None:
+    report = attempt(ground, tmp_path / "t", "tools", Raises(), samples=1)
+    assert report is not None and report.failed == "RuntimeError: out of luck"
+    assert report.refused == 3 * report.guesses > 0 and report.wasted_s == 0
+    attempt(ground, tmp_path / "plain", "tools", samples=1)
+    assert read(tmp_path / "t") == read(tmp_path / "plain")
+
+
+WRITES = ("open('f', 'w')", "import os", "__import__('os')", "json.codecs.open('f', 'w')", "().__class__", "def f(:")
+
+
+@pytest.mark.parametrize("code", WRITES)
+def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path: Path, code: str) -> None:
+    class Guesses:
+        name = "writes"
+
+        async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
+            call = PredictedCall("python", json.dumps({"code": code}))
+            return [Prediction(key=situation.key, step=len(situation.messages), action="tool_call", calls=(call,))]
+
+    report = attempt(ground, tmp_path / "t", "interleaved_tools", Guesses(), samples=1)
+    assert report is not None and report.refused == report.guesses > 0
+    assert sum(row.launched for row in report.rows.values()) == 0
+
+
+def test_no_more_is_run_early_once_enough_was_wasted(ground: Ground, tmp_path: Path) -> None:
+    model = Waits(lambda _: "<code>\nx = 1\n</code>", 0.05)
+    wasted = [
+        attempt(ground, tmp_path / str(limit), "interleaved_tools", Always(), samples=1, model=model, max_wasted=limit)
+        for limit in (None, 0.0)
+    ]
+    assert wasted[0] is not None and wasted[0].wasted_s > 0
+    assert wasted[1] is not None and wasted[1].guesses == 0
+
+
+class Always:
+    """Guesses a block that is never asked for."""
+
+    name = "always"
+
+    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
+        call = PredictedCall("python", '{"code": "while True: pass"}')
+        return [Prediction(key=situation.key, step=len(situation.messages), action="tool_call", calls=(call,))]
+
+
+def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: Ground) -> None:
+    speculation = Speculation(NextTests(), ground.sandbox)
+    with pytest.raises(UsageError, match="needs isolation level 2, and this is level 1"):
+        ground.runner.run(speculation.start(Isolation(level=1)))
+    with pytest.raises(UsageError, match="speculate_width"):
+        Speculation(NextTests(), ground.sandbox, SpeculationSettings(width=0))
+
+
+KILLED = """
+import asyncio, sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from episodes.test_speculation import Always, Waits, LIMITS
+from sandbox.boxes import mark_fork_servers
+mark_fork_servers({mark!r})
+from episodes.generating import PROBLEMS
+from foretrace.episodes.generate.engine import generate
+from foretrace.episodes.generate.settings import GenerateSettings
+from foretrace.episodes.speculation import Speculation
+from foretrace.registry import make_protocol
+from foretrace.sandbox.base import SandboxSettings
+from foretrace.sandbox.local import LocalSandbox
+
+async def main():
+    model = Waits(lambda _: "<code>\\nx = 1\\n</code>", 1.0)
+    own, early = (LocalSandbox(SandboxSettings(workers=2)) for _ in range(2))
+    protocol = make_protocol("interleaved_tools")
+    await generate(PROBLEMS, protocol, model, own, Path({out!r}), GenerateSettings(concurrency=4),
+                   speculation=Speculation(Always(), early))
+
+print("starts", flush=True)
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_left_after_kill_nine(tmp_path: Path) -> None:
+    mark, folders = f"mark={tmp_path.name}-{id(tmp_path)}", set(Path(tempfile.gettempdir()).iterdir())
+    tests = [str(Path(__file__).parents[1])]
+    code = KILLED.format(path=tests, mark=mark, out=str(tmp_path / "t"))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "starts\n"
+        assert until(lambda: len(marked(mark)) > 4, 60), "blocks run early in sessions"
+        process.kill()
+    assert until(lambda: not marked(mark))
+    left = {path.name for path in set(Path(tempfile.gettempdir()).iterdir()) - folders}
+    assert not [name for name in left if name.startswith("foretrace")]
