@@ -33,6 +33,7 @@ from foretrace.episodes.speculation import (
     Speculation,
     SpeculationReport,
     SpeculationSettings,
+    read_launches,
 )
 from foretrace.models.servers.scripted import Scripted
 from foretrace.registry import make_protocol
@@ -230,6 +231,11 @@ def test_what_is_handed_over_counts_as_long_as_it_ran(ground: Ground, tmp_path: 
     guesses = read_predictions(tmp_path / "early" / GUESSES_FILE)
     assert len(guesses.rows) == 12 and guesses.predictor == "tests"
     assert {len(rows) for rows in guesses.by_step().values()} == {2}
+    launches = [launch for found in read_launches(tmp_path / "early").values() for launch in found]
+    assert sum(launch.used for launch in launches) == sum(row.used for row in report.rows.values())
+    saved_s = sum(launch.saved_s for launch in launches if launch.used)
+    assert saved_s == pytest.approx(report.saved_s + report.judging_saved_s, abs=0.01)
+    assert all(launch.after_s >= 0 and launch.step in (2, 4) for launch in launches), launches
 
 
 class Raises:

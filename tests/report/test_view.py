@@ -73,6 +73,20 @@ def test_times_say_what_prefetching_hides(tmp_path: Path) -> None:
     assert foretrace.ceiling(tmp_path / "traces").oracle.saved_s == 3.0
 
 
+def test_a_trace_shows_what_ran_early_while_it_was_made(tmp_path: Path) -> None:
+    trace = make_long_trace(3)
+    write_traces([trace], tmp_path / "traces")
+    fields = {"key": trace.key, "step": 3, "tool": "run_tests", "after_s": 0.2, "seconds": 1.0}
+    lines = [{**fields, "used": True, "saved_s": 0.7}, {**fields, "used": False}, {**fields, "key": "x", "used": False}]
+    (tmp_path / "traces" / "launches.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    early = [3, "run_tests", 0.2, 1.0]
+    assert read_data(tmp_path / "v", "traces-0")[0]["early"] == [[*early, True, 0.7], [*early, False, 0.0]]
+    (tmp_path / "traces" / "launches.jsonl").write_text("cut of")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "w")
+    assert read_data(tmp_path / "w", "traces-0")[0]["early"] == []
+
+
 def test_turns_have_means_of_what_is_known(tmp_path: Path) -> None:
     said = Message(role="assistant", author="model", content="Nothing to do.")
     write_traces([make_long_trace(2), make_trace((said,), "short")], tmp_path / "traces")

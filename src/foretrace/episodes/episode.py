@@ -137,6 +137,7 @@ class Episode:
         handlings = frozenset(getattr(self.protocol, "handlings", {}).values())
         messages, last = self._transcript.messages, self._results[-1] if self._results else None
         entry_point = self.problem.entry_point
+        self._early.begin_turn(self.key, len(messages))
         situation = Situation(self.key, messages, self.protocol.tools, handlings, entry_point, self.code, last)
         for guess in await speculation.propose(situation):
             for call in guess.calls:

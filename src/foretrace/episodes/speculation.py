@@ -30,8 +30,9 @@ from foretrace.core.trace import Isolation, Message, Provenance, Task, ToolCall,
 from foretrace.protocols.base import Act, Handling, Result
 from foretrace.sandbox.base import Sandbox, Session
 
-REPORT_FILE, GUESSES_FILE = "speculation.json", "guesses.jsonl"
-"""Beside the manifest of the traces: what speculation gave, and what was guessed, as `replay` reads it."""
+REPORT_FILE, GUESSES_FILE, LAUNCHES_FILE = "speculation.json", "guesses.jsonl", "launches.jsonl"
+"""Beside the manifest of the traces: what speculation gave, what was guessed, as `replay` reads it, and what was begun
+early, as `view` draws it."""
 JUDGING = "final judging"
 """Name in a report of the judging at the end of an attempt, which is no call of the model."""
 MIN_LEVEL = 2
@@ -170,6 +171,22 @@ class Row(msgspec.Struct):
     """Seconds that the others ran."""
 
 
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation that was begun early."""
+
+    key: str
+    """Of the trace."""
+    step: int
+    """Index of the message that the model was writing."""
+    tool: str
+    after_s: float
+    """Seconds of that reply before it began."""
+    seconds: float
+    """That it ran."""
+    used: bool
+    saved_s: float = 0.0
+
+
 class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """What speculation gave in one run."""
 
@@ -214,6 +231,7 @@ class Speculation:
         """Early runs that are being ended, for which no attempt waits."""
         self.rows: dict[str, Row] = {}
         self.refused = self.tokens = 0
+        self.launches: list[Launch] = []
         self._guesses: list[Prediction] = []
         self._seconds: list[float] = []
         self._failed: str | None = None
@@ -286,7 +304,19 @@ class Speculation:
         header = PredictionsHeader(predictor=self.proposer.name, k=self.settings.top, steps=len(self._seconds))
         rows = sorted(self._guesses, key=lambda guess: (guess.key, guess.step, guess.rank))
         write_predictions(folder / GUESSES_FILE, header, rows)
+        launches = sorted(self.launches, key=lambda launch: (launch.key, launch.step, launch.after_s))
+        replace_file(folder / LAUNCHES_FILE, b"".join(msgspec.json.encode(launch) + b"\n" for launch in launches))
         return report
+
+
+def read_launches(folder: Path) -> dict[str, list[Launch]]:
+    """By key of the trace: what was begun early in the last run that speculated; nothing where none did."""
+    found: dict[str, list[Launch]] = {}
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        for line in (folder / LAUNCHES_FILE).read_bytes().splitlines():
+            launch = msgspec.json.decode(line, type=Launch)
+            found.setdefault(launch.key, []).append(launch)
+    return found
 
 
 def read_call(call: PredictedCall, handlings: frozenset[Handling]) -> Act | None:
@@ -313,16 +343,37 @@ def is_safe(call: PredictedCall, tools: tuple[ToolSpec, ...]) -> bool:
 _PROVENANCE = Provenance(origin="generated", source="")
 
 
+class _Turn(NamedTuple):
+    """One reply that is waited for."""
+
+    key: str
+    step: int
+    began: float
+
+
 class _EarlyRun:
     """One operation that was begun early, for a guess at a call of `tool`."""
 
-    def __init__(self, tool: str, session: Session | None, at: int) -> None:
-        self.tool, self.session, self.at = tool, session, at
+    def __init__(self, tool: str, session: Session | None, at: int, turn: _Turn) -> None:
+        self.tool, self.session, self.at, self.turn = tool, session, at, turn
         self.task: asyncio.Task[Any]
         self.started: float | None = None
         """When it got a slot."""
         self.seconds = 0.0
         """That it ran."""
+
+    def describe(self, *, used: bool, saved_s: float = 0.0) -> Launch:
+        """What became of it."""
+        after_s = (self.started or self.turn.began) - self.turn.began
+        return Launch(
+            key=self.turn.key,
+            step=self.turn.step,
+            tool=self.tool,
+            after_s=round(after_s, 4),
+            seconds=round(self.seconds, 4),
+            used=used,
+            saved_s=round(saved_s, 4),
+        )
 
 
 class EarlyRuns:
@@ -335,10 +386,15 @@ class EarlyRuns:
         """A session runs one block at a time; what waits for that has not begun."""
         self.used, self.saved_s = 0, 0.0
         """Of all operations so far that were handed over."""
+        self._turn = _Turn("", 0, 0.0)
+
+    def begin_turn(self, key: str, step: int) -> None:
+        """A reply is waited for from now on: the message of this index."""
+        self._turn = _Turn(key, step, time.perf_counter())
 
     def begin(self, tool: str, operation: Operation, run: Callable[[], Awaitable[Any]]) -> None:
         """Begin an operation for a guess at a call of `tool`, as soon as there is a slot."""
-        early = _EarlyRun(tool, operation.session, operation.at)
+        early = _EarlyRun(tool, operation.session, operation.at, self._turn)
         early.task = asyncio.create_task(self._run(early, run))
         self._runs.setdefault(operation, []).append(early)
 
@@ -366,9 +422,10 @@ class EarlyRuns:
             return await run()
         if operation.session is not None and isinstance(result, RunResult):
             operation.session.keep(result, operation.at)
-        self.used += 1
-        self.saved_s += max(0.0, early.seconds - (time.perf_counter() - asked))
+        saved_s = max(0.0, early.seconds - (time.perf_counter() - asked))
+        self.used, self.saved_s = self.used + 1, self.saved_s + saved_s
         self.speculation.row(early.tool).used += 1
+        self.speculation.launches.append(early.describe(used=True, saved_s=saved_s))
         return result
 
     async def _await(self, early: _EarlyRun) -> Any:
@@ -401,6 +458,8 @@ class EarlyRuns:
         await asyncio.wait([early.task])
         if self.speculation is not None:
             self.speculation.row(early.tool).wasted_s += early.seconds
+            if early.started is not None:
+                self.speculation.launches.append(early.describe(used=False))
         done = not early.task.cancelled() and early.task.exception() is None
         if done and early.session is not None:
             await early.session.forget(early.task.result(), early.at)

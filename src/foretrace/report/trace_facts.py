@@ -14,6 +14,7 @@ from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Sampled, Trace, encode_trace
+from foretrace.episodes.speculation import Launch
 from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 GUESS_S = 0.2
@@ -25,7 +26,11 @@ _SHOWN_TOKENS = 2_000
 
 
 def describe_trace(
-    trace: Trace, labels: Sequence[StepLabel], flags: Sequence[Flag], times: Sequence[StepTimes]
+    trace: Trace,
+    labels: Sequence[StepLabel],
+    flags: Sequence[Flag],
+    times: Sequence[StepTimes],
+    launches: Sequence[Launch] = (),
 ) -> dict[str, Any]:
     """The record without its token arrays, and what is derived from it."""
     bare, _ = pack(trace)
@@ -36,6 +41,7 @@ def describe_trace(
         ],
         "flags": [[x.index, x.rule, x.is_cheat, find_flag_meaning(x.rule), x.evidence] for x in flags],
         "times": _describe_times(labels, times),
+        "early": [[x.step, x.tool, x.after_s, x.seconds, x.used, x.saved_s] for x in launches],
         "tokens": [
             [index, *_describe_tokens(m.sampled)]
             for index, m in enumerate(trace.messages)

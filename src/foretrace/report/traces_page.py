@@ -16,6 +16,7 @@ from foretrace.core.internal_errors import contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import TraceStore, unpack_record
 from foretrace.core.version import __version__
+from foretrace.episodes.speculation import read_launches
 from foretrace.evaluation.step_times import time_steps
 from foretrace.report.page import Page, PageCounts, encode_json
 from foretrace.report.trace_facts import TurnSums, describe_trace
@@ -77,6 +78,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
     turns = [TurnSums() for _ in stores]
     unreadable: list[tuple[str, str]] = []
     for run, store in enumerate(stores):
+        launches = read_launches(store.folder)
         for done, (key, record, packed) in enumerate(store.read_records(), len(index) + len(unreadable) + 1):
             progress(f"reading {store.folder}", done, total)
             try:
@@ -87,7 +89,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
             with contain_errors("page", key) as found:
                 evidence, times = collect_evidence(trace), time_steps(trace)
                 labels, flags = [each.label for each in evidence], flag_trace(trace, evidence)
-                facts = describe_trace(trace, labels, flags, times)
+                facts = describe_trace(trace, labels, flags, times, launches.get(key, ()))
                 place = {"run": run, "chunk": pieces.number, "place": pieces.place}
                 index.add(trace, labels, flags, times, **place)
                 turns[run].add(trace, times)

@@ -709,7 +709,7 @@ const foretrace = (() => {
     dialog("Raw JSON", tokens.length ? h("p.faint", {}, `Token ids of ${counted(tokens.length, "message")} are left out.`) : null, textBlock(text, { lines: 400, chars: 60000 }));
   }
 
-  /** Time of model and tools by step, to scale, and what a perfect prefetch of pure reads would hide. */
+  /** Time of model and tools by step, to scale; below, what ran early, or else what a perfect prefetch of pure reads would hide. */
   function timeline(data) {
     const known = data.times.filter((t) => t[1] || t[2]);
     if (!known.length) return h("p.faint.times", {}, "No times were recorded in this trace.");
@@ -721,13 +721,23 @@ const foretrace = (() => {
     const W = 1000;
     const svg = h("svg.timeline", { viewBox: `0 0 ${W} 34`, preserveAspectRatio: "none", role: "img", "aria-label": `${said("model", model)}, ${said("tools", tool)}, ${said("what could be hidden:", hidden)}` });
     let x = 0;
-    const bar = (kind, from, width, t, about) => svg.append(h("rect", { class: kind, x: from, y: kind === "hides" ? 24 : 4, width: Math.max(width, 0.3), height: kind === "hides" ? 8 : 18, onclick: () => { location.hash = linkTo(data.key, t[0]); } }, h("title", {}, `step ${t[0]}: ${about}`)));
+    const below = (kind) => kind !== "model" && kind !== "tool";
+    const bar = (kind, from, width, t, about) => svg.append(h("rect", { class: kind, x: from, y: below(kind) ? 24 : 4, width: Math.max(width, 0.3), height: below(kind) ? 8 : 18, onclick: () => { location.hash = linkTo(data.key, t[0]); } }, h("title", {}, `step ${t[0]}: ${about}`)));
+    const early = data.early || [];
     for (const t of known) {
       const [m, s, y] = [t[1], t[2], t[3]].map((v) => ((v || 0) / whole) * W);
       if (m > 0) bar("model", x, m, t, `model ${seconds(t[1])}`);
       if (s > 0) bar("tool", x + m, s, t, `tools ${seconds(t[2])}${t[3] ? `, ${seconds(t[3])} of it could be hidden` : ""}`);
-      if (y > 0) bar("hides", x + m, y, t, `${seconds(t[3])} could be hidden behind the reply`);
+      if (y > 0 && !early.length) bar("hides", x + m, y, t, `${seconds(t[3])} could be hidden behind the reply`);
+      for (const [, tool, after, took, used, saved] of early.filter((e) => e[0] === t[0])) {
+        bar(used ? "early used" : "early", x + (after / whole) * W, (took / whole) * W, t, `${tool} ran early, ${seconds(took)}: ${used ? `used, ${seconds(saved)} saved` : "for nothing"}`);
+      }
       x += m + s;
+    }
+    if (early.length) {
+      const total = (k, used) => early.filter((e) => e[4] === used).reduce((sum, e) => sum + e[k], 0);
+      return h("figure.times", {}, svg, h("figcaption", {}, h("span", {}, h("i.dot.model"), said("model", model)), h("span", {}, h("i.dot.tool"), said("tools", tool)),
+        h("span", {}, h("i.dot.used"), `ran early and was used: ${seconds(total(5, true))} saved`), h("span", {}, h("i.dot.early"), `ran early for nothing: ${seconds(total(3, false))}`)));
     }
     return h("figure.times", {}, svg, h("figcaption", {}, h("span", {}, h("i.dot.model"), said("model", model)), h("span", {}, h("i.dot.tool"), said("tools", tool)),
       h("span", {}, h("i.dot.hides"), hidden === null ? "what a prefetch hides is not known" : `a perfect prefetch hides ${seconds(hidden)} (${percent(hidden, whole)})`),
