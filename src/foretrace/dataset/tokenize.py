@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from foretrace.core.errors import BuildError
+from foretrace.core.errors import BuildError, find_first_line
+from foretrace.core.message_columns import ChatText
 from foretrace.encodings.json_arguments import encode_json
 
 IGNORED = -100
@@ -197,6 +199,42 @@ class _ChatTemplate:
             )
         if "{'probe'" in text or "'probe_tool" in text:
             raise BuildError("the chat template shows tool calls as Python and not as JSON")
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The Hugging Face tokenizer in a local folder.
+
+    Raises:
+        BuildError: transformers is not installed, or the folder holds no tokenizer with a chat template.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise BuildError("a tokenizer is read with transformers: pip install transformers") from None
+    try:
+        found = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except Exception as error:  # the library raises what it likes
+        raise BuildError(f"{folder}: holds no tokenizer: {find_first_line(error)}") from None
+    if getattr(found, "chat_template", None) is None:
+        raise BuildError(f"{folder}: its tokenizer has no chat template")
+    return found
+
+
+def render_row(tokenizer: Any, prompt: Sequence[ChatText], completion: Sequence[ChatText]) -> tuple[str, str]:
+    """A row of `prompt` and `completion` as a trainer renders it: what the model is shown, and what bears the loss.
+
+    Raises:
+        BuildError: the chat template cannot show it, or writes the prompt in another way once it is answered.
+    """
+    messages = [message._asdict() for message in (*prompt, *completion)]
+    try:
+        before = tokenizer.apply_chat_template(messages[: len(prompt)], tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except Exception as error:  # templates raise what they like
+        raise BuildError(f"the chat template cannot show a row: {find_first_line(error)}") from None
+    if not text.startswith(before):
+        raise BuildError("the chat template writes a prompt in another way once it is answered")
+    return before, text[len(before) :]
 
 
 def _write_arguments(message: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
+from foretrace.dataset.tokenize import render_row
 from foretrace.evaluation.replay_report import ReplayReport
 from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report.page import Page, PageCounts, encode_json
@@ -99,18 +100,25 @@ def write_dataset_page(
     progress: ProgressFunc,
     *,
     results: Sequence[Path] = (),
+    tokenizer: Any = None,
     title: str | None = None,
 ) -> PageCounts:
     """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
 
+    Args:
+        tokenizer: Rows are also shown as its chat template renders them.
+
     Raises:
+        BuildError: the chat template cannot show a row.
         StoreError: the dataset, or a result of `score` or `replay`, cannot be read.
         PredictionError: a file of predictions cannot be read, or none of them is for an eval row.
     """
     manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
     configs, files = load_configs(), [Guesses(path) for path in predictions]
     found = [read_result_file(path) for path in results]
-    listed = {name: _Rows(page, name) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]}
+    listed = {
+        name: _Rows(page, name, tokenizer) for name in ("proposer", "verifier", "eval") if name in manifest["configs"]
+    }
     sizes = {name: (limits.eval if name == "eval" else limits.of_split) for name in listed}
     total = sum(min(by["rows"], sizes[name]) for name in listed for by in manifest["configs"][name].values())
     done = 0
@@ -175,7 +183,8 @@ def _read_gold(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
 class _Rows:
     """The rows of one config: a line of each in the list, and its texts in pieces."""
 
-    def __init__(self, page: Page, name: str) -> None:
+    def __init__(self, page: Page, name: str, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
         self.index: list[dict[str, Any]] = []
         self.left_out = 0
         self.strengths: Counter[str] = Counter()
@@ -194,6 +203,8 @@ class _Rows:
         if guesses:
             line["guesses"] = [guess and describe_guess_line(guess) for guess in guesses]
             texts["guesses"] = guesses
+        if self._tokenizer is not None:
+            texts["rendered"] = render_row(self._tokenizer, row["prompt"], row.get("completion") or row["chosen"])
         self.index.append(line | {"split": split, "piece": self._piece, "place": len(self._waiting)})
         if "family" in row:
             self.strengths[f"{row['family']} {row['strength']}"] += 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
+from foretrace.core.errors import ForetraceWarning, Setting, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
@@ -40,12 +40,15 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Traces whose records cannot be read; the page says why."""
 
 
-def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
+def write_view(
+    inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc, tokenizer: Any = None
+) -> ViewReport:
     """Write a page that shows the inputs; `make_page` gives an empty one.
 
     Args:
         inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
             `score` and `replay`; or one or two files of predictions.
+        tokenizer: Of a dataset, rows are also shown as its chat template renders them.
 
     Raises:
         UsageError: inputs that do not go together.
@@ -62,12 +65,14 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
                 f"{path}: is a table; view opens traces folders (whose page shows the labels), datasets, and files of "
                 "predictions"
             )
+    datasets = [path for path in inputs if is_dataset(path)]
+    if tokenizer is not None and not datasets:
+        raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
         title = " · ".join(file.name for file in inputs)
         return _write(make_page(), "predictions", title, lambda page: write_predictions_page(page, inputs, progress))
-    datasets = [path for path in inputs if is_dataset(path)]
     if datasets or any(path.is_file() for path in inputs):
-        return _view_dataset(inputs, datasets, make_page, progress)
+        return _view_dataset(inputs, datasets, make_page, progress, tokenizer)
     if not 1 <= len(inputs) <= MAX_RUNS:
         raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
     title = " · ".join(name_folders(inputs))
@@ -89,7 +94,11 @@ def _write(
 
 
 def _view_dataset(
-    inputs: Sequence[Path], datasets: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc
+    inputs: Sequence[Path],
+    datasets: Sequence[Path],
+    make_page: Callable[[], Page],
+    progress: ProgressFunc,
+    tokenizer: Any,
 ) -> ViewReport:
     results = [path for path in inputs if is_result_file(path)]
     predictions = [path for path in inputs if path not in datasets and path not in results]
@@ -100,7 +109,9 @@ def _view_dataset(
         )
 
     def fill(page: Page) -> PageCounts:
-        return write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
+        return write_dataset_page(
+            page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
+        )
 
     return _write(make_page(), "dataset", datasets[0].resolve().name, fill)
 
