@@ -39,6 +39,7 @@ bench: .venv/dev
 	$(BIN)/python benchmarks/bench_atropos.py
 	$(BIN)/python benchmarks/bench_view.py
 	$(BIN)/python benchmarks/bench_predict.py
+	$(BIN)/python benchmarks/bench_speculation.py --quick
 
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are

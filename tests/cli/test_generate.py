@@ -365,3 +365,68 @@ def test_from_a_notebook_by_objects_and_inside_a_running_loop(tmp_path: Path) ->
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", sampels=2)
     with pytest.raises(UsageError, match="path"):
         generate([problem], model=Scripted.of([DONE]), protocol="tools", out=tmp_path / "t", path="x")
+
+
+def test_speculation_is_reported_and_leaves_what_replay_reads(run: Run, setting: list[str]) -> None:
+    result = run("generate", *setting, "--speculate", "tests")
+    assert result.code == 0
+    table = result.out[result.out.index("speculation ") :].splitlines()
+    assert [line.split("  ")[0] for line in table[1:-1]] == ["final judging", "run_tests", "submit"]
+    assert table[-1].startswith("tests hid ") and table[-1].endswith(" ran for nothing")
+    replayed = run("replay", "t", "--predictions", "t/guesses.jsonl", "--allow", "sandbox_exec", "--json")
+    assert replayed.code == 0 and replayed.json["predictor"] == "tests"
+    again = run("generate", *setting[:-1], "u", "--speculate", "t/guesses.jsonl", "--speculate-top", "1", "--json")
+    facts = again.json["speculation"]
+    assert (facts["predictor"], facts["guesses"], facts["settings"]["top"]) == ("guesses.jsonl", 2, 1)
+    assert json.loads(Path("u/speculation.json").read_text()) == facts
+    assert ids(Path("t")) == ids(Path("u"))
+
+
+def ids(folder: Path) -> list[str]:
+    return sorted(trace.key for trace in read_traces(folder))
+
+
+MINE = """
+class Mine:
+    def fit(self, rows): assert rows
+    def predict(self, prompt, k):
+        return [("verifier", "run_tests", {"code": "x = 1"}, 0.25), ("retrieval", None, {}, 0.1)]
+"""
+
+
+def test_a_predictor_and_a_model_may_guess_with_a_dataset(
+    run: Run, setting: list[str], sample_dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(".")
+    reply = {"action": "verifier", "tool": "run_tests", "arguments": {"code": "x = 1"}}
+    write_rows(Path("guess.jsonl"), [{"turns": [json.dumps(reply)], "repeat": True}])
+    with serving(ModelServer(say=lambda asked: DONE if asked.turn else RIGHT, latency_s=lambda _: 0.5)) as server:
+        asks = ["--model", "openai:toy", "--base-url", server.url, "--json", "--quiet"]
+        for name in ("mine:Mine", "scripted:guess.jsonl"):
+            out = ["--out", name.partition(":")[0], "--speculate", name, "--speculate-dataset", sample_dataset]
+            done = run("generate", *PROBLEMS, "--protocol", "tools", *asks, *out)
+            assert done.code == 0, done.err
+            facts = done.json["speculation"]
+            assert (facts["predictor"], facts["failed"], facts["refused"]) == (name, None, 0)
+            assert facts["guesses"] and facts["rows"]["run_tests"]["launched"]
+            assert facts["rows"]["run_tests"]["used"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--speculate", "memory"], "--speculate memory learns from a dataset"),
+        (["--speculate", "nobody", "--speculate-dataset", "."], "is not a foretrace dataset"),
+        (["--speculate", "tests", "--speculate-width", "0"], "--speculate-width 0: choose 1 or more"),
+        (["--speculate", "tests", "--engine", "ray"], "--speculate tests is for one machine"),
+    ],
+)
+def test_speculation_that_cannot_be_served_is_refused(
+    run: Run, setting: list[str], options: list[str], why: str
+) -> None:
+    if "ray" in options:
+        pytest.importorskip("ray")
+    result = run("generate", *setting, *options)
+    assert result.code in (1, 2) and why in result.err, result.err
+    assert not Path("t").exists()

@@ -81,6 +81,19 @@ def test_cancelled_runs_leave_nothing(box: Box) -> None:
     box.do(cancel())
 
 
+def test_a_cancelled_run_leaves_its_fork_server_to_the_next(box: Box) -> None:
+    async def cancel() -> None:
+        await box.sandbox.run("1")
+        before = marked()
+        run = await start_sleeping(box.sandbox)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        assert run.cancelled() and (await box.sandbox.run("print(1)")).stdout == "1\n"
+        assert until(lambda: marked() == before)
+
+    box.do(cancel())
+
+
 def test_a_start_that_is_cancelled_leaves_nothing(runner: asyncio.Runner) -> None:
     async def cancel(delay: float) -> None:
         sandbox = LocalSandbox(settings(workers=3))

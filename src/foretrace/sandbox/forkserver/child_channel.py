@@ -129,6 +129,14 @@ class ChildChannel:
         if not self.ended:
             self._server.send(messages.KILL, b"")
 
+    async def end(self) -> None:
+        """Have the child killed, whose exit nobody wants to know, so that its fork server can serve the next."""
+        self.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                while not self.ended:
+                    await self._receive_message()
+
     def cancel_watchdog(self) -> None:
         """Let the fork server live, although the child's time may be over."""
         self._watchdog.cancel()
@@ -157,12 +165,16 @@ class StartChild(Protocol):
 
 @contextlib.asynccontextmanager
 async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
-    """Start a child on `server` for `request`; a block that is left before the child's exit kills the server."""
+    """Start a child on `server` for `request`; a block that is left before the child's exit kills the server, unless it
+    was cancelled and the child can be ended alone."""
     server.runs += 1
     channel = ChildChannel(server, request, limits)
     try:
         yield channel
         await channel.wait()
+    except asyncio.CancelledError:
+        await channel.end()
+        raise
     finally:
         channel.cancel_watchdog()
         if not channel.ended:
