@@ -19,7 +19,7 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
-from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
+from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
@@ -265,6 +265,21 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
         columns = {**group.values, **group.messages}
         for values in zip(*(columns[name] for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
+
+
+def measure_texts(path: Path, name: str) -> Iterator[list[int]]:
+    """Bytes of all texts in a column of messages, of each row: a list for each row group of the file."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, read_dictionary=list_text_columns([name])) as file:
+        for index in range(file.num_row_groups):
+            for chunk in file.read_row_group(index, columns=[name], use_threads=False)[name].chunks:
+                items, counts = open_lists(chunk)
+                content = items.field("content")
+                ends = np.frombuffer(content.dictionary.buffers()[1], np.int32, len(content.dictionary) + 1)
+                sums = np.append(0, np.cumsum(np.diff(ends)[content.indices.to_numpy()], dtype=np.int64))
+                yield np.diff(sums[np.append(0, np.cumsum(counts))]).tolist()
 
 
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
