@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class _TextDigests(dict[str, bytes]):
     def __missing__(self, text: str) -> bytes:
         if len(self) >= _MAX_TEXTS:
             self.clear()
-        found = self[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        found = self[text] = sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
         return found
 
 
