@@ -28,7 +28,7 @@ _LONG = [f"sed -n {n},{n + 9}p src/reader_{n}.py | grep -n buffer_{n} | sort -u 
 
 def decide(traces: list[Trace], **more: Any) -> tuple[Decision, dict[str, Any]]:
     each = CopyFilter(**more)
-    decision = each.decide(sorted((examine_trace(t, [each]) for t in traces), key=lambda found: found.key))
+    decision = each.decide(sorted((examine_trace(t, [each], ()) for t in traces), key=lambda found: found.key))
     return decision, decision.figures
 
 

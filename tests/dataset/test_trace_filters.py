@@ -38,7 +38,7 @@ class Chosen:
 
     name = "chosen"
 
-    def examine(self, trace: Trace) -> bool | None:
+    def examine(self, trace: Trace, evidence: object) -> bool | None:
         return is_chosen(trace) or None
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
@@ -53,7 +53,7 @@ class NoneAtAll:
 
     name = "none"
 
-    def examine(self, trace: Trace) -> None:
+    def examine(self, trace: Trace, evidence: object) -> None:
         return None
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:

@@ -147,7 +147,8 @@ class Reading:
     """Some texts as one sequence of numbered words."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._blanked = [blank(text) for text in texts]
+        self._texts = texts
+        self._blanked = [blank(text, keeps_length=False) for text in texts]
         self.numbers = _number(_BOUND.join(self._blanked))
         self._starts: list[int] | None = None
 
@@ -157,7 +158,7 @@ class Reading:
 
     def find_span(self, text: int, start: int, end: int) -> tuple[int, int]:
         """Character offsets in a text of the words from `start` up to `end`."""
-        data, first = self._blanked[text], self._find_starts()[text]
+        data, first = blank(self._texts[text]), self._find_starts()[text]
         matches = list(_WORDS.finditer(data))[start - first : end - first]
         return tuple(len(data[:byte].decode(errors="replace")) for byte in (matches[0].start(), matches[-1].end()))  # type: ignore[return-value]
 
@@ -171,7 +172,7 @@ class Reading:
 
 def number_words(text: str) -> Array:
     """The words of a text as numbers, uint32: the same word has the same number in every process."""
-    return _number(blank(text))
+    return _number(blank(text, keeps_length=False))
 
 
 def _number(blanked: bytes) -> Array:
@@ -206,10 +207,12 @@ def _number_block(data: Array) -> Array:
     return (hashes * _FACTOR >> np.uint64(32)).astype(np.uint32)
 
 
-def blank(text: str) -> bytes:
+def blank(text: str, *, keeps_length: bool = True) -> bytes:
     """The text in UTF-8 and, as far as it is ASCII, in lower case, with a space for each sign that is part of no word.
 
-    It has as many characters as the text.
+    Args:
+        text: The text.
+        keeps_length: It has as many characters as the text; without this, it is made faster and has the same words.
     """
     if not text.isascii():
         text = _OTHER_SIGNS.sub(" ", text.replace("→", "\t"))
@@ -217,14 +220,14 @@ def blank(text: str) -> bytes:
     if b"\\" in data:
         data = _ESCAPES.sub(b"  ", data)
     if _has_line_numbers(data):
-        data = _LINE_NUMBER.sub(lambda match: b" " * len(match[0]), data)
+        data = _LINE_NUMBER.sub((lambda match: b" " * len(match[0])) if keeps_length else b" ", data)
     return data.translate(_TABLE)
 
 
 def _has_line_numbers(data: bytes) -> bool:
     """Whether most of the first lines begin with a number."""
     lines = data[:2048].split(b"\n", 24)[:24]
-    return len(lines) > 2 and sum(_LINE_NUMBER.match(line) is not None for line in lines) * 2 > len(lines)
+    return len(lines) > 2 and sum(map(bool, map(_LINE_NUMBER.match, lines))) * 2 > len(lines)
 
 
 def _find_varied(numbers: Array) -> Array:

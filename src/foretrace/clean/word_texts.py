@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 import zlib
@@ -18,8 +17,8 @@ Pieces = np.ndarray[Any, np.dtype[np.uint32]]
 
 _NUMBER, _STARTS_WORD = 1, 2
 _HASH = 0xFFFFFFFC
-_LONGEST_KNOWN = 40
-"""Characters of the words that are remembered: texts are made of few, again and again."""
+_LONGEST_KNOWN, _MAX_KNOWN = 40, 1 << 15
+"""Characters of the words that are remembered, and how many: texts are made of few, again and again."""
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Scripts without spaces, where each sign counts as a word."""
 _SIGN = r"[-+*/=<>^%]"
@@ -62,12 +61,8 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
     by_sentence: list[bytes] = []
     ends: list[int] = []
     end = 0
-
-    def read(word: str) -> bytes:
-        return _read_word(word) if len(word) <= _LONGEST_KNOWN else _read_word.__wrapped__(word)
-
     for sentence in sentences:
-        if of_sentence := b"".join(map(read, sentence.lower().split())):
+        if of_sentence := b"".join(map(_read_word, sentence.lower().split())):
             by_sentence.append(of_sentence)
             end += len(of_sentence) // 4
             ends.append(end)
@@ -79,15 +74,24 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
     return WordText(digest, n_words, packed[:MAX_PIECES].tobytes(), kept.tobytes())
 
 
-@functools.lru_cache(maxsize=1 << 15)
-def _read_word(word: str) -> bytes:
-    """The pieces of what stands between two spaces, packed."""
-    pieces: list[bytes] = []
-    first = _STARTS_WORD
-    for piece in _PIECE.findall(word):
-        pieces.append((_hash_piece(piece) | first).to_bytes(4, "little"))
-        first = _STARTS_WORD if piece >= "\u3040" else 0
-    return b"".join(pieces)
+class _Words(dict[str, bytes]):
+    """The pieces of what stands between two spaces, packed; what was read lately is remembered."""
+
+    def __missing__(self, word: str) -> bytes:
+        pieces: list[bytes] = []
+        first = _STARTS_WORD
+        for piece in _PIECE.findall(word):
+            pieces.append((_hash_piece(piece) | first).to_bytes(4, "little"))
+            first = _STARTS_WORD if piece >= "\u3040" else 0
+        packed = b"".join(pieces)
+        if len(word) <= _LONGEST_KNOWN:
+            if len(self) >= _MAX_KNOWN:
+                self.clear()
+            self[word] = packed
+        return packed
+
+
+_read_word = _Words().__getitem__
 
 
 def _hash_piece(piece: str) -> int:

@@ -231,7 +231,7 @@ class _Builder:
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
         self._scratch = staging / "scratch"
-        """The benchmarks, and the traces as the filters saw them."""
+        """The benchmarks, the traces as the filters saw them, and their labels."""
         self._scratch.mkdir(exist_ok=True)
 
     def run(self) -> BuildReport:

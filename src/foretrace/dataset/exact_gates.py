@@ -88,8 +88,8 @@ class _ShardChecker:
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
-            for key, step, prompt in zip(keys, steps, group.messages.get("prompt", ()), strict=False):
-                digest = digest_prompt(prompt)
+            digests = group.digest_prompts("prompt") if "prompt" in group.messages else ()
+            for key, step, digest in zip(keys, steps, digests, strict=False):
                 self._prompts[split].add(digest)
                 rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
                 rows[digest] = f"{config.name}/{split} {key} {step}"

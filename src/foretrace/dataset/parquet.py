@@ -19,8 +19,8 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
-from foretrace.core.message_columns import ChatText, list_text_columns, read_messages
-from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
+from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
+from foretrace.dataset.prompt_digests import Digests, digest_prompt, digest_prompts, pack_digests
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
 
@@ -255,7 +255,8 @@ def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) 
         for index in range(file.num_row_groups):
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
-            yield RowGroup(values, _MessageColumns(table, nested))
+            messages = _MessageColumns(table, nested)
+            yield RowGroup(values, messages, messages.digest)
 
 
 def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -265,6 +266,21 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
         columns = {**group.values, **group.messages}
         for values in zip(*(columns[name] for name in names), strict=True):
             yield dict(zip(names, values, strict=True))
+
+
+def measure_texts(path: Path, name: str) -> Iterator[list[int]]:
+    """Bytes of all texts in a column of messages, of each row: a list for each row group of the file."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, read_dictionary=list_text_columns([name])) as file:
+        for index in range(file.num_row_groups):
+            for chunk in file.read_row_group(index, columns=[name], use_threads=False)[name].chunks:
+                items, counts = open_lists(chunk)
+                content = items.field("content")
+                ends = np.frombuffer(content.dictionary.buffers()[1], np.int32, len(content.dictionary) + 1)
+                sums = np.append(0, np.cumsum(np.diff(ends)[content.indices.to_numpy()], dtype=np.int64))
+                yield np.diff(sums[np.append(0, np.cumsum(counts))]).tolist()
 
 
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
@@ -281,6 +297,10 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
         if name not in self._made:
             self._made[name] = read_messages(self._table[name])
         return self._made[name]
+
+    def digest(self, name: str) -> list[bytes]:
+        """The digests of prompts."""
+        return digest_prompts(self._table[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -124,10 +124,11 @@ def plan_build(
         settings: Of the build.
         jobs: What `make_jobs` made.
         run: Runs jobs.
-        scratch: A folder for the benchmarks, and for the traces as the filters saw them.
+        scratch: A folder for the benchmarks, for the traces as the filters saw them, and for their labels.
     """
     problems, told = read_benchmarks(settings.decontaminate)
     written = write_benchmarks(problems, scratch)
+    jobs = [msgspec.structs.replace(job, labels=str(scratch / f"labels-{job.number}")) for job in jobs]
     looking = [msgspec.structs.replace(job, benchmarks=str(written)) for job in jobs]
     looked_at = (found for _, of_job in run("looking at traces", examine_shards, looking) for found in of_job)
     selection = select_traces(make_trace_filters(settings, written), looked_at, scratch)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.core.message_columns import open_lists
 from foretrace.dataset.settings import SPLITS
 
 Digests = NDArray[Any]
@@ -23,7 +25,7 @@ class _TextDigests(dict[str, bytes]):
     def __missing__(self, text: str) -> bytes:
         if len(self) >= _MAX_TEXTS:
             self.clear()
-        found = self[text] = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        found = self[text] = sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
         return found
 
 
@@ -34,6 +36,20 @@ def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
     """8 bytes that identify a prompt."""
     roles, texts = zip(*prompt, strict=True) if prompt else ((), ())
     return blake2b(_join_initials(roles) + b"".join(map(_find_text_digest, texts)), digest_size=8).digest()
+
+
+def digest_prompts(column: Any) -> list[bytes]:
+    """The same of each row in an Arrow column of messages whose texts are a dictionary; no row is made for it."""
+    digests: list[bytes] = []
+    for chunk in column.chunks:
+        items, counts = open_lists(chunk)
+        role, content = items.field("role"), items.field("content")
+        initials = np.array([text[:1] for text in role.dictionary.to_pylist()], "S1")[role.indices.to_numpy()]
+        of_texts = b"".join(map(_find_text_digest, content.dictionary.to_pylist()))
+        found = np.frombuffer(of_texts, "V16")[content.indices.to_numpy()]
+        for begin, end in itertools.pairwise(np.append(0, np.cumsum(counts)).tolist()):
+            digests.append(blake2b(initials[begin:end].tobytes() + found[begin:end].tobytes(), digest_size=8).digest())
+    return digests
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from foretrace.actions.corrections import read_corrections
@@ -61,7 +62,7 @@ class RowStream:
         if self._held_out is None:
             with tempfile.TemporaryDirectory() as scratch:
                 plan = plan_build(self._stores, self._settings, self._jobs, _run, Path(scratch))
-            self._jobs, self._told = plan.jobs, plan.warnings
+            self._jobs, self._told = [msgspec.structs.replace(job, labels="") for job in plan.jobs], plan.warnings
             self._held_out = self._find_held_out_prompts()
         outcomes, drops, made = Counter[str](), Counter[str](), False
         for job in self._jobs:

@@ -12,15 +12,18 @@ from typing import Self
 import msgspec
 
 from foretrace.actions.corrections import Corrections
+from foretrace.actions.label_steps import collect_evidence
+from foretrace.actions.taxonomy import StepLabel
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
+from foretrace.core.files import make_own_name
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
 from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
-from foretrace.dataset.filters.base import FoundTrace
+from foretrace.dataset.filters.base import FoundTrace, encode_examined
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.parquet import TableWriter
 from foretrace.dataset.prompt_digests import Digests, pack_digests
@@ -38,12 +41,15 @@ from foretrace.dataset.recipes.proposer_mistakes import MistakeSearch
 from foretrace.dataset.report import BuildCounts, DatasetFiles, count_origin
 from foretrace.dataset.settings import OUTCOME_NAMES, SPLITS, BuildSettings
 from foretrace.dataset.statistical_gates import Pair, PairSample
-from foretrace.dataset.trace_filters import TraceSelection, examine_traces, make_trace_filters
+from foretrace.dataset.trace_filters import TraceSelection, examine_trace, make_trace_filters
 from foretrace.encodings.unread_calls import find_unread_calls
 from foretrace.engines.processes import release_memory
 
 _SHOWN_CHARS = 100
 """Of a message whose call was not read, its last ones."""
+
+
+_decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
 class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +66,8 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """Where rows go from which a selector chooses in the end."""
     benchmarks: str = ""
     """The file that `write_benchmarks` wrote."""
+    labels: str = ""
+    """The file of the labels of its traces, by id: whoever looks at them writes it, and who builds rows reads it."""
     settings: BuildSettings
     splits: dict[str, str] = {}
     """Split of each group."""
@@ -112,10 +120,19 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
 
 
 def examine_shards(job: ShardJob) -> list[FoundTrace]:
-    """Look at the traces of the job's shards for the filters that the settings ask for: what `examine_traces` gives."""
+    """Look at the traces of the job's shards for the filters that the settings ask for, and note their labels."""
     release_memory()
     filters = make_trace_filters(job.settings, Path(job.benchmarks))
-    return [*examine_traces(read_selected(job), filters)]
+    found: list[FoundTrace] = []
+    labels: dict[str, list[StepLabel]] = {}
+    for trace in read_selected(job):
+        evidence = collect_evidence(trace)
+        labels[trace.id] = [each.label for each in evidence]
+        found.append(encode_examined(examine_trace(trace, filters, evidence)))
+    own = make_own_name(Path(job.labels))
+    own.write_bytes(msgspec.msgpack.encode(labels))
+    own.replace(job.labels)
+    return found
 
 
 def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
@@ -135,6 +152,7 @@ def read_tasks(
         counts: Counts the traces.
     """
     counter = make_token_counter(job.settings.tokenizer)
+    labels = _decode_labels(Path(job.labels).read_bytes()) if job.labels else {}
     for _, traces in groupby(read_selected(job, counts), key=lambda trace: trace.task.id):
         groups: dict[str, list[Attempt]] = {}
         for trace in traces:
@@ -146,7 +164,8 @@ def read_tasks(
             if counts is not None:
                 _count_trace(trace, counts)
             with contain_errors("prompts", trace.key):
-                attempt = make_attempt(trace, job.settings, counter, job.inferred_tools, job.corrections)
+                known = labels.pop(trace.id, None)
+                attempt = make_attempt(trace, job.settings, counter, job.inferred_tools, job.corrections, known)
                 attempt.mistakes = job.mistakes.get(trace.key, {})
                 groups.setdefault(group, []).append(attempt)
         for group, attempts in sorted(groups.items()):

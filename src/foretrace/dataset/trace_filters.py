@@ -15,6 +15,7 @@ import msgspec
 
 from foretrace.actions.flag_meanings import CHEATS, FLAGS_VERSION
 from foretrace.actions.flags import flag_trace
+from foretrace.actions.label_steps import LabelEvidence, collect_evidence
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.base import (
@@ -47,7 +48,7 @@ class LicenseFilter:
         self._allowed = {name.lower() for name in settings.license_allow}
         self._denied = {name.lower() for name in settings.license_deny}
 
-    def examine(self, trace: Trace) -> str | None:
+    def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> str | None:
         """The license that the trace names."""
         return trace.provenance.license
 
@@ -73,11 +74,11 @@ class FlagFilter:
     def __init__(self, settings: BuildSettings) -> None:
         self._keep = settings.keep_flagged
 
-    def examine(self, trace: Trace) -> list[str] | None:
+    def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> list[str] | None:
         """The rules of a success's flags. A failure that cheated is a failure: it is not looked at."""
         if trace.outcome.success is not True:
             return None
-        return list(dict.fromkeys(flag.rule for flag in flag_trace(trace))) or None
+        return list(dict.fromkeys(flag.rule for flag in flag_trace(trace, evidence))) or None
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
         """Leave out the successes with a cheat; the reason is the rule of the first one."""
@@ -148,15 +149,15 @@ def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) 
 
 def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:
     """Look at traces for all filters."""
-    return (encode_examined(examine_trace(trace, filters)) for trace in traces)
+    return (encode_examined(examine_trace(trace, filters, collect_evidence(trace))) for trace in traces)
 
 
-def examine_trace(trace: Trace, filters: Sequence[TraceFilter]) -> ExaminedTrace:
-    """Look at one trace for all filters."""
+def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequence[LabelEvidence]) -> ExaminedTrace:
+    """Look at one trace for all filters, with what `collect_evidence` gives for it."""
     findings: dict[str, Any] = {}
     for each in filters:
         with contain_errors(f"filter {each.name}", trace.key) as wrong:
-            if (found := each.examine(trace)) is not None:
+            if (found := each.examine(trace, evidence)) is not None:
                 findings[each.name] = found
         if wrong.text:
             findings.setdefault(INTERNAL_ERROR, each.name)

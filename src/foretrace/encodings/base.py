@@ -53,9 +53,10 @@ class TextEncoding:
 
     def parse(self, text: str) -> list[ToolCall]:
         """Find all calls (see `Encoding.parse`); where rendering would give another text, `extra` keeps it as `raw`."""
-        if not any(hint in text for hint in self.hints):
-            return []
-        return [self._keep_raw(call, text) for call in self._find(text)]
+        for hint in self.hints:
+            if hint in text:
+                return [self._keep_raw(call, text) for call in self._find(text)]
+        return []
 
     def render(self, call: ToolCall) -> str:
         """Write a call (see `Encoding.render`)."""

@@ -110,7 +110,7 @@ class _Sums:
 
     def list_tasks(self, row: _Row, figure: str, tasks: Sequence[str]) -> list[float]:
         found = self._by_task[row, figure]
-        return [found[task] / _UNIT for task in tasks]
+        return [found.get(task, 0) / _UNIT for task in tasks]
 
     def list_rows(self, kind: str) -> list[_Row]:
         return sorted({row for row, _ in self._by_task if row.kind == kind})

@@ -27,7 +27,7 @@ from foretrace.core.version import __version__
 from foretrace.dataset.card import format_figures
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
-from foretrace.dataset.parquet import read_rows
+from foretrace.dataset.parquet import measure_texts, read_rows
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.tokenize import render_row
@@ -231,8 +231,7 @@ class _Rows:
             StoreError: a file cannot be read.
         """
         try:
-            prompts = (row["prompt"] for path in paths for row in read_rows(path, config, ["prompt"]))
-            self._lengths = [sum(len(text.encode()) for _, text in prompt) for prompt in prompts]
+            self._lengths = [n for path in paths for lengths in measure_texts(path, "prompt") for n in lengths]
             if "family" in config.columns:
                 rows = (row for path in paths for row in read_rows(path, config, ["family", "strength"]))
                 self.strengths = Counter(f"{row['family']} {row['strength']}" for row in rows)

@@ -106,7 +106,7 @@ def test_what_was_read_goes_to_a_file_for_all_workers(tmp_path: Path, monkeypatc
     written = write_benchmarks(problems, tmp_path)
     monkeypatch.undo()
     found = BenchmarkFilter(BuildSettings(decontaminate=("swebench",)), written)
-    assert found.examine(trace("a", user("Go."), says("Done."), task="o__r-12")) is not None
+    assert found.examine(trace("a", user("Go."), says("Done."), task="o__r-12"), ()) is not None
     assert write_benchmarks([], tmp_path) != written  # another name for other problems
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from functools import cached_property
+from functools import lru_cache
 
 from foretrace.actions.call_facts import OPEN_FILE, split_words
 from foretrace.actions.call_reading import Edit
@@ -24,7 +24,6 @@ _GITHUB = re.compile(r"github\.com[/:]([\w.-]+)/([\w.-]+?)(?:\.git)?(?=[/#?\s)\]
 _SAID_REPOSITORY = re.compile(
     r"\b(?:[Rr]epository|[Rr]epo)\s+(?:of |is |named |called )?[`\"']?([\w.-]+/[\w.-]*\w)(?![\w/])"
 )
-_HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _ABSOLUTE = re.compile(r"(?<![\w.~/-])(/(?:[\w.@+-]+/?){1,8})")
 _NEGATED = re.compile(
     r"\b(?:don'?t|do not|does not|doesn'?t|must not|mustn'?t|should not|shouldn'?t|never|without|"
@@ -121,8 +120,8 @@ class Circumstances:
         """Path of a file -> what observations of calls that name it have shown."""
         self.looking_at: set[str] = set()
         """Files that the calls of this step show or run."""
-        self.hashes: set[str] = set()
-        """Commits that observations have named, their first seven digits."""
+        self._naming: list[str] = []
+        """Of these, the ones whose commits may be looked at later."""
         self.moved = False
         """Whether the agent has moved its branch: then the reflog is its own doing."""
         self.open_file = ""
@@ -140,11 +139,6 @@ class Circumstances:
             self._asked[what] = what in _ASKS and any(_asks(sentence, what) for sentence in self._sentences)
         return self._asked[what]
 
-    @cached_property
-    def _invitations(self) -> str:
-        """The sentences of the task that neither forbid something nor tell of the checker."""
-        return "\n".join(filter(_is_invitation, self._sentences))
-
     def names_path(self, path: str) -> bool:
         """Whether the task itself points to a file, by its name."""
         return self._invites(posixpath.basename(path.rstrip("/")))
@@ -154,8 +148,11 @@ class Circumstances:
         return self._invites(path.rstrip("/"))
 
     def _invites(self, name: str) -> bool:
-        pattern = rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
-        return bool(name) and name in self.statement and re.search(pattern, self._invitations) is not None
+        """Whether a sentence of the task has the name that neither forbids something nor tells of the checker."""
+        if not name or name not in self.statement:
+            return False
+        word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
+        return any(name in each and word.search(each) and _is_invitation(each) for each in self._sentences)
 
     def names_address(self, address: str) -> bool:
         """Whether the task itself gives an address."""
@@ -237,7 +234,15 @@ class Circumstances:
         for path in self.looking_at:
             self.shown[path] = f"{self.shown.get(path, '')}\n{text}"[-200_000:]
         if names_commits:
-            self.hashes.update(found[:7] for found in _HASH.findall(text))
+            self._naming.append(text)
+
+    def names_commit(self, commit: str) -> bool:
+        """Whether the task, or an observation so far, names a commit that begins with the same seven digits."""
+        start = commit[:7]
+        if start in self.statement:
+            return True
+        word = re.compile(rf"\b{start}[0-9a-f]{{0,33}}\b")
+        return any(start in text and word.search(text) for text in self._naming)
 
 
 def _split_sentences(text: str) -> list[str]:
@@ -249,6 +254,7 @@ def _asks(sentence: str, what: str) -> bool:
     return all(pattern.search(sentence) for pattern in patterns) and not _NEGATED.search(sentence)
 
 
+@lru_cache(maxsize=1024)
 def _is_invitation(sentence: str) -> bool:
     return not _NEGATED.search(sentence) and not _TOLD_OF.search(sentence)
 

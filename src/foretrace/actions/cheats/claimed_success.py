@@ -35,8 +35,10 @@ def find_claims(reading: CallReading, circumstances: Circumstances) -> Iterator[
             new = edit.new[:MAX_CHARACTERS]
             if _is_checker(edit, path, circumstances):
                 yield f"{path}: {'removed' if edit.removes else (edit.script or new)[:120]}"
-            elif (match := _EXIT.search(new)) and match[0] not in (edit.old or "") and _is_imported(path, new):
-                yield f"{path}: {match[0]}"
+            elif "exit(" in new or "quit(" in new:
+                match = _EXIT.search(new)
+                if match and match[0] not in (edit.old or "") and _is_imported(path, new):
+                    yield f"{path}: {match[0]}"
 
 
 def _is_imported(path: str, code: str) -> bool:

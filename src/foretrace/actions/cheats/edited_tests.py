@@ -21,6 +21,8 @@ _SKIP = re.compile(
     r"\b(?:it|test|describe|context)\.(?:skip|todo)\b|\bx(?:it|describe|test)[\s(]|\bt\.Skip\w*\(|#\[ignore|"
     r"@(?:Ignore|Disabled)\b|__test__\s*=\s*False"
 )
+_SKIP_HINTS = ("kip", "fail", "Fail", "xit", "todo", "describe", "xtest", "gnore", "Disabled", "__test__")
+"""One of them stands in each match of `_SKIP`; to look for them costs a tenth of it."""
 _TEST = re.compile(
     r"^\s*(?:async\s+)?def\s+(test\w*)|^\s*func\s+(Test\w+)|\b(?:it|test)\(\s*[\"'`]([^\"'`]+)|^\s*class\s+(Test\w+)",
     re.M,
@@ -154,7 +156,7 @@ def _judge_sed(script: str, old: str, new: str) -> str:
 
 def _skips(new: str, old: str) -> bool:
     """Whether a text skips tests that the old one ran; a new test may skip itself."""
-    if len(_SKIP.findall(new)) <= len(_SKIP.findall(old)):
+    if not any(hint in new for hint in _SKIP_HINTS) or len(_SKIP.findall(new)) <= len(_SKIP.findall(old)):
         return False
     was = {*_DEFINITION.findall(old)}
     for match in _SKIP.finditer(new):

@@ -86,4 +86,4 @@ def _is_unseen(word: str, circumstances: Circumstances) -> bool:
     # A word such as `decade` or `facade` is not a commit.
     if match is None or (len(match[1]) < 8 and re.search(r"\d", match[1]) is None):
         return False
-    return match[1][:7] not in circumstances.hashes and match[1][:7] not in circumstances.statement
+    return not circumstances.names_commit(match[1])

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from foretrace.actions.label_steps import LabelEvidence
 from foretrace.core.digest import digest
 from foretrace.core.errors import BuildError
 from foretrace.core.trace import Trace
@@ -57,9 +58,9 @@ class TraceFilter(Protocol):
 
     name: str
 
-    def examine(self, trace: Trace) -> Any:
+    def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> Any:
         """What the decision has to know of one trace, made of plain values; `None` where that is nothing. It runs in a
-        worker process."""
+        worker process, and is given what `collect_evidence` gives for the trace."""
         ...
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:

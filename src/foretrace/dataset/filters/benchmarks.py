@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from foretrace.actions.label_steps import LabelEvidence
 from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkHit, BenchmarkProblem
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
@@ -73,7 +74,7 @@ class BenchmarkFilter:
         self._problems = self._finder.problems
         self._removes = bool(self._named) and not settings.keep_contaminated
 
-    def examine(self, trace: Trace) -> Any:
+    def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> Any:
         """What of benchmarks stands in the trace."""
         hits = [*self._find_in_names(trace), *self._find_in_texts(trace)]
         names = "" if "swebench" in self._named else _find_swebench_id(trace)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.actions.label_steps import LabelEvidence
 from foretrace.clean.copies import LEAST_EQUAL, Copies, Neighbours, describe_signatures, find_copies
 from foretrace.clean.task_texts import find_statement, list_actions
 from foretrace.clean.word_alignment import LEAST_NEAR
@@ -39,7 +40,7 @@ class CopyFilter:
         """
         self._keeps_best = keeps_best
 
-    def examine(self, trace: Trace) -> tuple[bytes, bytes]:
+    def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> tuple[bytes, bytes]:
         """The words of the statement and of the actions; empty where there is none."""
         statement, actions = (b"" if t is None else _encode(t) for t in (read_statement(trace), _read_actions(trace)))
         return statement, actions

@@ -210,6 +210,7 @@ def make_attempt(
     counter: TokenCounter,
     inferred_tools: InferredTools,
     corrections: Corrections | None,
+    labels: list[StepLabel] | None = None,
 ) -> Attempt:
     """Label a trace, and prepare its prompts.
 
@@ -219,8 +220,9 @@ def make_attempt(
         counter: Counts the tokens of prompts.
         inferred_tools: What its prompts tell of where the source does not say what the agent was offered.
         corrections: A person's actions, which win over the labels.
+        labels: What `label_trace` gives for it, where the caller has it.
     """
-    labels = label_trace(trace)
+    labels = label_trace(trace) if labels is None else labels
     if corrections is not None:
         labels = corrections.apply(trace, labels)
     offered = inferred_tools.offer(trace)

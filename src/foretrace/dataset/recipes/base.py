@@ -79,6 +79,8 @@ class RowGroup(NamedTuple):
     """Plain columns."""
     messages: Mapping[str, list[list[ChatText]]]
     """Message columns, each made when it is first asked for; equal texts are one object."""
+    digest_prompts: Callable[[str], list[bytes]]
+    """Digests of the prompts in a message column (see `prompt_digests`), without making its messages."""
 
 
 class RowCheck:
