@@ -129,3 +129,16 @@ def test_a_folder_without_tasks_says_so(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ForetraceError, match="read from a folder"):
         list(Harbor().load())
+
+
+def test_an_environment_is_for_harbor_tasks_and_needs_harbor(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(tmp_path / "image", {"environment/Dockerfile": "FROM ubuntu:24.04\n"})
+    result = run("problems", "check", f"harbor:{tmp_path}")
+    assert result.code == 1 and "--environment docker (or modal, daytona, ...)" in result.err
+    monkeypatch.setenv("PATH", "")
+    result = run("problems", "check", f"harbor:{tmp_path}", "--environment", "docker")
+    assert result.code == 2 and "--environment docker needs Harbor: install it with `uv tool install" in result.err
+    result = run("problems", "check", "builtin", "--environment", "docker")
+    assert result.code == 2 and "--environment docker is for Harbor tasks" in result.err
