@@ -71,7 +71,7 @@ test-integrations: .venv/integrations .venv/harbor/installed .venv/browser
 	@echo "installing torch, Ray and the trainers' libraries into .venv, a minute or two"
 	$(PIP) "torch==2.13.0"
 	$(UV) -e ".[dev,trl,verifiers,atropos,ray,s3]" "transformers[serving]" peft "gguf==0.19.0" "ollama==0.6.3" \
-		"moto[server]>=5.1" "playwright==1.65.2" "teich>=0.3"
+		"moto[server]>=5.1" "playwright==1.65.2" "teich>=0.3" "inspect-ai>=0.3.285"
 	touch $@
 
 # Harbor needs Python 3.12, so it has an environment of its own: 321 MB. Where there is no such Python, its tests are
