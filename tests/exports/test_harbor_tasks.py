@@ -58,14 +58,14 @@ def write_all(out: Path, tmp_path: Path, rows: list[dict[str, Any]]) -> list[Pro
 
 def judge(task: Path, answer: str | None, root: Path) -> str:
     """The reward that the task's `test.sh` writes, its absolute paths moved below `root`."""
-    for folder in ("app", "logs"):
+    for folder in ("root", "logs"):
         (root / folder).mkdir(parents=True)
     script = (task / "tests" / "test.sh").read_text()
-    script = script.replace("/tests/", f"{task}/tests/").replace("/app/", f"{root}/app/")
+    script = script.replace("/tests/", f"{task}/tests/").replace("/root/", f"{root}/root/")
     (root / "test.sh").write_text(script.replace("/logs/", f"{root}/logs/"))
     if answer is not None:
-        (root / "app" / "solution.py").write_text(answer)
-    subprocess.run(["bash", root / "test.sh"], cwd=root / "app", check=True, capture_output=True)
+        (root / "root" / "solution.py").write_text(answer)
+    subprocess.run(["bash", root / "test.sh"], cwd=root / "root", check=True, capture_output=True)
     return (root / "logs" / "verifier" / "reward.txt").read_text()
 
 

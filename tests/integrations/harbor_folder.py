@@ -33,7 +33,7 @@ class FolderEnvironment(BaseEnvironment):
 
     async def start(self, force_build: bool) -> None:
         self._root = Path(tempfile.mkdtemp())
-        for name in ("app", "tmp", "logs/agent", "logs/verifier", "logs/artifacts"):
+        for name in ("app", "root", "tmp", "logs/agent", "logs/verifier", "logs/artifacts"):
             (self._root / name).mkdir(parents=True)
 
     async def stop(self, delete: bool) -> None:

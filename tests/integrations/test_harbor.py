@@ -56,7 +56,7 @@ def test_harbor_loads_and_runs_what_foretrace_writes(harbor: Path, tmp_path: Pat
     )
     loaded = json.loads(done.stdout)
     assert len(loaded) == 18 and {name.partition("/")[0] for name, _, _ in loaded} == {"foretrace"}
-    assert all("/app/solution.py" in instruction for _, instruction, _ in loaded)
+    assert all("/root/solution.py" in instruction for _, instruction, _ in loaded)
     folders = [
         next((tmp_path / "tasks").glob(f"builtin-{name}-*")) for name in ("two_sum", "ledger_totals", "recent_cache")
     ]

@@ -67,12 +67,13 @@ def test_a_reference_is_read_where_the_solution_shows_it(tmp_path: Path) -> None
 TESTS, SCRIPT = TASK["tests/test_outputs.py"], TASK["tests/test.sh"]
 REFUSED = {
     "task.toml asks for several steps": {"task.toml": '[[steps]]\nname = "one"\n'},
-    "task.toml asks for an image by name, a GPU or TPU": {"task.toml": '[environment]\ndocker_image = "x"\ngpus = 1\n'},
+    "task.toml asks for a GPU or TPU": {"task.toml": "[environment]\ngpus = 1\n"},
+    "its image has `FROM org/image:1`": {"task.toml": '[environment]\ndocker_image = "org/image:1"\n'},
     "environment/ has data.csv": {"environment/data.csv": "1"},
-    "environment/Dockerfile has `RUN apt-get install -y gcc`": {
+    "its image has `RUN apt-get install -y gcc`": {
         "environment/Dockerfile": "FROM python:3.12\nRUN apt-get install -y \\\n  gcc\n"
     },
-    "environment/Dockerfile has `FROM ubuntu:24.04`": {"environment/Dockerfile": "FROM ubuntu:24.04\n"},
+    "its image has `FROM ubuntu:24.04`": {"environment/Dockerfile": "FROM ubuntu:24.04\n"},
     "its tests are not test.sh and one Python file": {"tests/data.json": "{}"},
     "tests/test.sh runs `make -C /app`": {"tests/test.sh": f"cd /app && make -C /app\n{SCRIPT}"},
     "tests/test.sh runs `RC=1 make`": {"tests/test.sh": f"RC=1 make\n{SCRIPT}"},

@@ -21,15 +21,17 @@ from foretrace.sandbox.judging import compare
 
 FORMAT = "harbor-tasks"
 _JUDGE = Path(__file__).with_name("harbor_judge.py")
-_DOCKERFILE = "FROM python:3.12-slim\nWORKDIR /app\n"
+_IMAGE = "python:3.12-slim"
+_PATH = f"/root/{ANSWER}"
+"""Where the answer is to be: in a folder that the image has, since not everybody builds images."""
 _TEST = f"""\
 #!/bin/bash
-# The reward is 1 if /app/{ANSWER} passes all tests, else 0.
+# The reward is 1 if {_PATH} passes all tests, else 0.
 mkdir -p /logs/verifier
-if python3 /tests/judge.py /app/{ANSWER}; then reward=1; else reward=0; fi
+if python3 /tests/judge.py {_PATH}; then reward=1; else reward=0; fi
 echo $reward > /logs/verifier/reward.txt
 """
-_SOLVE = f"#!/bin/bash\ncp /solution/{ANSWER} /app/{ANSWER}\n"
+_SOLVE = f"#!/bin/bash\ncp /solution/{ANSWER} {_PATH}\n"
 _CONFIG = """\
 schema_version = "1.4"
 
@@ -48,6 +50,7 @@ timeout_sec = 600.0
 timeout_sec = 600.0
 
 [environment]
+docker_image = {image}
 cpus = 1
 memory_mb = 2048
 """
@@ -116,11 +119,12 @@ def _find_refusal(problem: Problem) -> str | None:
 def _make_files(problem: Problem, name: str) -> dict[str, str]:
     """The texts of a task's files, by path."""
     record = msgspec.json.encode(msgspec.structs.replace(problem, reference=None))
-    facts = {"name": f"foretrace/{name}", "problem": problem.id, "license": problem.license or "unknown"}
+    license = problem.license or "unknown"
+    facts = {"name": f"foretrace/{name}", "problem": problem.id, "license": license, "image": _IMAGE}
     files = {
         "task.toml": _CONFIG.format(**{key: json.dumps(value) for key, value in facts.items()}),
         "instruction.md": _make_instruction(problem),
-        "environment/Dockerfile": _DOCKERFILE,
+        "environment/Dockerfile": f"FROM {_IMAGE}\n",
         "tests/test.sh": _TEST,
         "tests/judge.py": _JUDGE.read_text(encoding="utf-8"),
         "tests/compare.py": inspect.getsource(compare),
@@ -136,7 +140,7 @@ def _make_instruction(problem: Problem) -> str:
     if problem.prompt.strip() and problem.prompt.strip() not in problem.statement:
         parts += ["The answer continues or builds on this code:", _quote(problem.prompt)]
     what = "the program" if problem.entry_point is None else f"Python code that defines `{problem.entry_point}`"
-    return "\n\n".join([*parts, f"Write {what} to `/app/{ANSWER}`.\n"])
+    return "\n\n".join([*parts, f"Write {what} to `{_PATH}`.\n"])
 
 
 def _quote(text: str) -> str:

@@ -84,7 +84,7 @@ def _make_problem(row: ProblemRow) -> Problem:
 def _make_from_pytest(folder: Path, name: str) -> Problem:
     config: dict[str, Any] = tomllib.loads(_read(folder / "task.toml"))
     _check_config(config)
-    _check_image(folder / "environment")
+    _check_image(folder / "environment", config.get("environment", {}).get("docker_image"))
     tests = sorted(file for file in (folder / "tests").rglob("*") if file.is_file())
     sources = [file for file in tests if file.suffix == ".py"]
     if len(sources) != 1 or {file.name for file in tests} != {"test.sh", sources[0].name}:
@@ -109,7 +109,6 @@ def _check_config(config: dict[str, Any]) -> None:
     given = {
         "several steps": config.get("steps"),
         "a system other than Linux": environment.get("os", "linux").lower() != "linux",
-        "an image by name": environment.get("docker_image"),
         "a GPU or TPU": environment.get("gpus") or environment.get("tpu"),
         "servers or skills for the agent": environment.get("mcp_servers") or environment.get("skills_dir"),
         "variables": environment.get("env") or verifier.get("env"),
@@ -119,13 +118,14 @@ def _check_config(config: dict[str, Any]) -> None:
         raise UnusableError(f"task.toml asks for {', '.join(asks)}")
 
 
-def _check_image(folder: Path) -> None:
+def _check_image(folder: Path, pulled: str | None) -> None:
     others = sorted(file.name for file in folder.rglob("*") if file.is_file() and file.name != "Dockerfile")
     if others:
         raise UnusableError(f"environment/ has {others[0]}")
-    for line in re.sub(r"\\\n", " ", _read(folder / "Dockerfile")).splitlines():
-        if line.strip() and not line.lstrip().startswith("#") and not _PLAIN_IMAGE.fullmatch(" ".join(line.split())):
-            raise UnusableError(f"environment/Dockerfile has `{' '.join(line.split())[:60]}`")
+    lines = f"FROM {pulled}" if pulled else re.sub(r"\\\n", " ", _read(folder / "Dockerfile"))
+    for line in (" ".join(line.split()) for line in lines.splitlines()):
+        if line and not line.startswith("#") and not _PLAIN_IMAGE.fullmatch(line):
+            raise UnusableError(f"its image has `{line[:60]}`")
 
 
 def _check_script(script: str, tests: str) -> None:
