@@ -37,7 +37,8 @@ ROWS: list[dict[str, Any]] = [
         "id": "functions",
         "statement": "Write f(n).",
         "entry_point": "f",
-        "check": "from solution import f\n\n\ndef test_one():\n    assert f(1) == 2\n",
+        "setup": "zero = f(0)\n",
+        "check": "from solution import f\n\n\ndef test_one():\n    assert f(1) == 2 and zero == 1\n",
         "reference": "def f(n):\n    return n + 1\n",
     },
     {

@@ -79,6 +79,11 @@ REFUSED = {
     "tests/test.sh runs `RC=1 make`": {"tests/test.sh": f"RC=1 make\n{SCRIPT}"},
     "tests/test.sh runs `python3 /app/clamp.py`": {"tests/test.sh": f"{SCRIPT}if python3 /app/clamp.py; then :; fi"},
     "tests/test.sh does not run pytest on test_outputs.py": {"tests/test.sh": "pytest /tests/test_state.py\n"},
+    "tests/test.sh runs `echo $(make)`": {"tests/test.sh": f"echo $(make)\n{SCRIPT}"},
+    "its tests import helper": {
+        "instruction.md": "Write /app/clamp.py and /app/helper.py.",
+        "tests/test_outputs.py": f"{TESTS}\nfrom helper import help_it\n",
+    },
     "its tests use subprocess": {"tests/test_outputs.py": f"{TESTS}\nimport subprocess\n"},
     "its tests use open": {"tests/test_outputs.py": f"{TESTS}\n\ndef test_file():\n    assert open('/app/x').read()\n"},
     "its tests import numpy": {"tests/test_outputs.py": f"import numpy\n{TESTS}"},
