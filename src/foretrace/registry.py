@@ -133,7 +133,10 @@ def make_problem_set(name: str) -> ProblemSet:
         UsageError: no such set, or a file without the name of its form.
     """
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
-        raise UsageError(f"{name!r} is not a problem set; for a file of rows give jsonl:{name}")
+        given = (
+            f"for Harbor tasks give harbor:{name}" if Path(name).is_dir() else f"for a file of rows give jsonl:{name}"
+        )
+        raise UsageError(f"{name!r} is not a problem set; {given}")
     return make_plugin("problems", name, ProblemSet)
 
 

@@ -105,7 +105,7 @@ def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nope"], 2, "unknown problems 'nope': choose one of builtin, humaneval, jsonl, mbpp"),
+        (["nope"], 2, "unknown problems 'nope': choose one of builtin, harbor, humaneval, jsonl, mbpp"),
         (["jsonl"], 2, "--path FILE"),
         (["builtin", "--path", "x"], 2, "leave --path out"),
         (["builtin", "--sandbox", "nope"], 2, "unknown sandbox 'nope'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
 from foretrace.core.store import write_traces
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
-from foretrace.evaluation.figures import is_eligible, judge_guesses, list_arguments
+from foretrace.evaluation.figures import is_eligible, judge_completion, judge_guesses, list_arguments
 from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import ScoreReport
 
@@ -303,3 +304,25 @@ def test_rows_that_the_other_file_lacks_are_said(dataset: Path, gold: list[Row],
     lines = [{"key": row["key"], "step": row["step"], "prediction": WRONG} for row in gold]
     found = score(write(tmp_path / "all.jsonl", *lines), dataset, against=write(tmp_path / "few.jsonl", *lines[5:]))
     assert found.missing == 0 and found.against is not None and found.against.missing == 5
+
+
+READ = '{"action": "file_read", "tool": "bash", "arguments": {"command": "cat a.py"}}'
+
+
+@pytest.mark.parametrize(
+    ("completion", "right"),
+    [
+        (f"<think>so</think>```json\n{READ}\n``` and more", (1, 1, 1, 1)),
+        (READ.replace("a.py", "./a.py"), (1, 1, 0, 1)),
+        (READ.replace("file_read", "verifier").replace("a.py", "b.py"), (0, 1, 0, 0)),
+        (READ.replace("file_read", "reading"), (0, 0, 0, 0)),
+        ("cat a.py", (0, 0, 0, 0)),
+    ],
+)
+def test_one_completion_is_judged_like_a_file_of_them(completion: str, right: tuple[int, ...]) -> None:
+    assert tuple(judge_completion(completion, READ).values()) == right
+
+
+def test_a_step_without_calls_has_no_figures_of_calls() -> None:
+    of_type, *of_calls = judge_completion('{"action": "final_answer"}', '{"action": "final_answer"}').values()
+    assert of_type == 1 and all(map(math.isnan, of_calls))

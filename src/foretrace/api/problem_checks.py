@@ -7,6 +7,7 @@ import math
 import socket
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,8 @@ from foretrace.core.progress import ProgressFunc
 from foretrace.core.trace import Isolation
 from foretrace.engines.engine import Pool
 from foretrace.engines.ray_tasks import RayTasks
-from foretrace.episodes.validate import ProblemResult, ValidationReport, judge_problems, make_report
+from foretrace.episodes.validate import Fault, ProblemResult, ValidationReport, judge_problems, make_report
+from foretrace.problems.harbor_job import TaskRewards, judge_tasks
 from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import SandboxSettings
 
@@ -51,6 +53,8 @@ def check_problems(
     *,
     workers: int,
     cluster: RayTasks | None = None,
+    tasks: Sequence[Path] = (),
+    environment: str = "",
     progress: ProgressFunc,
     doing: str,
 ) -> CheckedProblems:
@@ -60,6 +64,7 @@ def check_problems(
         sandbox: Names of sandboxes, in order of preference.
         workers: Problems at one time, on this machine.
         cluster: Where the work is done instead: each of its tasks has a sandbox of its own, on its node.
+        tasks: Harbor tasks, which Harbor judges in `environment`.
         doing: What `progress` is told.
 
     Raises:
@@ -72,9 +77,28 @@ def check_problems(
     else:
         with cluster.open_pool(useful=len(problems), small=False) as pool:
             groups = _judge_on_nodes(pool, problems, sandbox, settings, progress, doing)
-    report = make_report([result for group in groups for result in group.results], time.monotonic() - started)
+    rewards = judge_tasks(tasks, environment, workers) if tasks else []
+    results = [*(result for group in groups for result in group.results), *map(_make_task_result, rewards)]
+    report = make_report(results, time.monotonic() - started)
     nodes = {group.node: group.isolation for group in sorted(groups, key=lambda group: -group.isolation.level)}
     return CheckedProblems(min(nodes.values(), key=lambda isolation: isolation.level), nodes, report)
+
+
+def _make_task_result(rewards: TaskRewards) -> ProblemResult:
+    """The result of a Harbor task: a reward of 1 passes."""
+    name, solution = rewards.task.name, rewards.task / "solution"
+    reference = str(solution) if solution.is_dir() else None
+    problem = Problem(id=name, statement="", reference=reference)
+    passed, empty = (rewards.solution or 0) >= 1, (rewards.nothing or 0) >= 1
+    result = ProblemResult(problem, [], hidden=1, reference_passed=passed and reference is not None, empty_passed=empty)
+    if rewards.nothing is None or (reference and rewards.solution is None):
+        result.faults.append(Fault(problem=name, kind="lost", detail=rewards.error[:300] or "no reward was written"))
+    elif reference and not passed:
+        detail = f"the reward of its solution is {rewards.solution:g}"
+        result.faults.append(Fault(problem=name, kind="reference_failed", detail=detail))
+    if empty:
+        result.faults.append(Fault(problem=name, kind="empty_passed", detail="doing nothing has the reward 1"))
+    return result
 
 
 def _judge_on_nodes(

@@ -72,6 +72,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "problems": {
         "builtin": "foretrace.problems.builtin",
+        "harbor": "foretrace.problems.harbor",
         "humaneval": "foretrace.problems.humaneval",
         "jsonl": "foretrace.problems.jsonl",
         "mbpp": "foretrace.problems.mbpp",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretrace.actions.same_action import Action, make_call_key
-from foretrace.core.predictions import PredictedCall, Prediction
+from foretrace.core.predictions import PredictedCall, Prediction, read_guess
 from foretrace.core.references import ScoreRow
 from foretrace.evaluation.bootstrap import Resamples, find_interval
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
@@ -93,6 +93,19 @@ def is_right(step: GoldStep, guess: Prediction, target: str) -> bool:
         for of in (step, guess)
     )
     return calls == guessed
+
+
+def judge_completion(completion: str, target: str) -> dict[str, float]:
+    """By aspect, 1 where a model's text says what the `completion` of an eval row says, else 0; NaN for the aspects of
+    calls where the row has none. Their means are the figures of `score`."""
+    (action, calls), (gold, gold_calls) = read_guess({}, completion), read_guess({}, target)
+    guessed, right = _make_keys(action or "", calls), _make_keys(gold or "", gold_calls)
+    return {
+        aspect: float(action in ACTIONS and guessed[aspect] == right[aspect])
+        if gold_calls or aspect == "type_accuracy"
+        else float("nan")
+        for aspect in ASPECTS
+    }
 
 
 def has_action(guess: Prediction) -> bool:

@@ -179,13 +179,13 @@ def _open_output(format: TraceFormat, out: Path) -> Generator[Callable[[str, byt
         with atomic_file(out) as file, open_compressed(file, out.name) as stream:
             yield lambda _, data: stream.write(data)
         return
-    with _atomic_folder(out) as folder:
+    with open_new_folder(out) as folder:
         suffix = format.suffix
         yield lambda key, data: (folder / f"{make_file_name(key)}{suffix}").write_bytes(data)
 
 
 @contextlib.contextmanager
-def _atomic_folder(out: Path) -> Generator[Path]:
+def open_new_folder(out: Path) -> Generator[Path]:
     """A folder to write to, which takes the place of `out` when the block ends well.
 
     Raises:

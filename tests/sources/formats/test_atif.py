@@ -9,6 +9,7 @@ import pytest
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.core.trace import Parent
+from foretrace.sources.formats.atif import Atif
 from sources.formats.reading import (
     SHARED,
     count,
@@ -124,8 +125,6 @@ def test_subagents_are_traces_of_their_own(tmp_path: Path) -> None:
         ),
     )  # fmt: skip
     traces, drops, _ = read("atif", path)
-    from foretrace.sources.formats.atif import Atif
-
     assert not drops and [t.key for t in traces] == ["atif@s", "atif@s/sub", "atif@other", "atif@s-cont-1"]
     assert [t.parent for t in traces[1:]] == [
         Parent(key="atif@s", call_id="c1"), Parent(key="atif@s", call_id="c2"), Parent(key="atif@s"),
@@ -163,3 +162,34 @@ def test_a_version_that_is_not_known_is_read_and_noted(tmp_path: Path, version: 
     trace, account = read_one("atif", path)
     assert count(trace)["turns"] == 1 and account.notes.total() == notes
     assert all(version in note for note in account.notes)
+
+
+REWARDED = {"trial_name": "t", "task_name": "org/clamp", "verifier_result": {"rewards": {"reward": 1.0}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "success", "reward", "status"),
+    [
+        ({}, True, 1.0, "done"),
+        ({"verifier_result": {"rewards": {"reward": 0.5, "style": 1}}}, False, 0.5, "done"),
+        ({"verifier_result": {"rewards": {"only": 0}}}, False, 0.0, "done"),
+        ({"verifier_result": {"rewards": {"a": 1, "b": 0}}}, None, None, "done"),
+        ({"verifier_result": None, "exception_info": {"exception_type": "AgentTimeoutError"}}, None, None, "error"),
+    ],
+)
+def test_harbor_says_which_task_and_reward(
+    tmp_path: Path, more: dict[str, Any], success: bool | None, reward: float | None, status: str
+) -> None:
+    (tmp_path / "agent").mkdir()
+    result = write_document(tmp_path / "result.json", {**REWARDED, **more})
+    path = write_document(tmp_path / "agent" / "trajectory.json", document(user("a"), agent("b")))
+    trace, _ = read_one("atif", path)
+    assert (trace.task.id, trace.outcome.success, trace.outcome.reward) == ("org/clamp", success, reward)
+    assert trace.outcome.status == status and list(Atif().list_companions(path)) == [result]
+
+
+def test_a_result_that_is_not_harbors_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    write_document(tmp_path / "result.json", {"task_name": "x"})
+    trace, _ = read_one("atif", write_document(tmp_path / "agent" / "t.json", document(user("a"), agent("b"))))
+    assert trace.task.id != "x" and trace.outcome.success is None

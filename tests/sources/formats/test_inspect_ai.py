@@ -156,3 +156,11 @@ def test_numbers_that_json_does_not_know(tmp_path: Path) -> None:
     assert read_one("inspect_ai", path)[0].outcome.reward is None
     path.write_text(json.dumps({**HEADER, "samples": None}))
     assert read("inspect_ai", path)[1][0].reason == "no_agent_turn"
+
+
+def test_ids_with_slashes_and_samples_in_pieces(tmp_path: Path) -> None:
+    path = write_eval(tmp_path / "a.eval", sample(id="HumanEval/0"))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("samples/HumanEval/1_epoch_1/sample.json", "{}")
+    traces, (drop,), _ = read("inspect_ai", path)
+    assert len(traces) == 1 and (drop.reason, "HumanEval/1" in drop.detail) == ("sample_in_pieces", True)

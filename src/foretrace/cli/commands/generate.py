@@ -103,6 +103,7 @@ def check_problems(
     sandbox_settings: SandboxSettings,
     engine: str = "processes",
     ray_address: str | None = None,
+    environment: str | None = None,
 ) -> None:
     """Prove a problem set without a model.
 
@@ -117,6 +118,7 @@ def check_problems(
         workers: Problems at one time, or tasks of the cluster; 0 is one a core.
         engine: Work on this machine (processes), or on a cluster (ray).
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
+        environment: Where Harbor runs tasks that need their own image: docker, modal, daytona, e2b, runloop, ...
     """
     import msgspec
 
@@ -130,15 +132,21 @@ def check_problems(
     from foretrace.registry import make_problem_set, split_problem_spec
 
     name, path = split_problem_spec(name, path)
+    if environment is not None and name != "harbor":
+        raise UsageError(Setting("environment", environment), " is for Harbor tasks: check harbor:FOLDER")
     with output.progress(f"checking {name}") as progress:
         where = make_engine(engine, workers or None, ray_address)  # pyright: ignore[reportArgumentType]
         problems, drops = collect_problems(make_problem_set(name).load(path), limit)
+        tasks = [drop.task for drop in drops if drop.task is not None and environment is not None]
+        drops = [drop for drop in drops if drop.task not in tasks]
         found = check_problems(
             problems,
             sandbox,
             msgspec.structs.replace(sandbox_settings, workers=workers),
             workers=workers or usable_cores(),
             cluster=where if isinstance(where, RayTasks) else None,
+            tasks=tasks,
+            environment=environment or "",
             progress=progress,
             doing=f"checking {name}",
         )
@@ -153,6 +161,8 @@ def check_problems(
         facts["nodes"] = msgspec.to_builtins(found.nodes)
     if not output.write_json(facts):
         show_check(output, checked, isolation)
+    if unjudged := sum(drop.task is not None for drop in drops):
+        output.note(f"--environment docker (or modal, daytona, ...) has Harbor judge the {unjudged:,} in their images")
     if not checked.sound:
         raise ProblemError(f"{name}: {verdict(checked)}")
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from foretrace.actions.corrections import Corrections
     from foretrace.clean.scrub import ScrubReport
     from foretrace.exports.export_traces import ExportReport
+    from foretrace.exports.harbor_tasks import TasksReport
     from foretrace.report.view import ViewReport
 
 _WIDTH = 180
@@ -109,6 +110,19 @@ def show_export(output: Output, report: ExportReport) -> None:
         fields.append(("files", report.files))
     where = ("folder" if is_folder else "file", describe_output(report.out, report.replaced))
     output.print_fields([*fields, ("bytes", report.bytes), where])
+
+
+def show_tasks(output: Output, report: TasksReport) -> None:
+    """Say how many problems became Harbor tasks, and where the tasks are."""
+    output.print_fields(
+        [
+            ("problems", report.problems),
+            ("written", report.written),
+            *((f"dropped, {reason}", count) for reason, count in report.dropped.items()),
+            ("without a solution", report.without_solution or None),
+            ("folder", report.out),
+        ]
+    )
 
 
 def show_scrubbed(output: Output, report: ScrubReport) -> None:

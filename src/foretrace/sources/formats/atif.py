@@ -1,7 +1,8 @@
 """ATIF trajectories, versions 1.0 to 1.8 (Harbor's Agent Trajectory Interchange Format): documents, lists, or lines.
 
 A step has one stamp, for the reply and the results of its calls alike: no time is told from stamps. Steps that are
-copied from an earlier trajectory (`is_copied_context`) are shown and not done: their author is `demo`.
+copied from an earlier trajectory (`is_copied_context`) are shown and not done: their author is `demo`. Task and reward
+of a trajectory that Harbor wrote are those of the trial's `result.json`, one folder up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Parent, Part, Sampled, Task, ToolCall, Trace, Usage
+from foretrace.core.trace import Author, Failure, Outcome, Parent, Part, Sampled, Task, ToolCall, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
@@ -28,6 +29,7 @@ from foretrace.sources.json_values import (
     as_dict,
     as_dicts,
     as_list,
+    as_number,
     as_numbers,
     as_text,
     as_token_ids,
@@ -67,8 +69,8 @@ class Atif(RecordFiles):
         return _Reader(path, account).read(record, None, None, 0)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """Trajectories beside the file that it names: of subagents, and those that go on with it."""
-        found: dict[Path, None] = {}
+        """Trajectories beside the file that it names, of subagents and those that go on with it; the trial's result."""
+        found: dict[Path, None] = dict.fromkeys(filter(None, [_find_result(path)]))
         waiting = [path]
         while waiting and len(found) < 1000:
             at = waiting.pop()
@@ -95,8 +97,9 @@ class _Reader:
         self, document: dict[str, Any], parent: Parent | None, group: Task | None, depth: int
     ) -> Iterator[Trace | Drop]:
         key = f"atif@{self._make_own_id(document)}"
-        task = make_task(key) if group is None else make_child_task(group, key)
-        yield self._make_trace(document, key, task, parent)
+        trial = _read_result(self._path) if group is None else {}
+        task = make_child_task(group, key) if group else make_task(key, instance=as_text(trial.get("task_name")))
+        yield self._make_trace(document, key, task, parent, _make_outcome(trial))
         if depth >= _MAX_DEPTH:
             self._account.note("subagents that lie too deep")
             return
@@ -128,7 +131,9 @@ class _Reader:
         count = self._keys[own_id]
         return own_id if count == 1 else f"{own_id}#{count}"
 
-    def _make_trace(self, document: dict[str, Any], key: str, task: Task, parent: Parent | None) -> Trace | Drop:
+    def _make_trace(
+        self, document: dict[str, Any], key: str, task: Task, parent: Parent | None, outcome: Outcome
+    ) -> Trace | Drop:
         account, agent = self._account, as_dict(document.get("agent"))
         talk = Conversation(account, durations_from_stamps=False)
         met: Counter[str] = Counter()
@@ -158,9 +163,38 @@ class _Reader:
             created_at=_find_first_stamp(document),
             met=met,
             tools=read_tool_specs(agent.get("tool_definitions")),
+            outcome=outcome,
             parent=parent,
             extra=extra,
         )
+
+
+def _find_result(path: Path) -> Path | None:
+    """What Harbor says of the trial whose trajectory this is: `TRIAL/result.json` for `TRIAL/agent/trajectory.json`."""
+    result = path.parent.parent / "result.json"
+    return result if path.parent.name == "agent" and result.is_file() else None
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    result = _find_result(path)
+    found = next(read_objects(result), {}) if result is not None else {}
+    return found if isinstance(found, dict) and "trial_name" in found else {}
+
+
+def _make_outcome(trial: dict[str, Any]) -> Outcome:
+    """A reward of 1 or more is success; of several rewards without one that is called so, neither is known."""
+    given = as_dict(as_dict(trial.get("verifier_result")).get("rewards"))
+    rewards = {name: number for name, value in given.items() if (number := as_number(value)) is not None}
+    reward = rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
+    failed = as_dict(trial.get("exception_info"))
+    failure = Failure(kind=as_text(failed.get("exception_type")), message=as_text(failed.get("exception_message")))
+    return Outcome(
+        status="error" if failed else "done",
+        success=None if reward is None else reward >= 1,
+        reward=reward,
+        error=failure if failed else None,
+        metrics={name: value for name, value in rewards.items() if value is not reward},
+    )
 
 
 def _add_step(talk: Conversation, account: Account, step: dict[str, Any], index: int, at: float | None) -> None:

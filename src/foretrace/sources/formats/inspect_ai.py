@@ -46,7 +46,8 @@ _MESSAGE = frozenset({
     "id", "role", "content", "source", "tool_calls", "tool_call_id", "function", "error", "model", "internal",
 })  # fmt: skip
 _STATUSES = frozenset({"started", "success", "cancelled", "error"})
-_SAMPLE = re.compile(r"samples/[^/]+\.json")
+_SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
+"""The member of a whole sample, whose id may have slashes, as `HumanEval/0`; pieces lie below `samples/ID_epoch_N/`."""
 _ZSTD = 93
 """The method of zip that Python before 3.14 does not know."""
 _ATTACHMENT = "attachment://"

@@ -1,0 +1,150 @@
+"""Write problems as Harbor tasks: a folder each, with instruction, environment, tests and solution."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from foretrace.core.errors import UsageError
+from foretrace.core.problem import Problem
+from foretrace.core.python_source import try_parse
+from foretrace.core.report import Report
+from foretrace.exports.export_traces import make_file_name, open_new_folder
+from foretrace.problems.harbor import ANSWER, RECORD
+from foretrace.sandbox.judging import compare
+
+FORMAT = "harbor-tasks"
+_JUDGE = Path(__file__).with_name("harbor_judge.py")
+_IMAGE = "python:3.12-slim"
+_PATH = f"/root/{ANSWER}"
+"""Where the answer is to be: in a folder that the image has, since not everybody builds images."""
+_TEST = f"""\
+#!/bin/bash
+# The reward is 1 if {_PATH} passes all tests, else 0.
+mkdir -p /logs/verifier
+if python3 /tests/judge.py {_PATH}; then reward=1; else reward=0; fi
+echo $reward > /logs/verifier/reward.txt
+"""
+_SOLVE = f"#!/bin/bash\ncp /solution/{ANSWER} {_PATH}\n"
+_CONFIG = """\
+schema_version = "1.4"
+
+[task]
+name = {name}
+keywords = ["python"]
+
+[metadata]
+problem = {problem}
+license = {license}
+
+[agent]
+timeout_sec = 600.0
+
+[verifier]
+timeout_sec = 600.0
+
+[environment]
+docker_image = {image}
+cpus = 1
+memory_mb = 2048
+"""
+
+
+class TasksReport(Report, msgspec.Struct, frozen=True, kw_only=True):
+    """What `export` wrote of a problem set."""
+
+    out: str
+    problems: int
+    written: int
+    without_solution: int
+    """Tasks of problems that have no reference."""
+    dropped: dict[str, int]
+    """Problems that cannot be written, by reason, the most frequent first."""
+
+
+def write_tasks(problems: Iterable[Problem], out: Path) -> TasksReport:
+    """Write a task for each problem, all of them or none.
+
+    Raises:
+        UsageError: `out` is a file, or a folder that is not empty.
+        StoreError: it cannot be written.
+    """
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UsageError(f"{out}: name a folder that is empty or not there yet: each task becomes a folder in it")
+    counts, drops = Counter[str](), Counter[str]()
+    with open_new_folder(out) as folder:
+        for problem in problems:
+            counts["problems"] += 1
+            if reason := _find_refusal(problem):
+                drops[reason] += 1
+                continue
+            counts["without_solution"] += problem.reference is None
+            name = make_file_name(problem.id)
+            for path, text in _make_files(problem, name).items():
+                file = folder / name / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8", newline="")
+                if file.suffix == ".sh":
+                    file.chmod(0o755)
+    return TasksReport(
+        out=str(out),
+        problems=counts["problems"],
+        written=counts["problems"] - drops.total(),
+        without_solution=counts["without_solution"],
+        dropped=dict(drops.most_common()),
+    )
+
+
+def _find_refusal(problem: Problem) -> str | None:
+    """Why plain Python cannot judge by these tests as the sandbox does."""
+    trees = [ast.parse(test.code) for test in (*problem.public_tests, *problem.hidden_tests)]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+            if any(name.partition(".")[0] in ("pytest", "unittest") for name in names):
+                return "its tests need pytest or unittest"
+        if isinstance(node, ast.AsyncFunctionDef) or (
+            isinstance(node, ast.FunctionDef) and node.name.startswith("test") and ast.unparse(node.args)
+        ):
+            return "its tests need pytest or unittest"
+    return None
+
+
+def _make_files(problem: Problem, name: str) -> dict[str, str]:
+    """The texts of a task's files, by path."""
+    record = msgspec.json.encode(msgspec.structs.replace(problem, reference=None))
+    license = problem.license or "unknown"
+    facts = {"name": f"foretrace/{name}", "problem": problem.id, "license": license, "image": _IMAGE}
+    files = {
+        "task.toml": _CONFIG.format(**{key: json.dumps(value) for key, value in facts.items()}),
+        "instruction.md": _make_instruction(problem),
+        "environment/Dockerfile": f"FROM {_IMAGE}\n",
+        "tests/test.sh": _TEST,
+        "tests/judge.py": _JUDGE.read_text(encoding="utf-8"),
+        "tests/compare.py": inspect.getsource(compare),
+        f"tests/{RECORD}": msgspec.json.format(record).decode(),
+    }
+    if problem.reference is not None:
+        files |= {"solution/solve.sh": _SOLVE, f"solution/{ANSWER}": problem.reference}
+    return files
+
+
+def _make_instruction(problem: Problem) -> str:
+    parts = [_quote(problem.statement)]
+    if problem.prompt.strip() and problem.prompt.strip() not in problem.statement:
+        parts += ["The answer continues or builds on this code:", _quote(problem.prompt)]
+    what = "the program" if problem.entry_point is None else f"Python code that defines `{problem.entry_point}`"
+    return "\n\n".join([*parts, f"Write {what} to `{_PATH}`.\n"])
+
+
+def _quote(text: str) -> str:
+    """Code in a fence, and words as they are."""
+    tree = try_parse(text)
+    is_code = tree is not None and any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in tree.body)
+    return f"```python\n{text.strip()}\n```" if is_code else text.strip()
