@@ -106,7 +106,10 @@ class CodeTraceEnv(ResilientEnv):
         try:
             super().__init__(config, listed, slurm=slurm, testing=testing)
         except (OSError, ValueError, ImportError) as error:
-            if not hasattr(self, "server") or hasattr(self, "tokenizer"):  # which are made in this order
+            if hasattr(self, "tokenizer") and isinstance(error, OSError):  # made behind the server, before the file
+                why = f": {find_first_line(error)}; give a path that can be written"
+                raise StoreError(Setting("data_path_to_save_groups"), why) from None
+            if not hasattr(self, "server"):
                 raise
             raise UsageError(
                 f"the tokenizer {config.tokenizer_name} cannot be loaded: {find_first_line(error)}; "

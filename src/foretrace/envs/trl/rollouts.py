@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -100,7 +100,8 @@ class RolloutFunc:
         """
         problems = [find_problem(prompt, self._problems, self._settings.protocol) for prompt in prompts]
         if self._trainer is not trainer:
-            self._tokenizer = LocalTokenizer(_with_template_options(trainer), _name_of(trainer))
+            options = getattr(trainer, "chat_template_kwargs", None) or {}
+            self._tokenizer = LocalTokenizer(trainer.processing_class, _name_of(trainer), **options)
             self._runner = RolloutRunner(self._settings, self._loop.sandbox, self._tokenizer, self._sink)
             self._model = self._loop.submit(self._open()).result()
             self._trainer = trainer
@@ -222,22 +223,3 @@ def _name_of(trainer: Any) -> str:
     """Of the model that is trained: the last part of its path."""
     config: Any = getattr(trainer.model, "config", None)
     return str(getattr(config, "_name_or_path", "") or "policy").rstrip("/").rpartition("/")[2]
-
-
-def _with_template_options(trainer: Any) -> Any:
-    """The trainer's tokenizer, with the template's options of its configuration."""
-    options = getattr(trainer, "chat_template_kwargs", None) or {}
-    return _TemplateOptions(trainer.processing_class, options) if options else trainer.processing_class
-
-
-class _TemplateOptions:
-    """A tokenizer whose chat template is always given these options."""
-
-    def __init__(self, tokenizer: Any, options: Mapping[str, Any]) -> None:
-        self._tokenizer, self._options = tokenizer, dict(options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
-
-    def apply_chat_template(self, messages: Any, **arguments: Any) -> Any:
-        return self._tokenizer.apply_chat_template(messages, **self._options, **arguments)
