@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from envs.tokenizer import HubTokenizer, demo_tokenizer
@@ -62,15 +63,10 @@ class Made(NamedTuple):
     """One episode, as a trainer has it."""
 
     reward: float | None
-    outcome: Outcome | dict[str, Any]
+    outcome: Outcome
     tokens: list[int] | None = None
     """All ids, where the environment gives them."""
     trained: list[int] | None = None
-
-    def get(self, name: str) -> Any:
-        if isinstance(self.outcome, dict):
-            return self.outcome.get(name)
-        return getattr(self.outcome, name)
 
 
 class Said(Demo):
@@ -117,7 +113,7 @@ def by_verifiers(scripts: Scripts, sandbox: Any) -> list[Made]:
                 reward = read_reward(make_report(episode))
             except ModelError:
                 reward = None
-            made.append(Made(reward, make_report(episode)["outcome"]))
+            made.append(Made(reward, msgspec.convert(make_report(episode)["outcome"], Outcome)))
         await sandbox.close()
         return made
 
@@ -212,9 +208,9 @@ def sandbox() -> LocalSandbox:
 def test_the_same_replies_make_the_same_episode(way: str, sandbox: LocalSandbox) -> None:
     solved, lied, failed = WAYS[way]([SOLVED, (plus(4), [LIAR, END]), (plus(5), [WRONG, END])], sandbox)
     assert (solved.reward, lied.reward, failed.reward) == (1.0, -1.0, -1.0)
-    assert (list(solved.get("flags") or ()), list(lied.get("flags") or ())) == ([], ["same_for_others"])
-    assert [one.get("status") for one in (solved, lied, failed)] == ["done"] * 3
-    metrics = solved.get("metrics")
+    assert (solved.outcome.flags, lied.outcome.flags) == ((), ("same_for_others",))
+    assert [one.outcome.status for one in (solved, lied, failed)] == ["done"] * 3
+    metrics = solved.outcome.metrics
     assert (metrics["turns"], metrics["had_errors"], metrics["recovered"]) == (3, 1, 1)
 
 
@@ -230,8 +226,8 @@ def test_the_same_replies_make_the_same_tokens() -> None:
 def test_a_server_that_fails_costs_the_episode(way: str, after: int, sandbox: LocalSandbox) -> None:
     gone = ModelError("it is gone", kind="refused", retryable=True)
     failed, solved = WAYS[way]([(plus(4), [*[RIGHT][:after], gone]), SOLVED], sandbox)
-    error = failed.get("error")
-    assert failed.reward is None and (error["kind"] if isinstance(error, dict) else error.kind) == "refused"
+    error = failed.outcome.error
+    assert failed.reward is None and error is not None and error.kind == "refused"
     assert not failed.trained and solved.reward == 1.0
 
 
@@ -239,14 +235,14 @@ def test_a_server_that_fails_costs_the_episode(way: str, after: int, sandbox: Lo
 def test_a_cut_reply_is_not_run_and_the_episode_goes_on(way: str, sandbox: LocalSandbox) -> None:
     cut, ended = WAYS[way]([(plus(3), [CUT, RIGHT, END]), (plus(4), [CUT, END])], sandbox)
     assert (cut.reward, ended.reward) == (1.0, -1.0)
-    assert [one.get("metrics")["cut_replies"] for one in (cut, ended)] == [1, 1]
+    assert [one.outcome.metrics["cut_replies"] for one in (cut, ended)] == [1, 1]
 
 
 @pytest.mark.parametrize("way", WITH_SERVERS)
 def test_a_full_context_ends_the_episode_and_is_judged(way: str, sandbox: LocalSandbox) -> None:
     full = ModelError("the prompt is too long", kind="overflow")
     (one,) = WAYS[way]([(plus(3), [RIGHT, full])], sandbox)
-    assert (one.reward, one.get("status"), one.get("exit_reason")) == (1.0, "limit", "context")
+    assert (one.reward, one.outcome.status, one.outcome.exit_reason) == (1.0, "limit", "context")
 
 
 def test_a_sandbox_that_fails_costs_the_episode_of_a_tool() -> None:

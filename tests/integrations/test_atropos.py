@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,14 @@ def test_process_that_wrote_nothing_fails(tokenizer: Path, tmp_path: Path) -> No
         and "Traceback" not in env.said()
     )
     assert rows(tmp_path / "data" / "code_trace.jsonl") == []
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "examples" / "rl" / "atropos.sh"
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    subprocess.run([script], cwd=tmp_path, env=os.environ | environment() | path, check=True)
+    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
+        check_group(group, differ=False)
 
 
 def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:

@@ -106,7 +106,9 @@ def test_every_trained_token_was_sampled_and_the_reward_is_the_episodes(tokenize
     assert not any("<tool_response>" in tokenizer.decode(ids) for ids in learnt)
 
 
-def test_the_example_runs(offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["trl_environment.py", "trl_rollouts.py"])
+def test_the_examples_run(offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    names = runpy.run_path(str(EXAMPLES / "trl_environment.py"))
-    assert names["trainer"].state.global_step == 3
+    trainer = runpy.run_path(str(EXAMPLES / name))["trainer"]
+    assert trainer.state.global_step == trainer.args.max_steps
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 30

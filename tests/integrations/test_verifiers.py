@@ -148,6 +148,15 @@ def test_rewards_and_metrics_are_those_of_our_own_rollouts(vf_eval: Eval, protoc
     assert hidden and not any(json.dumps(code)[1:-1] in told for code in hidden)
 
 
+def test_the_example_runs(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "examples" / "rl" / "verifiers.sh"
+    with serving(ModelServer(say=solve, counts=False)) as server:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        subprocess.run([script], cwd=tmp_path, env=os.environ | {"URL": f"{server.url}/v1", "PATH": path}, check=True)
+    episodes = [json.loads(line) for line in (tmp_path / "out" / "it" / "traces.jsonl").read_text().splitlines()]
+    assert len(episodes) == 8 and all(episode["ok"] for episode in episodes)
+
+
 def test_sampling_and_stop_sequences_reach_the_server(vf_eval: Eval) -> None:
     with serving(ModelServer(say=solve, counts=False)) as server:
         vf_eval(server.url, "-n", 1, "--sampling.max-tokens", 200, "--sampling.temperature", 0.1)
