@@ -94,13 +94,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
 
     def episode(self) -> EpisodeSettings:
         """How episodes are run."""
-        return EpisodeSettings(
-            max_turns=self.max_turns,
-            feedback=self.feedback,
-            hints=self.hints,
-            structure_bonus=self.structure_bonus,
-            flagged=self.flagged,
-        )
+        return EpisodeSettings(**{name: getattr(self, name) for name in EpisodeSettings.__struct_fields__})
 
     def sampling(self) -> Sampling:
         """How training rollouts are sampled."""

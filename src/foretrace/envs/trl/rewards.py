@@ -101,8 +101,7 @@ class RewardFunc:
 
     def _read_completion(self, completion: Any, ids: Sequence[int]) -> Completion:
         """A completion as TRL gives it: a text, or messages, of which TRL may have split off the thinking."""
-        is_text = isinstance(completion, str)
-        message: dict[str, Any] = {"content": completion} if is_text else dict(completion[-1]) if completion else {}
+        message: Any = {"content": completion} if isinstance(completion, str) else [{}, *completion][-1]
         content: Any = message.get("content") or ""
         text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
         cut = self._end_ids is not None and bool(ids) and ids[-1] not in self._end_ids
@@ -169,9 +168,5 @@ def _log(traces: Sequence[Trace | None], log_metric: Any, log_extra: Any) -> Non
             log_metric(name, value)
     if log_extra is not None:
         log_extra(TASK_KEY, [trace and trace.task.id for trace in traces])
-        log_extra("tests", [_format_tests(trace) for trace in traces])
-
-
-def _format_tests(trace: Trace | None) -> str:
-    tests = None if trace is None else trace.outcome.tests
-    return "" if tests is None else f"{tests.passed}/{tests.total}"
+        counts = [trace and trace.outcome.tests for trace in traces]
+        log_extra("tests", [f"{tests.passed}/{tests.total}" if tests else "" for tests in counts])

@@ -186,21 +186,13 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     @property
     def sandbox_settings(self) -> SandboxSettings:
         """How the sandbox is set up."""
-        weak = self.allow_weak_isolation
-        return SandboxSettings(
-            workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_MAX_SESSIONS
-        )
+        given = {name: getattr(self, name) for name in ("workers", "allow_weak_isolation", "level")}
+        return SandboxSettings(**given, max_sessions=_MAX_SESSIONS)
 
     @property
     def episode_settings(self) -> EpisodeSettings:
         """How an episode is run."""
-        return EpisodeSettings(
-            max_turns=self.max_turns,
-            feedback=self.feedback,
-            hints=self.hints,
-            structure_bonus=self.structure_bonus,
-            flagged=self.flagged,
-        )
+        return EpisodeSettings(**{name: getattr(self, name) for name in EpisodeSettings.__struct_fields__})
 
 
 class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
