@@ -76,7 +76,7 @@ def make_rollouts(
             rollouts = RolloutRunner(settings, sandbox, tokenizer, sink)
             sampling = Sampling(temperature=1.0, max_tokens=300)
             try:
-                return [await rollouts.run(PROBLEMS[1], connected, sampling) for _ in range(count)]
+                return [await rollouts.run(PROBLEMS[1], [connected], sampling) for _ in range(count)]
             finally:
                 await sink.close()
 

@@ -170,7 +170,7 @@ async def reward_by_atropos(reply: Reply, sandbox: Any, settings: EpisodeSetting
     )
     runner = RolloutRunner(all_settings, sandbox, tokenizer, TraceSink(None, "test"))
     model = RolloutModel(says(reply), tokenizer, asyncio.Semaphore(1), gives_ids=False, max_sequence_tokens=10**6)
-    made = await runner.run(reply.problem, model, Sampling(max_tokens=10**5))
+    made = await runner.run(reply.problem, [model], Sampling(max_tokens=10**5))
     return None if made.why_unusable else make_group([made], {}, messages=False)["scores"][0]
 
 

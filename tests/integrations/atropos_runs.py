@@ -20,11 +20,13 @@ import numpy as np
 
 from integrations.llama_server import Running
 from integrations.scoring import CLOSE, rescored
+from integrations.warm import WarmProcess
 
 BIN = Path(sys.executable).parent
 END = 2
 """The id of `<|im_end|>`."""
 _PATIENCE_S = 240.0
+MODULE = "foretrace.envs.atropos"
 
 
 def environment() -> dict[str, str]:
@@ -32,9 +34,16 @@ def environment() -> dict[str, str]:
     return {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 
 
+class RunApi(Running):
+    """The real trajectory server."""
+
+    def _open(self) -> WarmProcess:
+        return WarmProcess("atroposlib.cli.run_api", self._command, folder=self.log.parent, log=self.log)
+
+
 def run_api(log: Path) -> Running:
     """The real trajectory server, not started yet."""
-    return Running([str(BIN / "run-api"), "--host", "127.0.0.1"], log, "/")
+    return RunApi(["--host", "127.0.0.1"], log, "/")
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -54,17 +63,23 @@ class Env:
             "max_tokens": 200,
             "max_turns": 3,
         } | settings
-        self.command = [sys.executable, "-m", "foretrace.envs.atropos", verb, *more]
+        self.command = [verb, *more]
         for name, value in told.items():
             if value is not None:
                 self.command += [f"--{name}" if "." in name else f"--env.{name}", str(value)]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WarmProcess | subprocess.Popen[bytes] | None = None
 
-    def start(self) -> Env:
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self.command, cwd=self.folder, stdout=log, stderr=log, env=os.environ | environment()
-            )
+    def start(self, *, cold: bool = False) -> Env:
+        """Start it; `cold`: as a program of its own, which imports what it needs."""
+        self.log.touch()
+        if cold:
+            command = [sys.executable, "-m", MODULE, *self.command]
+            with self.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    command, cwd=self.folder, stdout=log, stderr=log, env=os.environ | environment()
+                )
+        else:
+            self._process = WarmProcess(MODULE, self.command, folder=self.folder, log=self.log)
         return self
 
     def wait(self, seconds: float = _PATIENCE_S) -> int:

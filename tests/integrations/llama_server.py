@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from integrations.llama_build import Built, python_server_environment
 
@@ -33,12 +33,16 @@ class Running:
         self._command = [*command, "--port", str(self.port)]
         self._health = health
         self._environment = os.environ | (environment or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Any = None
+
+    def _open(self) -> Any:
+        """The process, as `subprocess.Popen` has it."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
 
     def start(self) -> Self:
         """Start it, or start it again on the same port, and wait until it serves."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+        self._process = self._open()
         end = time.monotonic() + _START_S
         while not self._serves():
             if self._process.poll() is not None or time.monotonic() > end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -53,27 +54,17 @@ def test_every_protocol_is_exact(protocol: str, tmp_path: Path) -> None:
         check_group(group, 3, differ=False)
 
 
-def test_a_trainer_whose_sequences_are_too_short_ends_the_run_with_the_lengths(api: Running, tmp_path: Path) -> None:
-    Trainer(api, max_token_len=400)
-    with serving(tmp_path, api, protocol="tools", give_up_after=2) as env:
-        assert env.wait() == 1, env.said()
-    limits = "max_tokens (200), or max_token_length (2048) and the trainer's max_token_len (400)"
-    assert "gave up: no group could be sent: " in env.errors() and env.errors().endswith(f"raise {limits}")
-    assert "problems leave less room" in env.said() and "2 groups in a row were not sent" in env.said()
-
-
-def test_a_weak_model_is_told_and_ends_nothing(api: Running, tokenizer: Path, tmp_path: Path) -> None:
+def test_groups_that_nobody_gets_are_told_and_end_nothing(api: Running, tokenizer: Path, tmp_path: Path) -> None:
     Trainer(api)
     with model_serving(ModelServer(say=lambda asked: "nothing")) as server:
         more = {"rollout_server_url": api.url, "max_num_workers": 2, "give_up_after": 2}
         env = toy(server.url, tokenizer, tmp_path, "serve", **more).start()
         try:
-            env.wait_for("17 groups: 0 passed on, 17 left out (one score)")
+            env.wait_for("0 groups passed on, 17 in a row not")
             assert env.alive()
         finally:
             assert env.stop() == 130
-    assert env.said().count(" groups in a row were not sent: ") == 1
-    assert "of their 8 rollouts 0 were cut by length and 0 solved their problem; choose problems" in env.said()
+    assert env.said().count("2 groups in a row were not sent, the last for one score") == 1
 
 
 def test_a_rollout_in_which_any_reply_was_cut_has_no_advantage(tmp_path: Path) -> None:
@@ -106,8 +97,19 @@ def test_process_that_wrote_nothing_fails(tokenizer: Path, tmp_path: Path) -> No
     with model_serving(ModelServer(say=lambda asked: "nothing")) as server:
         env = toy(server.url, tokenizer, tmp_path, total_steps=2, ensure_scores_are_not_same=True).start()
         assert env.wait() == 1
-    assert "no group was written: 2 had one score" in env.errors() and "Traceback" not in env.said()
+    assert (
+        "no group was written: all scores of each of 2 groups are the same" in env.errors()
+        and "Traceback" not in env.said()
+    )
     assert rows(tmp_path / "data" / "code_trace.jsonl") == []
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "examples" / "rl" / "atropos.sh"
+    path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    subprocess.run([script], cwd=tmp_path, env=os.environ | environment() | path, check=True)
+    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
+        check_group(group, differ=False)
 
 
 def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:
@@ -125,44 +127,32 @@ def test_process_writes_groups_as_jsonl_and_html(tmp_path: Path) -> None:
     assert len(list(TraceStore(tmp_path / "traces").read())) >= 12
 
 
-def test_evaluate_writes_its_metrics_and_logs_them_offline(tmp_path: Path) -> None:
-    more = {"use_wandb": True, "eval_fraction": 0.3, "eval_temperature": 0.0}
-    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals", **more).start()
+def test_evaluate_prints_its_metrics_and_writes_them(tmp_path: Path) -> None:
+    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals", eval_fraction=0.3).start()
     assert env.wait() == 0, env.said()
     metrics = json.loads((tmp_path / "evals" / "metrics.json").read_text())["results"]["all"]
     names = ("accuracy", "pass_rate", "think_count", "verify_rate", "ideal_rate", "mean_reward", "problems")
     assert {f"eval/{name}" for name in names} <= set(metrics)
     assert 0 < metrics["eval/problems"] == len(rows(tmp_path / "evals" / "samples.jsonl"))
-    assert list((tmp_path / "wandb").glob("offline-run-*"))
     said = dict(line.split() for line in env.said().splitlines() if line.startswith("eval/"))
     assert float(said["eval/accuracy"]) == pytest.approx(metrics["eval/accuracy"], abs=1e-3)
 
 
-def test_evaluate_says_its_metrics_without_a_folder_for_them(tmp_path: Path) -> None:
-    env = Env("evaluate", tmp_path, eval_fraction=0.2).start()
-    assert env.wait() == 0, env.said()
-    names = [line.split()[0] for line in env.said().splitlines() if line.startswith("eval/")]
-    assert {"eval/rollouts", "eval/accuracy", "eval/pass_rate", "eval/mean_reward", "eval/ideal_rate"} <= set(names)
-    assert "skipping evaluation logging" not in env.said()
-
-
-def test_an_evaluation_says_what_failed_and_what_it_cannot_write(tokenizer: Path, tmp_path: Path) -> None:
-    evals, server = tmp_path / "evals", ModelServer()
+def test_an_evaluation_says_what_failed(tokenizer: Path, tmp_path: Path) -> None:
+    server = ModelServer()
 
     def say(asked: Asked) -> str:
-        (evals / "metrics.json").mkdir(exist_ok=True)  # by now the folder was tried
         if asked.number == 6:
             server.fault("/v1/chat/completions", status=503)
         return "```python\npass\n```"
 
     server.say = say
     with model_serving(server):
-        more = {"limit": 6, "eval_fraction": 1.0, "max_eval_workers": 1, "model_retries": 0}
-        env = toy(server.url, tokenizer, tmp_path, "evaluate", data_dir_to_save_evals=evals, **more).start()
-        assert env.wait() == 1
+        more = {"limit": 6, "eval_fraction": 1.0, "max_eval_workers": 1, "model_retries": 0, "tries": 1}
+        env = toy(server.url, tokenizer, tmp_path, "evaluate", **more).start()
+        assert env.wait() == 0
     said = env.said()
     assert "eval/failed/" in said and "eval/accuracy" in said and "Traceback" not in said
-    assert env.errors().startswith("error: --env.data_dir_to_save_evals: ") and "cannot write" in env.errors()
 
 
 # --- its tools
@@ -205,7 +195,7 @@ def test_the_example_trainer_collates_it(tmp_path: Path) -> None:
         ({"model": "openai:toy"}, 2, "tokenizer_name is missing"),
         ({"max_token_length": 50}, 2, "max_token_length 50 is too small: the shortest prompt has"),
         ({"traces_dir": "file/traces"}, 1, "cannot write"),
-        ({"data_path_to_save_groups": "file/x.jsonl"}, 1, "--env.data_path_to_save_groups: file/x.jsonl: cannot write"),
+        ({"data_path_to_save_groups": "file/x.jsonl"}, 1, "--env.data_path_to_save_groups: "),
         ({"protocol": "nonsense"}, 2, "unknown protocol 'nonsense'"),
         ({"problems": "jsonl:missing.jsonl"}, 1, "missing.jsonl"),
         ({"group_size": 0}, 2, "group_size: Input should be greater"),
@@ -221,14 +211,6 @@ def test_a_bad_setting_is_one_line_and_the_right_code(
     env = Env("process", tmp_path, total_steps=1, **settings).start()
     assert env.wait() == code, env.said()
     assert said in env.errors() and "Traceback" not in env.said()
-
-
-def test_evaluate_tries_its_folder_before_any_rollout(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    env = Env("evaluate", tmp_path, data_dir_to_save_evals="file/evals", traces_dir="traces").start()
-    assert env.wait() == 1
-    assert "data_dir_to_save_evals: file/evals: cannot write" in env.errors() and "Traceback" not in env.said()
-    assert not (tmp_path / "traces").exists()
 
 
 def test_an_unknown_setting_in_yaml_is_refused(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
 from foretrace.envs.demo_files import write_demo_tokenizer
 from integrations.atropos_runs import Env, Trainer, check_group, rows, run_api, serving
+from integrations.atropos_runs import toy as start_toy
 from integrations.llama_server import NAME, Running
 
 pytestmark = pytest.mark.integration
@@ -65,7 +66,7 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
 def test_a_server_like_ollama_serves_text_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
     with model_serving(OllamaFacade(llama.url, parallel=4)) as facade:  # type: ignore[arg-type]
         told = {"openai.base_url": facade.url, "model": f"ollama:{NAME}", "tokenizer_name": tokenizer}
-        env = Env("process", tmp_path, total_steps=2, protocol="tools", group_size=2, max_group_tries=8, **told).start()
+        env = Env("process", tmp_path, total_steps=2, protocol="tools", group_size=2, tries=8, **told).start()
         assert env.wait() == 0, env.said()
     for group in rows(tmp_path / "data" / "code_trace.jsonl"):
         check_group(group, 2, differ=False)
@@ -118,6 +119,13 @@ def wait_for(grown: Path, env: Env) -> None:
         time.sleep(0.1)
 
 
+def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **more: Any) -> Env:
+    """A run against a fake server, which is not trusted with the ids of its words."""
+    return start_toy(
+        url, tokenizer, folder, verb, **({"on_mismatch": "drop", "total_steps": 3, "group_size": 2} | more)
+    )
+
+
 FLAGGED = {"on_mismatch": "flag", "total_steps": 10_000, "give_up_after": 2, "traces_dir": "traces"}
 JOURNAL = Path("traces") / "journal" / "atropos.jsonl.zst"
 
@@ -148,10 +156,3 @@ def test_a_model_server_that_is_killed_ends_serve(tokenizer: Path, tmp_path: Pat
         api.stop()
     assert "gave up: 2 groups in a row" in env.errors() and "Traceback" not in env.said()
     assert list(TraceStore(tmp_path / "traces").read())
-
-
-def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **more: Any) -> Env:
-    """A run against a fake server."""
-    told = {"openai.base_url": url, "model": "openai:toy", "tokenizer_name": tokenizer, "protocol": "tools"}
-    told |= {"check_tokenizer": False, "total_steps": 3, "group_size": 2, "max_turns": 2, "model_retries": 1}
-    return Env(verb, folder, **(told | more))

@@ -44,7 +44,7 @@ def test_process_writes_exact_groups(packages: Path, tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     which = [sys.executable, "-c", "from importlib.util import find_spec; print(find_spec('transformers').origin)"]
     assert subprocess.check_output(which, text=True).startswith(str(packages))
-    env = Env("process", tmp_path, total_steps=1, group_size=2, protocol="tools").start()
+    env = Env("process", tmp_path, total_steps=1, group_size=2, protocol="tools").start(cold=True)
     assert env.wait() == 0, env.said()
     (group,) = rows(tmp_path / "data" / "code_trace.jsonl")
     check_group(group, 2, differ=False)

@@ -17,6 +17,7 @@ import pytest
 
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.core.completion import Sampling
+from foretrace.core.errors import UsageError
 from foretrace.core.plugins import load_plugin
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
@@ -29,6 +30,7 @@ from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 from integrations.llama_server import NAME, Running
 from integrations.train_engine import Engine, qwen_like_tokenizer
+from integrations.warm import WarmProcess
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("verifiers", reason="verifiers is not installed (make test-integrations installs it)")
@@ -65,8 +67,7 @@ class Eval:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.strangers = folder, folder / "strangers.txt"
-        (folder / "site").mkdir()
-        (folder / "site" / "sitecustomize.py").write_text(GUARD)
+        self.runs = 0
 
     def __call__(self, url: str, *arguments: object, model: str = "toy") -> Done:
         ours = ["foretrace-env", "-m", model, "--client.base-url", f"{url}/v1", "--client.api-key-var", "NO_KEY"]
@@ -77,22 +78,16 @@ class Eval:
         return self.command(["@", "out/it/configs/resolved/eval.json", "--resume"])
 
     def command(self, arguments: Sequence[str]) -> Done:
-        path = os.pathsep.join(filter(None, [str(self.folder / "site"), os.environ.get("PYTHONPATH")]))
-        offline = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": path, "STRANGERS": str(self.strangers)}
-        program = Path(sys.executable).with_name("vf-eval")
-        done = subprocess.run(
-            [program, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-            cwd=self.folder,
-            env={k: v for k, v in os.environ.items() if not k.startswith("PRIME")} | offline,
-        )
+        told = {"STRANGERS": str(self.strangers), "PRIME_API_KEY": "", "COLUMNS": "200"}
+        log = self.folder / f"eval-{self.runs}.log"
+        self.runs += 1
+        module = "verifiers.v1.cli.eval.main:main"
+        done = WarmProcess(module, list(arguments), folder=self.folder, log=log, setup=GUARD, environment=told)
+        code = done.wait(300)
         assert not self.strangers.exists(), self.strangers.read_text()
         file = self.folder / "out" / "it" / "traces.jsonl"
         episodes = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        return Done(done.returncode, done.stdout + done.stderr, episodes)
+        return Done(code, log.read_text(), episodes)
 
 
 @pytest.fixture
@@ -154,6 +149,15 @@ def test_rewards_and_metrics_are_those_of_our_own_rollouts(vf_eval: Eval, protoc
     hidden = [test.code for problem in problems(4) for test in problem.hidden_tests]
     told = (vf_eval.folder / "out" / "it" / "traces.jsonl").read_text()
     assert hidden and not any(json.dumps(code)[1:-1] in told for code in hidden)
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "examples" / "rl" / "verifiers.sh"
+    with serving(ModelServer(say=solve, counts=False)) as server:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        subprocess.run([script], cwd=tmp_path, env=os.environ | {"URL": f"{server.url}/v1", "PATH": path}, check=True)
+    episodes = [json.loads(line) for line in (tmp_path / "out" / "it" / "traces.jsonl").read_text().splitlines()]
+    assert len(episodes) == 8 and all(episode["ok"] for episode in episodes)
 
 
 def test_sampling_and_stop_sequences_reach_the_server(vf_eval: Eval) -> None:
@@ -265,6 +269,13 @@ class Absent(LocalSandbox):
 """
 
 
+def test_another_environment_of_the_library_says_what_its_episodes_lack(vf_eval: Eval) -> None:
+    (vf_eval.folder / "absent.py").write_text(ABSENT)
+    done = vf_eval("http://127.0.0.1:9", "-n", 1, *BEST_OF_N, "--env.agent.harness.sandbox", "absent:Absent")
+    assert done.episodes and not any(episode["ok"] for episode in done.episodes)
+    assert "no engine here: use --env.agent.harness.sandbox local" in done.told + json.dumps(done.episodes)
+
+
 BEST_OF_N = [
     "--env.id",
     "best-of-n",
@@ -278,17 +289,13 @@ BEST_OF_N = [
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (
-            [*BEST_OF_N, "--env.agent.harness.sandbox", "absent:Absent"],
-            "no engine here: use --env.agent.harness.sandbox local",
-        ),
         (["--env.agent.harness.sandbox", "absent:Absent"], "no engine here: use --env.agent.harness.sandbox local"),
         (["--env.taskset.problems", "jsonl:empty.jsonl"], "empty.jsonl: there is no problem in it"),
     ],
 )
 def test_what_no_episode_could_do_without_ends_the_run(vf_eval: Eval, given: list[str], told: str) -> None:
     """With one line and exit code 1, before any episode."""
-    (vf_eval.folder / "site" / "absent.py").write_text(ABSENT)
+    (vf_eval.folder / "absent.py").write_text(ABSENT)
     (vf_eval.folder / "empty.jsonl").write_text("")
     done = vf_eval("http://127.0.0.1:9", "-n", 3, *given)
     (line,) = [line for line in done.told.splitlines() if line.startswith("error: ")]
@@ -321,7 +328,7 @@ def test_a_runtime_elsewhere_is_refused() -> None:
     from foretrace.envs.verifiers.environment import ForetraceHarness, ForetraceHarnessConfig
 
     harness = ForetraceHarness(ForetraceHarnessConfig(id="foretrace-env"))
-    with pytest.raises(SystemExit, match=r"--env\.agent\.runtime\.type subprocess"):
+    with pytest.raises(UsageError, match=r"--env\.agent\.runtime\.type subprocess"):
         asyncio.run(harness.setup(SimpleNamespace(config=SimpleNamespace(type="docker"))))
 
 

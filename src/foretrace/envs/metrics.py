@@ -23,21 +23,25 @@ class RolloutMetrics:
         self._problems: set[str] = set()
         self._sums: Counter[str] = Counter()
 
-    def add(self, trace: Trace) -> None:
-        """Count a rollout that was judged."""
+    def add(self, trace: Trace, why_unusable: str = "") -> None:
+        """Count a rollout; one that failed, or cannot be used otherwise, under the reason."""
         outcome = trace.outcome
+        if reason := outcome.error.kind if outcome.error else why_unusable:
+            self.failed[reason] += 1
+        if outcome.error:
+            return
         self.rollouts += 1
         self._problems.add(trace.task.id)
-        values = {name: outcome.metrics.get(metric, 0.0) for name, metric in _MEANS.items()}
-        values["accuracy"] = float(bool(outcome.success))
-        values["pass_rate"] = (
-            outcome.tests.passed / outcome.tests.total if outcome.tests and outcome.tests.total else 0.0
-        )
-        values["mean_reward"] = outcome.reward or 0.0
-        values["flag_rate"] = float(bool(outcome.flags))
-        values["cut_rate"] = float(was_cut(trace))
-        values["failed_once"] = float(bool(outcome.metrics.get("had_errors")))
-        values["recovered"] = float(bool(outcome.metrics.get("recovered")))
+        tests = outcome.tests
+        values = {name: outcome.metrics.get(metric, 0.0) for name, metric in _MEANS.items()} | {
+            "accuracy": float(bool(outcome.success)),
+            "pass_rate": tests.passed / tests.total if tests and tests.total else 0.0,
+            "mean_reward": outcome.reward or 0.0,
+            "flag_rate": float(bool(outcome.flags)),
+            "cut_rate": float(was_cut(trace)),
+            "failed_once": float(bool(outcome.metrics.get("had_errors"))),
+            "recovered": float(bool(outcome.metrics.get("recovered"))),
+        }
         for name, value in values.items():
             self._sums[name] += value  # type: ignore[assignment]
 

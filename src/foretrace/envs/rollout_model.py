@@ -17,6 +17,7 @@ from foretrace.protocols.base import InteractionProtocol
 
 RESERVED_TOKENS = 2
 """Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
+_FAILURE_LOAD = 16
 
 
 class RolloutModel(ModelWrapper):
@@ -42,6 +43,12 @@ class RolloutModel(ModelWrapper):
         self.model, self.gives_ids = model, gives_ids
         self._tokenizer = tokenizer
         self.max_sequence_tokens = max_sequence_tokens
+        self.running = self.failures = 0
+        """Rollouts that it serves now, and the failures in a row among those that ended."""
+
+    def measure_load(self) -> int:
+        """What it has to do. A server that fails is passed over until the others are busier."""
+        return self.running + _FAILURE_LOAD * self.failures
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,6 +45,8 @@ class RolloutSettings:
     """With the problem and the sample's number it gives an attempt's seed."""
     keep_inexact: bool = False
     """Take a rollout with inexact tokens, which are then not trained on; else it is unusable."""
+    tries: int = 1
+    """How often an episode is begun that cannot be used."""
 
 
 class RolloutRunner:
@@ -57,17 +60,25 @@ class RolloutRunner:
     def __init__(self, settings: RolloutSettings, sandbox: Sandbox, tokenizer: LocalTokenizer, sink: TraceSink) -> None:
         self._settings, self._sandbox, self._tokenizer, self._sink = settings, sandbox, tokenizer, sink
 
-    def count_prompt_tokens(self, problem: Problem) -> int:
-        """Tokens of the messages that an episode begins with."""
-        return len(self._tokenizer.apply_template(self._settings.protocol.opening(make_view(problem))))
+    def render_prompt(self, problem: Problem) -> list[int]:
+        """Ids of the messages that an episode begins with."""
+        return self._tokenizer.apply_template(self._settings.protocol.opening(make_view(problem)))
 
-    async def run(self, problem: Problem, model: RolloutModel, sampling: Sampling) -> Rollout:
-        """Run one episode to its end. The trace of one that fails is stored, too, and says so.
+    async def run(self, problem: Problem, models: Sequence[RolloutModel], sampling: Sampling) -> Rollout:
+        """Run one episode to its end, and again where it cannot be used. Each try goes to the model with the least to
+        do; the trace of one that fails is stored, too, and says so.
 
         Raises:
             ModelError, UsageError: no other rollout would fare better.
             StoreError: the trace cannot be stored.
         """
+        for left in reversed(range(self._settings.tries)):
+            made = await self._run_once(problem, min(models, key=RolloutModel.measure_load), sampling)
+            if not (made.why_unusable and left):
+                return made
+        raise AssertionError("at least one try")
+
+    async def _run_once(self, problem: Problem, model: RolloutModel, sampling: Sampling) -> Rollout:
         settings = self._settings
         identity = msgspec.structs.replace(
             settings.identity, model=model.spec, sampling=describe_sampling(sampling, model.model), seed=settings.seed
@@ -75,12 +86,17 @@ class RolloutRunner:
         sample = self._sink.next_sample(self._make_episode(problem, identity).key)
         seed = derive_seed(settings.seed, problem, sample)
         identity = msgspec.structs.replace(identity, sample=sample, sampling={**identity.sampling, "seed": seed})
-        episode = self._make_episode(problem, identity)
-        trace = await rollout(episode, model, msgspec.structs.replace(sampling, seed=seed))
+        model.running += 1
+        try:
+            trace = await rollout(
+                self._make_episode(problem, identity), model, msgspec.structs.replace(sampling, seed=seed)
+            )
+        finally:
+            model.running -= 1
+        model.failures = 0 if trace.outcome.error is None else model.failures + 1
         await self._sink.put(trace)
-        error = trace.outcome.error
-        if error is not None:
-            return Rollout(trace, None, error.kind)
+        if trace.outcome.error is not None:
+            return Rollout(trace, None, trace.outcome.error.kind)
         sequence = make_sequence(trace, self._tokenizer.end_id, self._tokenizer.end_ids)
         if sequence is None:
             return Rollout(trace, None, "no_ids")

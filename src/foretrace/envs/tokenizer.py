@@ -23,19 +23,20 @@ class LocalTokenizer:
     Args:
         tokenizer: of transformers 4 or 5, with a `tokenizer.json` behind it.
         name: what messages call it.
+        options: of the chat template.
 
     Raises:
         UsageError: it has no chat template, or is not of the fast kind.
     """
 
-    def __init__(self, tokenizer: Any, name: str = "the tokenizer") -> None:
+    def __init__(self, tokenizer: Any, name: str = "the tokenizer", **options: Any) -> None:
         from tokenizers import Tokenizer
 
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         if not hasattr(backend, "to_str"):
             raise UsageError(f"{name}: no fast tokenizer; give a folder with a tokenizer.json")
         self.name = name
-        self._tokenizer = tokenizer
+        self._tokenizer, self._options = tokenizer, options
         self._special: Any = Tokenizer.from_str(backend.to_str())
         self._plain: Any = Tokenizer.from_str(backend.to_str())
         for one in (self._special, self._plain):
@@ -59,26 +60,18 @@ class LocalTokenizer:
         return list(reader.encode(text, add_special_tokens=False).ids)
 
     def apply_template(self, messages: Sequence[ChatMessage], *, open_reply: bool = True) -> list[int]:
-        """Ids of messages under the chat template.
-
-        Args:
-            open_reply: end with the beginning of an assistant's reply.
-
-        Raises:
-            UsageError: there is no template, or it refuses the messages.
-        """
+        """Ids of messages under the chat template; with `open_reply` they end with the beginning of a reply."""
         return list(self._apply_cached(tuple(messages), open_reply))
 
     def _apply(self, messages: tuple[ChatMessage, ...], open_reply: bool) -> tuple[int, ...]:
         chat = [{"role": m.role, "content": m.content} for m in messages]
         try:
             ids = self._tokenizer.apply_chat_template(
-                chat, tokenize=True, return_dict=False, add_generation_prompt=open_reply
+                chat, tokenize=True, return_dict=False, add_generation_prompt=open_reply, **self._options
             )
         except Exception as error:  # a template raises what it likes
-            raise UsageError(
-                f"{self.name}: its chat template cannot render the messages: {find_first_line(error)}"
-            ) from None
+            why = find_first_line(error)
+            raise UsageError(f"{self.name}: its chat template cannot render the messages: {why}") from None
         return tuple(int(token) for token in ids)
 
     def decode_pieces(self, ids: Sequence[int]) -> list[str]:
@@ -88,35 +81,27 @@ class LocalTokenizer:
         stream: Any = DecodeStream(skip_special_tokens=True)
         return [stream.step(self._special, token) or "" for token in ids]
 
-    @property
-    def end_name(self) -> str:
-        """The name of the token that ends an assistant's turn."""
-        return str(self._special.id_to_token(self.end_id))
-
     def _find_ends(self) -> tuple[int, frozenset[int]]:
         """The id that ends an assistant's turn under the template, and all ids that end a reply."""
         user = ChatMessage("user", "Go on.")
         opening = self.apply_template([user])
         whole = self.apply_template([user, ChatMessage("assistant", "yes")], open_reply=False)
         eos: int | None = self._tokenizer.eos_token_id
-        controls = [token for token in whole[len(opening) :] if self._is_control(token)]
+        added: dict[int, Any] = self._special.get_added_tokens_decoder()
+        controls = [token for token in whole[len(opening) :] if token in added and added[token].special]
         ends = [token for token in (*controls[:1], eos) if token is not None]
         if not ends:
             raise UsageError(f"{self.name}: it has no token that ends a turn (eos_token)")
+        self.end_name = str(self._special.id_to_token(ends[0]))
         return ends[0], frozenset(ends)
-
-    def _is_control(self, token: int) -> bool:
-        added: dict[int, Any] = self._special.get_added_tokens_decoder()
-        return token in added and bool(added[token].special)
 
 
 async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
-    """Refuse a tokenizer that is not the model's own, as far as its server lets see.
-
-    A server that makes ids of text is asked for some; another is asked how many tokens a prompt has.
+    """Refuse a tokenizer that is not the model's own, by ids of texts, or by the number of a prompt's tokens where the
+    server makes no ids.
 
     Raises:
-        UsageError: they differ, or the model's template changes earlier turns.
+        UsageError: they differ.
         ModelError: the server failed.
     """
     remedy = (

@@ -32,19 +32,6 @@ class TrainSequence(NamedTuple):
     """Whether the token limit cut the last reply."""
 
 
-class _SequenceBuilder:
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.masks: list[int] = []
-        self.logprobs: list[float] = []
-
-    def add(self, ids: Sequence[int], logprobs: Sequence[float] = ()) -> None:
-        """Add ids, of which the first have logprobs and are trained on."""
-        self.tokens += ids
-        self.masks += [*ids[: len(logprobs)], *[MASKED] * (len(ids) - len(logprobs))]
-        self.logprobs += [*logprobs, *[UNKNOWN] * (len(ids) - len(logprobs))]
-
-
 def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSequence | None:
     """The very ids that the model was shown and sampled, in their order; `None` where the trace does not have them.
 
@@ -60,29 +47,37 @@ def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSeq
     first = next((m for m in trace.messages if m.author == "model"), None)
     if first is None or first.sampled is None or first.sampled.prompt_token_ids is None:
         return None
-    builder = _SequenceBuilder()
-    builder.add(first.sampled.prompt_token_ids)
-    inexact = ids = logprobs = 0
+    tokens: list[int] = []
+    logprobs: list[float] = []
+
+    def add(ids: Sequence[int], sure: Sequence[float] = ()) -> None:
+        tokens.extend(ids)
+        logprobs.extend([*sure, *[UNKNOWN] * (len(ids) - len(sure))])
+
+    add(first.sampled.prompt_token_ids)
+    inexact = count = sure = 0
     for message in trace.messages[: last + 1]:
         sampled = message.sampled
         if sampled is None or message.author not in ("model", "environment"):
             continue
-        model = message.author == "model"
-        builder.add(sampled.token_ids, sampled.logprobs[: len(sampled.token_ids)] if model else ())
-        if model:
-            ids, logprobs = ids + len(sampled.token_ids), logprobs + len(sampled.logprobs)
-        if model and sampled.finish_reason is not None:  # the last span of a completion
-            inexact += 0 if logprobs else ids
-            ids = logprobs = 0
-    if builder.tokens[-1] not in end_ids:
-        builder.add([end_id])
+        if message.author == "environment":
+            add(sampled.token_ids)
+            continue
+        add(sampled.token_ids, sampled.logprobs[: len(sampled.token_ids)])
+        count, sure = count + len(sampled.token_ids), sure + len(sampled.logprobs)
+        if sampled.finish_reason is not None:  # the last span of a completion
+            inexact += 0 if sure else count
+            count = sure = 0
+    if tokens[-1] not in end_ids:
+        add([end_id])
+    masks = [MASKED if logprob == UNKNOWN else token for token, logprob in zip(tokens, logprobs, strict=True)]
     final = trace.messages[last].sampled
     return TrainSequence(
-        tokens=builder.tokens,
-        masks=builder.masks,
-        logprobs=builder.logprobs,
+        tokens=tokens,
+        masks=masks,
+        logprobs=logprobs,
         messages=merge_turns(trace.messages[: last + 1]),
-        trained=len(builder.masks) - builder.masks.count(MASKED),
+        trained=len(masks) - masks.count(MASKED),
         inexact=inexact,
         cut=final is not None and final.finish_reason == "length",
     )

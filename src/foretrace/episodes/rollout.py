@@ -69,7 +69,12 @@ async def rollout(
         except Exception as error:  # the trace says so; the other attempts shall not suffer
             if isinstance(error, ModelError) and error.final:
                 raise
-        trace = episode.trace()
+        return finish_trace(episode)
+
+
+def finish_trace(episode: Episode) -> Trace:
+    """The trace of a finished episode, with its id; where it cannot be written, one that says so."""
+    trace = episode.trace()
     try:
         return add_trace_id(trace)
     except ENCODING_ERRORS as error:
@@ -118,7 +123,7 @@ async def run_episode(
         Exception: whatever failed. The episode has then ended as failed; its kind is that of `find_failure_kind`.
     """
     sampling = sampling or Sampling()
-    try:
+    async with record_failure(episode, describe):
         await episode.start()
         while not episode.done:
             try:
@@ -132,6 +137,15 @@ async def run_episode(
                 await episode.end(CONTEXT)
             else:
                 await episode.step(completion)
+
+
+@contextlib.asynccontextmanager
+async def record_failure(
+    episode: Episode, describe: Callable[[Exception], str] = make_failure_message
+) -> AsyncGenerator[None]:
+    """End an episode as failed where something in the block raises; the error goes on."""
+    try:
+        yield
     except Exception as error:
         await episode.fail(find_failure_kind(error), describe(error))
         raise

@@ -1,15 +1,11 @@
-"""What an Atropos group says, and when to speak of groups that nobody gets; without Atropos."""
+"""What an Atropos group says, without Atropos."""
 
 from __future__ import annotations
 
-import pytest
-
-from foretrace.core.errors import ForetraceError
 from foretrace.core.trace import Outcome, Provenance, Task, Trace
-from foretrace.envs.atropos.groups import ONE_SCORE, TOO_LONG, GroupMonitor, find_drop_reason, make_group
+from foretrace.envs.atropos.groups import ONE_SCORE, TOO_LONG, find_drop_reason, make_group
 from foretrace.envs.rollouts import Rollout
 from foretrace.envs.train_sequence import MASKED, UNKNOWN, TrainSequence
-from foretrace.episodes.rollout import CONTEXT
 
 
 def rollout(
@@ -58,37 +54,3 @@ def test_what_atropos_leaves_out_is_known() -> None:
     assert find_drop_reason(other, drop_one_score=True, max_tokens=3) == TOO_LONG and not find_drop_reason(
         other, drop_one_score=True, max_tokens=4
     )
-
-
-# --- groups that nobody gets
-
-
-def test_groups_in_a_row_that_nobody_gets_are_told_once_with_cause_and_remedy() -> None:
-    monitor = GroupMonitor(3)
-    warnings = [monitor.record([rollout(), rollout(1)], ONE_SCORE, "max_tokens (30)") for _ in range(50)]
-    assert [number for number, line in enumerate(warnings) if line] == [2]
-    assert "3 groups in a row were not sent: 3 had one score, 0 were too long" in warnings[2]
-    assert "of their 6 rollouts 0 were cut by length and 3 solved" in warnings[2] and "larger group_size" in warnings[2]
-    monitor.record([rollout()], "", "")
-    again = [monitor.record([rollout(cut=2)], ONE_SCORE, "max_tokens (30)") for _ in range(3)]
-    assert again[2].endswith("; raise max_tokens (30)") and (monitor.sent, monitor.dropped[ONE_SCORE]) == (1, 53)
-
-
-@pytest.mark.parametrize(
-    ("one", "why"), [(rollout(cut=1), ONE_SCORE), (rollout(reason=CONTEXT), ONE_SCORE), (rollout(), TOO_LONG)]
-)
-def test_it_ends_where_lengths_let_nothing_through(one: Rollout, why: str) -> None:
-    monitor = GroupMonitor(3)
-    for _ in range(5):
-        monitor.record([one, one], why, "max_tokens (30)")
-    with pytest.raises(ForetraceError, match=r"no group could be sent: .* 12 rollouts 12 were cut .*raise max_tokens"):
-        monitor.record([one, one], why, "max_tokens (30)")
-
-
-def test_it_does_not_end_where_the_model_is_weak_or_something_was_sent() -> None:
-    weak, once = GroupMonitor(1), GroupMonitor(1)
-    once.record([rollout()], "", "")
-    for _ in range(50):
-        weak.record([rollout(cut=1), rollout()], ONE_SCORE, "")
-        once.record([rollout(cut=1)], ONE_SCORE, "")
-    assert weak.dropped.total() == once.dropped.total() == 50

@@ -3,26 +3,18 @@
 
 from __future__ import annotations
 
-import logging
-import tempfile
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 from atroposlib.envs.base import BaseEnvConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
-from foretrace.core.files import describe_write_error
+from foretrace.core.errors import ForetraceError
 from foretrace.core.pairs import parse_pairs
 from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.address import read_key
 from foretrace.models.base import Server
-
-_log = logging.getLogger("foretrace.envs")
-_REASONING = ("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
 
 
 class CodeTraceEnvConfig(BaseEnvConfig):
@@ -64,8 +56,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
 
     model: str = Field(default="openai", description="KIND or KIND:NAME of the model server (docs/models.md).")
     context_length: int | None = Field(default=None, description="Context to ask the server for (Ollama's num_ctx).")
-    think: str | None = Field(default=None, description="Ollama: true, false, low, medium or high.")
-    model_options: str = Field(default="", description="Further options of that kind of model: NAME=VALUE,NAME=VALUE.")
+    model_options: str = Field(default="", description="Options of that kind of model: NAME=VALUE,NAME=VALUE.")
     model_timeout: float = Field(default=300.0, description="Longest silence of the model server, seconds.")
     model_retries: int = Field(default=4, description="How often a request is tried again.")
     api_key_env: str | None = Field(default=None, description="Environment variable with the server's key.")
@@ -75,27 +66,16 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     on_mismatch: Literal["drop", "flag"] = Field(
         default="drop", description="Of a rollout with tokens that have no sure logprob: drop it, or mask these tokens."
     )
-    max_group_tries: int = Field(default=3, ge=1, description="Rounds in which failed members of a group are redone.")
+    tries: int = Field(default=3, ge=1, description="How often an episode is begun that fails.")
     give_up_after: int = Field(default=10, ge=1, description="Groups in a row without a full one, after which it ends.")
     wait_s: float = Field(default=600.0, description="Longest wait for run-api and a trainer, seconds.")
 
-    @field_validator("think", mode="before")
+    @field_validator("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
     @classmethod
-    def _read_think(cls, think: Any) -> Any:
-        """YAML reads `true` and `false` as truths."""
-        return str(think).lower() if isinstance(think, bool) else think
-
-    @field_validator("data_dir_to_save_evals")
-    @classmethod
-    def _check_writable(cls, folder: str | None) -> str | None:
-        """Tried here, before Atropos itself makes the folder, and before any rollout."""
-        if folder is not None:
-            try:
-                Path(folder).mkdir(parents=True, exist_ok=True)
-                tempfile.TemporaryFile(dir=folder).close()
-            except OSError as error:
-                raise evals_error(folder, error) from None
-        return folder
+    def _refuse(cls, value: Any) -> Any:
+        if value:
+            raise ValueError("not of this environment: leave it out (for Ollama give --env.model_options think=VALUE)")
+        return value
 
     def server(self) -> Server:
         """Settings of the model server, all but the address and the key that Atropos has (`openai.*`).
@@ -103,84 +83,22 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         Raises:
             UsageError: an option that is not NAME=VALUE, or a key that is not set.
         """
-        pairs = (pair.strip() for pair in self.model_options.split(","))
-        form = "NAME=VALUE,NAME=VALUE"
-        options = parse_pairs("options", filter(None, pairs), form=form, example="think=false")
-        if self.think is not None:
-            options["think"] = self.think
+        pairs = filter(None, (pair.strip() for pair in self.model_options.split(",")))
         return Server(
             api_key=read_key(self.api_key_env) if self.api_key_env else None,
             context_length=self.context_length,
             timeout_s=self.model_timeout,
             retries=self.model_retries,
-            options=options,
+            options=parse_pairs("options", pairs, form="NAME=VALUE,NAME=VALUE", example="think=false"),
         )
 
     def episode(self) -> EpisodeSettings:
         """How episodes are run."""
-        return EpisodeSettings(
-            max_turns=self.max_turns,
-            feedback=self.feedback,
-            hints=self.hints,
-            structure_bonus=self.structure_bonus,
-            flagged=self.flagged,
-        )
+        return EpisodeSettings(**{name: getattr(self, name) for name in EpisodeSettings.__struct_fields__})
 
     def sampling(self) -> Sampling:
         """How training rollouts are sampled."""
         return Sampling(temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens)
-
-    def generation_params(self) -> dict[str, Any]:
-        """The sampling, as the groups report it to a trainer."""
-        return {"temperature": self.temperature, "top_p": self.top_p, "max_tokens": self.max_tokens}
-
-    def check(self) -> None:
-        """Refuse settings that cannot be served.
-
-        Raises:
-            UsageError: names the setting.
-        """
-        for name in _REASONING:
-            if getattr(self, name):
-                raise UsageError(
-                    Setting(name),
-                    " is not for this environment: leave it out; ",
-                    Setting("think"),
-                    " is Ollama's own switch",
-                )
-
-
-def check_scores(config: CodeTraceEnvConfig) -> None:
-    """Refuse groups that Atropos would never send on.
-
-    Raises:
-        UsageError: groups of one, where groups with one score are dropped.
-    """
-    if config.group_size == 1 and config.ensure_scores_are_not_same:
-        raise UsageError(
-            Setting("group_size", 1),
-            ": Atropos drops groups in which all scores are the same, so no group would ever be sent; choose 2 or "
-            "more, or ",
-            Setting("ensure_scores_are_not_same", False),
-        )
-
-
-def check_servers(servers: Iterable[Any]) -> None:
-    """Refuse slots below 1 in Atropos' configurations of its servers.
-
-    Raises:
-        UsageError: names the setting, and says what to do.
-    """
-    for server in servers:
-        for name in ("num_max_requests_at_once", "num_requests_for_eval"):
-            if (slots := getattr(server, name)) < 1:
-                raise UsageError(Setting(name, slots), ": choose 1 or more")
-
-
-def evals_error(folder: str, error: OSError) -> StoreError:
-    """The evaluation cannot be written into its folder."""
-    why = describe_write_error(Path(folder), error)
-    return StoreError(Setting("data_dir_to_save_evals"), f": {why}; give a folder that can be written")
 
 
 _OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} | {
@@ -188,8 +106,6 @@ _OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} |
     "api_key": "--openai.api_key",
     "base_url": "--openai.base_url",
     "concurrency": "--openai.num_max_requests_at_once",
-    "num_max_requests_at_once": "--openai.num_max_requests_at_once",
-    "num_requests_for_eval": "--openai.num_requests_for_eval",
     "options": "--env.model_options",
     "path": "--env.problems_path",
     "retries": "--env.model_retries",
@@ -198,10 +114,9 @@ _OPTIONS = {name: f"--env.{name}" for name in CodeTraceEnvConfig.model_fields} |
     "workers": "--env.sandbox_workers",
 }
 """Name of a setting in Python -> the option that sets it here."""
-write_option = make_option_style(_OPTIONS)
-"""A setting as an option of this environment."""
+_write_option = make_option_style(_OPTIONS)
 
 
 def render_error(error: ForetraceError) -> str:
     """The message of an error, with settings as options of this environment."""
-    return error.render(write_option)
+    return error.render(_write_option)

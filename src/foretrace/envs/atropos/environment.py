@@ -10,49 +10,70 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
-from foretrace.envs.messages import missing_library_error
+from foretrace.envs.atropos.lifecycle import ResilientEnv  # first: it says what to do where atroposlib is missing
 
-try:
-    from atroposlib.envs.base import APIServerConfig
-except ImportError as missing:
-    raise missing_library_error("atroposlib", "atropos", missing) from None
+# isort: split
+from atroposlib.envs.base import APIServerConfig
+from atroposlib.envs.server_handling.server_baseline import APIServer
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, find_first_line
-from foretrace.core.files import describe_write_error
+from foretrace.core.plugins import plugin_names
 from foretrace.core.problem import Problem
-from foretrace.envs.atropos.config import (
-    CodeTraceEnvConfig,
-    check_scores,
-    check_servers,
-    evals_error,
-    render_error,
-    write_option,
-)
-from foretrace.envs.atropos.groups import GroupMonitor, find_drop_reason, make_group
-from foretrace.envs.atropos.lifecycle import ResilientEnv
-from foretrace.envs.atropos.load_balancer import LoadBalancer
-from foretrace.envs.atropos.model_server import server_for
+from foretrace.envs.atropos.config import CodeTraceEnvConfig, render_error
+from foretrace.envs.atropos.groups import find_drop_reason, make_group
 from foretrace.envs.demo_files import write_demo_tokenizer
-from foretrace.envs.metrics import RolloutMetrics, format_metrics
+from foretrace.envs.metrics import RolloutMetrics, format_metrics, was_cut
 from foretrace.envs.problems import load_problems, repeat_shuffled, split_problems
 from foretrace.envs.rollout_model import RESERVED_TOKENS, RolloutModel, connect_model
 from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
-from foretrace.protocols.base import InteractionProtocol
-from foretrace.registry import make_protocol, make_sandbox
+from foretrace.models.base import ChatModel, Server
+from foretrace.registry import make_model, make_protocol, make_sandbox, split_spec
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 _log = logging.getLogger("foretrace.envs.atropos")
 _GROUPS_PER_LINE = 16
 """Groups from one line on how training goes to the next."""
+_UNSET = ("", "default", "none", "x", None)
+"""What Atropos writes where a server's name or key was not given."""
+
+
+class ForetraceServer(APIServer):
+    """What Atropos makes for each of its model servers: one of foretrace's models, which rollouts ask themselves."""
+
+    spec: ClassVar[str]
+    """KIND or KIND:NAME; a name that is missing is Atropos' `model_name`."""
+    settings: ClassVar[Server]
+    """All but the address, which is Atropos' `base_url`, and the key, which may be its `api_key`."""
+
+    def __init__(self, config: Any, reasoning_config: Any = None) -> None:
+        super().__init__(config, reasoning_config=reasoning_config)
+        if config.num_max_requests_at_once < 1:
+            raise UsageError(Setting("concurrency", config.num_max_requests_at_once), ": choose 1 or more")
+        kind, _, named = self.spec.partition(":")
+        is_named = named or kind == "demo" or config.model_name in _UNSET
+        given: dict[str, Any] = {} if config.base_url in _UNSET else {"base_url": config.base_url}
+        if self.settings.api_key is None and config.api_key not in _UNSET:
+            given["api_key"] = config.api_key
+        self.model: ChatModel = make_model(
+            self.spec if is_named else f"{kind}:{config.model_name}", msgspec.structs.replace(self.settings, **given)
+        )
+
+    async def check_server_status_task(self, chat_completion: bool = True) -> None:
+        """Nothing to wait for: each server is asked at the start what it can do."""
+        self.server_healthy = True
+
+    async def _refuse(self, **kwargs: Any) -> NoReturn:
+        raise UsageError("the rollouts of this environment ask the model itself, and not Atropos' server")
+
+    _chat_completion_wrapper = _completion_wrapper = _tokens_and_logprobs_completion_wrapper = _refuse
 
 
 class CodeTraceEnv(ResilientEnv):
@@ -71,21 +92,29 @@ class CodeTraceEnv(ResilientEnv):
         return cls.env_config_cls(), [APIServerConfig(health_check=False)]
 
     def __init__(self, config: CodeTraceEnvConfig, server_configs: Any, slurm: bool = False, testing: bool = False):
-        config.check()
-        listed = server_configs if isinstance(server_configs, list) else [server_configs]
-        check_servers(listed)
         if testing:
             raise UsageError("testing is not for this environment: give ", Setting("model", "demo"))
-        self.server_cls = server_for(config.model, config.server())
+        split_spec(config.model, plugin_names("model"))
+        given = {"spec": config.model, "settings": config.server()}
+        self.server_cls = type("ForetraceServer", (ForetraceServer,), given)
         if not config.tokenizer_name:
             if config.model.partition(":")[0] != "demo":
                 raise UsageError(Setting("tokenizer_name"), " is missing: give the folder of the model's own tokenizer")
             self._demo_folder = tempfile.TemporaryDirectory(prefix="foretrace-demo-tokenizer-")
             config = config.model_copy(update={"tokenizer_name": write_demo_tokenizer(self._demo_folder.name)})
+        listed = server_configs if isinstance(server_configs, list) else [server_configs]
         try:
             super().__init__(config, listed, slurm=slurm, testing=testing)
         except (OSError, ValueError, ImportError) as error:
-            raise self._explain_start(config, error) from None
+            if hasattr(self, "tokenizer") and isinstance(error, OSError):  # made behind the server, before the file
+                why = f": {find_first_line(error)}; give a path that can be written"
+                raise StoreError(Setting("data_path_to_save_groups"), why) from None
+            if not hasattr(self, "server"):
+                raise
+            raise UsageError(
+                f"the tokenizer {config.tokenizer_name} cannot be loaded: {find_first_line(error)}; "
+                "give a local folder with a tokenizer.json and a chat template"
+            ) from None
         self.local_tokenizer = LocalTokenizer(self.tokenizer, config.tokenizer_name)
         self.metrics = RolloutMetrics()
         self._eval_metrics: dict[str, float] = {}
@@ -93,24 +122,11 @@ class CodeTraceEnv(ResilientEnv):
         """Groups in a row that could not be filled."""
         self._last_error = ""
         """The last rollout's failure, as the end of a message."""
-        self._groups = self._logged_groups = 0
-        self._monitor = GroupMonitor(config.give_up_after)
+        self._sent = self._unsent = 0
+        """Groups that Atropos sends on, and those that it dropped since the last one."""
         self._sink: TraceSink | None = None
         self._sandbox: Sandbox | None = None
         self._rollout_slots = asyncio.Semaphore(config.max_rollouts)
-
-    def _explain_start(self, config: CodeTraceEnvConfig, error: Exception) -> Exception:
-        """What went wrong in Atropos, which makes the servers, then the tokenizer, then the file of the groups."""
-        if hasattr(self, "tokenizer") and isinstance(error, OSError):
-            path = Path(str(config.data_path_to_save_groups))
-            cause = describe_write_error(path, error)
-            return StoreError(Setting("data_path_to_save_groups"), f": {cause}; give a path that can be written")
-        if not hasattr(self, "server"):
-            return error
-        return UsageError(
-            f"the tokenizer {config.tokenizer_name} cannot be loaded: {find_first_line(error)}; "
-            "give a local folder with a tokenizer.json and a chat template"
-        )
 
     async def setup(self) -> None:
         """Load the problems, ask the model servers what they can do, start the sandbox.
@@ -119,8 +135,9 @@ class CodeTraceEnv(ResilientEnv):
             ForetraceError: what cannot be served; says what to do.
         """
         config = self.config
-        if self.training:
-            check_scores(config)
+        if self.training and config.group_size == 1 and config.ensure_scores_are_not_same:
+            unsent = ": Atropos drops groups in which all scores are the same; choose 2 or more, or "
+            raise UsageError(Setting("group_size", 1), unsent, Setting("ensure_scores_are_not_same", False))
         problems = load_problems(config.problems, config.problems_path, config.limit)
         self._train, self._eval = split_problems(problems, config.eval_fraction, config.seed)
         self._by_id = {problem.id: problem for problem in problems}
@@ -130,29 +147,11 @@ class CodeTraceEnv(ResilientEnv):
             workers=config.sandbox_workers,
             min_level=config.min_level,
             allow_weak_isolation=config.min_level < 2,
-            max_sessions=config.max_rollouts + config.max_eval_workers,
+            max_sessions=config.max_rollouts,
         )
         self._sandbox = make_sandbox(config.sandbox, settings)
-        await self._connect_servers(protocol)
-        await self._sandbox.start()
-        versions = {name: version(name) for name in ("foretrace", "atroposlib")}
-        rollout_settings = RolloutSettings(
-            protocol=protocol,
-            episode=config.episode(),
-            identity=Identity(run="atropos", tool_versions=versions),
-            seed=config.seed,
-            keep_inexact=config.on_mismatch == "flag",
-        )
-        self._runner = RolloutRunner(rollout_settings, self._sandbox, self.local_tokenizer, self._sink)
-        self._fit_problems(config.max_token_length)
-
-    async def _connect_servers(self, protocol: InteractionProtocol) -> None:
-        """Ask all model servers what they can do; each gets slots for training and slots for evaluation."""
-        config = self.config
-        models: list[tuple[RolloutModel, int]] = []
-        eval_models: list[tuple[RolloutModel, int]] = []
-        for server in self.server.servers:
-            model = await connect_model(
+        self._models: list[RolloutModel] = [
+            await connect_model(
                 server.model,
                 self.local_tokenizer,
                 protocol,
@@ -161,16 +160,20 @@ class CodeTraceEnv(ResilientEnv):
                 need_logprobs=self.training and config.on_mismatch == "drop",
                 compare_tokenizer=config.check_tokenizer,
             )
-            eval_model = RolloutModel(
-                server.model,
-                self.local_tokenizer,
-                server.eval_sem,
-                gives_ids=model.gives_ids,
-                max_sequence_tokens=config.max_token_length,
-            )
-            models.append((model, server.config.num_max_requests_at_once))
-            eval_models.append((eval_model, server.config.num_requests_for_eval))
-        self._models, self._eval_models = LoadBalancer(models), LoadBalancer(eval_models)
+            for server in self.server.servers
+        ]
+        await self._sandbox.start()
+        versions = {name: version(name) for name in ("foretrace", "atroposlib")}
+        rollout_settings = RolloutSettings(
+            protocol=protocol,
+            episode=config.episode(),
+            identity=Identity(run="atropos", tool_versions=versions),
+            seed=config.seed,
+            keep_inexact=config.on_mismatch == "flag",
+            tries=config.tries,
+        )
+        self._runner = RolloutRunner(rollout_settings, self._sandbox, self.local_tokenizer, self._sink)
+        self._fit_problems(config.max_token_length)
 
     def _fit_problems(self, max_tokens: int) -> None:
         """Leave out the problems whose prompts leave no room in a sequence of that length.
@@ -178,38 +181,20 @@ class CodeTraceEnv(ResilientEnv):
         Raises:
             UsageError: none is left.
         """
-        for models in (self._models, self._eval_models):
-            models.limit_sequences(max_tokens)
-        lengths = {p.id: self._runner.count_prompt_tokens(p) for p in (*self._train, *self._eval)}
-        shortest = min(lengths.values(), default=0)
-        needed = RESERVED_TOKENS + 1  # one token of a reply
-        self._train, self._eval = [
-            [p for p in side if lengths[p.id] + needed <= max_tokens] for side in (self._train, self._eval)
-        ]
+        for model in self._models:
+            model.max_sequence_tokens = max_tokens
+        lengths = {p.id: len(self._runner.render_prompt(p)) for p in (*self._train, *self._eval)}
+        room = max_tokens - RESERVED_TOKENS - 1  # one token of a reply
+        self._train, self._eval = [[p for p in side if lengths[p.id] <= room] for side in (self._train, self._eval)]
+        if lengths and min(lengths.values()) > room:
+            why = f" is too small: the shortest prompt has {min(lengths.values())} tokens, and replies must fit in, too"
+            raise UsageError(Setting("max_token_length", max_tokens), why)
         if not (self._train if self.training else self._eval):
-            if lengths and shortest + needed > max_tokens:
-                raise UsageError(
-                    Setting("max_token_length", max_tokens),
-                    f" is too small: the shortest prompt has {shortest} tokens, and the replies must fit in, too",
-                )
             side = "to train on" if self.training else "to evaluate on"
             raise UsageError(f"there is no problem {side}: change ", Setting("eval_fraction"), " or ", Setting("limit"))
-        left_out = len(lengths) - len(self._train) - len(self._eval)
-        if left_out:
+        if left_out := len(lengths) - len(self._train) - len(self._eval):
             _log.warning("%d problems are left out: their prompts do not fit into %d tokens", left_out, max_tokens)
-        rooms = [max_tokens - RESERVED_TOKENS - lengths[p.id] for p in (*self._train, *self._eval)]
-        if tight := sum(room < self.config.max_tokens for room in rooms):
-            _log.warning(
-                "%d of %d problems leave less room for all their replies (%d tokens at least) than one may have "
-                "(max_tokens %d): raise %s",
-                *(tight, len(rooms), min(rooms), self.config.max_tokens, self._name_limits()),
-            )
         self._order = repeat_shuffled(self._train, self.config.seed)
-
-    def _name_limits(self) -> str:
-        """The settings that limit lengths, as a remedy names them."""
-        trainers = f" and the trainer's max_token_len ({self.max_token_len})" if self.max_token_len > 0 else ""
-        return f"max_token_length ({self.config.max_token_length}){trainers}"
 
     # --- training
 
@@ -220,43 +205,40 @@ class CodeTraceEnv(ResilientEnv):
             ForetraceError: also where Atropos left out every group, so that nothing was written.
         """
         await super().process_manager()
-        if self._monitor.dropped and not self._monitor.sent:
-            raise ForetraceError(
-                f"no group was written: {self._monitor.describe_row()}; leave out ",
-                Setting("ensure_scores_are_not_same"),
-                ", or give more ",
-                Setting("total_steps"),
-            )
+        if self._unsent and not self._sent:
+            fix = ", or give more "
+            why = f"no group was written: all scores of each of {self._unsent} groups are the same; leave out "
+            raise ForetraceError(why, Setting("ensure_scores_are_not_same"), fix, Setting("total_steps"))
 
     async def get_next_item(self) -> str:
         """The id of the next problem."""
         return next(self._order).id
 
     async def collect_trajectories(self, item: str) -> tuple[dict[str, Any] | None, list[str]]:
-        """One whole group, or none: members that failed are done again, for a few rounds.
+        """One whole group, or none.
 
         Raises:
             ForetraceError: no other group would fare better.
         """
         if self.fatal is not None:
             raise self.fatal
-        config, failures = self.config, Counter[str]()
-        members: list[Rollout] = []
-        for _ in range(config.max_group_tries):
-            rollouts = await self._run_members(self._by_id[item], config.group_size - len(members))
-            members += [one for one in rollouts if not one.why_unusable]
-            failed = [one.why_unusable for one in rollouts if one.why_unusable]
-            failures.update(failed)
-            self.metrics.failed.update(failed)
-            if len(members) == config.group_size:
-                self._failures = 0
-                self._groups += 1
-                group = self._make_group(members)
-                if self._groups % _GROUPS_PER_LINE == 1:
-                    self._log_progress()
-                return group, []
+        config, sampling = self.config, self.config.sampling()
+        runs = [self._run_one(self._by_id[item], sampling, self.metrics) for _ in range(config.group_size)]
+        members = await asyncio.gather(*runs, return_exceptions=True)
+        for member in members:
+            if isinstance(member, (ModelError, UsageError, StoreError)):
+                self.fatal = member
+            if isinstance(member, BaseException):
+                raise member
+        rollouts = [member for member in members if isinstance(member, Rollout)]
+        failed = Counter(one.why_unusable for one in rollouts if one.why_unusable)
+        if not failed:
+            self._failures = 0
+            group = make_group(rollouts, self._describe_sampling(), messages=config.include_messages)
+            self._count_group(group, rollouts)
+            return group, []
         self._failures += 1
-        reasons = ", ".join(f"{number} x {reason}" for reason, number in failures.most_common())
+        reasons = ", ".join(f"{number} x {reason}" for reason, number in failed.most_common())
         _log.warning("a group of %s was dropped: %s", item, reasons)
         if self._failures >= config.give_up_after:
             last = self._last_error
@@ -264,66 +246,36 @@ class CodeTraceEnv(ResilientEnv):
             raise self.fatal
         return None, []
 
-    def _make_group(self, members: Sequence[Rollout]) -> dict[str, Any]:
-        """A full group; what Atropos will do with it is counted.
-
-        Raises:
-            ForetraceError: no group was ever sent, because of lengths.
-        """
+    def _count_group(self, group: dict[str, Any], rollouts: Sequence[Rollout]) -> None:
+        """Count what Atropos will do with a group, and say how training goes."""
         config = self.config
-        group = make_group(members, config.generation_params(), messages=config.include_messages)
         reason = find_drop_reason(
             group, drop_one_score=config.ensure_scores_are_not_same, max_tokens=self.max_token_len
         )
-        limits = f"max_tokens ({config.max_tokens}), or {self._name_limits()}"
-        try:
-            warning = self._monitor.record(members, reason, limits)
-        except ForetraceError as error:
-            self.fatal = self.fatal or error
-            raise
-        if warning:
-            _log.warning("%s", warning)
-        return group
-
-    def _log_rest(self) -> None:
-        if self._groups > self._logged_groups and self.metrics.rollouts:
+        self._unsent = self._unsent + 1 if reason else 0
+        self._sent += not reason
+        if self._unsent == config.give_up_after:
+            cut = sum(was_cut(one.trace) for one in rollouts)
+            _log.warning(
+                "%d groups in a row were not sent, the last for %s, %d of its rollouts cut by length; choose problems "
+                "that the model solves now and then, a larger group_size, or longer sequences (max_tokens, "
+                "max_token_length, and the trainer's max_token_len)",
+                *(self._unsent, reason, cut),
+            )
+        if (self._sent + self._unsent) % _GROUPS_PER_LINE == 1:
             self._log_progress()
 
     def _log_progress(self) -> None:
         """Say how training goes, also where no metrics are logged anywhere."""
-        self._logged_groups = self._groups
-        means = self.metrics.compute_means("")
-        names = ("accuracy", "pass_rate", "mean_reward", "cut_rate", "ideal_rate", "recovery")
-        shown = [f"{name} {means[name]:.3f}" for name in names if name in means]
-        shown += [f"{name} {means[name]:.0f}" for name in means if name.startswith("failed/")]
-        left_out = "".join(f", {number} left out ({reason})" for reason, number in self._monitor.dropped.items())
-        _log.info(
-            "%d groups: %d passed on%s; of the last %d rollouts: %s",
-            *(self._groups, self._monitor.sent, left_out, means["rollouts"], ", ".join(shown)),
-        )
+        means = ", ".join(f"{name} {value:.3g}" for name, value in self.metrics.compute_means("").items())
+        _log.info("%d groups passed on, %d in a row not; rollouts: %s", self._sent, self._unsent, means)
 
-    async def _run_members(self, problem: Problem, count: int) -> list[Rollout]:
-        tasks = [self._run_one(problem, self._models, self.config.sampling()) for _ in range(count)]
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        for result in results:
-            if isinstance(result, (ModelError, UsageError, StoreError)):
-                self.fatal = result
-            if isinstance(result, BaseException):
-                raise result
-        return [result for result in results if isinstance(result, Rollout)]
-
-    async def _run_one(
-        self, problem: Problem, models: LoadBalancer, sampling: Sampling, metrics: RolloutMetrics | None = None
-    ) -> Rollout:
+    async def _run_one(self, problem: Problem, sampling: Sampling, metrics: RolloutMetrics) -> Rollout:
         async with self._rollout_slots:
-            with models.choose() as model:
-                rollout = await self._runner.run(problem, model, sampling)
-        error = rollout.trace.outcome.error
-        models.record_end(model, None if error is None else error.kind)
-        if error is None:
-            (metrics or self.metrics).add(rollout.trace)
-        else:
-            self._last_error = f"; the last error: {error.message}"
+            rollout = await self._runner.run(problem, self._models, sampling)
+        metrics.add(rollout.trace, rollout.why_unusable)
+        if rollout.trace.outcome.error is not None:
+            self._last_error = f"; the last error: {rollout.trace.outcome.error.message}"
         return rollout
 
     # --- evaluation
@@ -335,56 +287,47 @@ class CodeTraceEnv(ResilientEnv):
         Raises:
             ModelError: no rollout came to its end.
         """
-        if not self._eval:
-            _log.warning("no problem is kept for evaluation (%s)", write_option(Setting("eval_fraction")))
-            return
         try:
-            await self._evaluate()
+            if self._eval:
+                await self._evaluate()
         except ForetraceError as error:
             if not self.training:
                 raise
             _log.warning("the evaluation at step %d failed: %s", self.curr_step, render_error(error))
 
     async def _evaluate(self) -> None:
-        start_time = time.time()
-        config, metrics = self.config, RolloutMetrics()
+        start_time, metrics = time.time(), RolloutMetrics()
+        config, slots = self.config, asyncio.Semaphore(self.config.max_eval_workers)
         sampling = msgspec.structs.replace(config.sampling(), temperature=config.eval_temperature)
-        slots = asyncio.Semaphore(config.max_eval_workers)
 
         async def run(problem: Problem) -> Rollout:
             async with slots:
-                return await self._run_one(problem, self._eval_models, sampling, metrics)
+                return await self._run_one(problem, sampling, metrics)
 
         rollouts = await asyncio.gather(*map(run, self._eval))
-        failed = [r.trace.outcome.error for r in rollouts if r.trace.outcome.error is not None]
-        metrics.failed.update(error.kind for error in failed)
-        if failed and len(failed) == len(rollouts):
-            count = len(rollouts)
-            raise ModelError(f"the evaluation failed: none of {count} rollouts came to its end{self._last_error}")
+        if not metrics.rollouts:
+            raise ModelError(f"the evaluation failed: none of {len(rollouts)} came to its end{self._last_error}")
         self._eval_metrics = metrics.compute_means("eval/")
         if self.training:
             _log.info("the evaluation at step %d:\n%s", self.curr_step, format_metrics(self._eval_metrics))
         else:
             print(format_metrics(self._eval_metrics), flush=True)
-        if config.data_dir_to_save_evals is None:
-            return
-        try:
+        if config.data_dir_to_save_evals is not None:
             await self.evaluate_log(
                 self._eval_metrics,
-                model_name=self._eval_models.spec,
+                model_name=self._models[0].spec,
                 start_time=start_time,
                 end_time=time.time(),
-                generation_parameters=config.generation_params() | {"temperature": config.eval_temperature},
+                generation_parameters=self._describe_sampling() | {"temperature": config.eval_temperature},
                 samples=[_make_sample(one) for one in rollouts],
                 verbose=False,
             )
-        except OSError as error:
-            raise evals_error(config.data_dir_to_save_evals, error) from None
+
+    def _describe_sampling(self) -> dict[str, Any]:
+        return {name: getattr(self.config, name) for name in ("temperature", "top_p", "max_tokens")}
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
         """Log the rollouts since the last time under `train/`, and an evaluation under `eval/`."""
-        if self.process_mode:  # of a training, a step is not worth a line
-            self._log_rest()
         metrics = dict(wandb_metrics or {}) | self.metrics.compute_means("train/") | self._eval_metrics
         self.metrics, self._eval_metrics = RolloutMetrics(), {}
         await super().wandb_log(metrics)
@@ -401,12 +344,8 @@ class CodeTraceEnv(ResilientEnv):
             await server.model.close()
         if self._sandbox is not None:
             await self._sandbox.close()
-        self._log_rest()
         if self._sink is not None:
             await self._sink.close()
-            if self.config.traces_dir is not None:
-                _log.info("the rollouts are in %s", self.config.traces_dir)
-                self._sink = None
 
 
 def _make_sample(rollout: Rollout) -> dict[str, Any]:

@@ -10,6 +10,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import msgspec
+
+from foretrace.core.errors import Setting, UsageError
+from foretrace.registry import make_sandbox
+from foretrace.sandbox.base import Sandbox, SandboxSettings
+
 _T = TypeVar("_T")
 
 
@@ -17,11 +23,28 @@ class BackgroundLoop:
     """Where episodes run while a trainer waits: its own thread may have a loop already (in a notebook), or none.
 
     The thread starts with the first work. What was opened is closed when the process ends, or by `close`.
+
+    Args:
+        sandbox: a name, or one that is not started. It is closed with the loop.
+        settings: of a named sandbox.
+        max_concurrency: episodes at one time, each of which may have a session of a named sandbox.
+
+    Raises:
+        UsageError: settings beside a sandbox that has its own, or no episode at all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sandbox: str | Sandbox, settings: SandboxSettings | None, max_concurrency: int = 256) -> None:
+        if max_concurrency < 1:
+            raise UsageError(Setting("max_concurrency", max_concurrency), ": choose 1 or more")
+        if isinstance(sandbox, str):
+            settings = msgspec.structs.replace(settings or SandboxSettings(), max_sessions=max_concurrency)
+            sandbox = make_sandbox(sandbox, settings)
+        elif settings is not None:
+            remedy = " is for a sandbox that is named: leave it out, and make the Sandbox object with it"
+            raise UsageError(Setting("sandbox_settings"), remedy)
+        self.sandbox, self.max_concurrency = sandbox, max_concurrency
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = [sandbox.close]
         self._lock = threading.Lock()
 
     @property
@@ -44,12 +67,10 @@ class BackgroundLoop:
 
     def close(self) -> None:
         """Close what was opened, and end the thread. May be called twice."""
-        if self._loop is None and not self._closers:
-            return
         loop = self.loop
         atexit.unregister(self.close)
         try:
-            asyncio.run_coroutine_threadsafe(self._run_closers(), loop).result()
+            self.submit(self._run_closers()).result()
         finally:
             self._loop = None
             loop.call_soon_threadsafe(loop.stop)
@@ -58,4 +79,3 @@ class BackgroundLoop:
         async with contextlib.AsyncExitStack() as stack:
             for closer in self._closers:
                 stack.push_async_callback(closer)
-            self._closers = []

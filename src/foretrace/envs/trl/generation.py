@@ -1,20 +1,17 @@
-"""Where the completions of rollouts come from: the trainer's own model, a model server, or a function of the user's."""
+"""Where the completions of rollouts come from: the trainer's own model, or a function of the user's."""
 # The trainer's libraries are an extra: without them there are no types to check against.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ForetraceError, ModelError, UsageError
+from foretrace.core.errors import ForetraceError, UsageError
 from foretrace.envs.tokenizer import LocalTokenizer
-from foretrace.envs.trl.background_loop import BackgroundLoop
-from foretrace.models.base import ChatModel
 
 _MIN_TAIL = 16
 """Tokens that are read for a stop sequence, beside one for each of its characters."""
@@ -35,7 +32,7 @@ class GenerateFunc(Protocol):
 
     def __call__(
         self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
-    ) -> Sequence[Generation | Completion | ForetraceError]:
+    ) -> Sequence[Generation | ForetraceError]:
         """As many results as prompts, in their order. One that failed is an error in its place.
 
         Args:
@@ -44,17 +41,6 @@ class GenerateFunc(Protocol):
             stop: texts that end a completion, which keeps the ids that spell them.
         """
         ...
-
-
-def server_generate(model: ChatModel, *, max_concurrency: int = 64) -> ServedModel:
-    """Generates by a model server that takes and gives token ids (vLLM, llama-server, the demo model).
-
-    The server's weights are its own business: `rollout_func` does not bring the trainer's there.
-
-    Args:
-        max_concurrency: requests at one time.
-    """
-    return ServedModel(model, max_concurrency=max_concurrency)
 
 
 class TrainedModel:
@@ -69,7 +55,7 @@ class TrainedModel:
 
     def __init__(self, trainer: Any, tokenizer: LocalTokenizer) -> None:
         if getattr(trainer, "use_vllm", False):
-            raise UsageError("with use_vllm give rollout_func a generate of its own, e.g. server_generate(model)")
+            raise UsageError("with use_vllm give rollout_func a generate of its own, which samples by it")
         self._trainer, self._tokenizer = trainer, tokenizer
 
     def __call__(self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]) -> list[Generation]:
@@ -140,59 +126,6 @@ class _StepWatcher:
     def _has_stop(self, row: list[int]) -> bool:
         text = "".join(self._tokenizer.decode_pieces(row)) if self._stop else ""
         return any(stop in text for stop in self._stop)
-
-
-class ServedModel:
-    """Generates by a model server that takes and gives token ids (see `GenerateFunc`).
-
-    Nothing here brings the trainer's weights to the server.
-
-    Raises:
-        UsageError: the server gives no ids or no logprobs, or the sampling is not plain.
-    """
-
-    def __init__(self, model: ChatModel, *, max_concurrency: int = 64) -> None:
-        self._model, self._loop = model, BackgroundLoop()
-        self._max_concurrency = max_concurrency
-        self._slots: asyncio.Semaphore | None = None
-
-    def __call__(
-        self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
-    ) -> list[Completion | ForetraceError]:
-        if any(one.temperature != 1.0 or one.top_p != 1.0 or one.top_k for one in sampling):
-            raise UsageError(
-                "a server's logprobs are those of temperature 1 without top_p and top_k: train with these "
-                "(GRPOConfig's defaults)"
-            )
-        return self._loop.submit(self._complete_all(prompts, sampling, stop)).result()
-
-    async def _complete_all(
-        self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
-    ) -> list[Completion | ForetraceError]:
-        if self._slots is None:
-            # Before anything is asked: a probe that fails leaves a connection.
-            self._loop.close_at_end(self._model.close)
-            capabilities = await self._model.probe()
-            if not (capabilities.token_prompts and capabilities.token_ids and capabilities.logprobs):
-                raise UsageError(f"{self._model.spec} does not take and give token ids with logprobs: choose another")
-            self._slots = asyncio.Semaphore(self._max_concurrency)
-        slots = self._slots
-        completions = (self._complete(slots, prompt, own, stop) for prompt, own in zip(prompts, sampling, strict=True))
-        return await asyncio.gather(*completions)
-
-    async def _complete(
-        self, slots: asyncio.Semaphore, prompt: list[int], sampling: Sampling, stop: tuple[str, ...]
-    ) -> Completion | ForetraceError:
-        async with slots:
-            try:
-                return await self._model.complete(Request(prompt_ids=tuple(prompt), sampling=sampling, stop=stop))
-            except ModelError as error:
-                return error
-
-    def close(self) -> None:
-        """Close connections. May be called twice."""
-        self._slots = None
-        self._loop.close()
 
 
 def make_completion(request: Request, generation: Generation, tokenizer: LocalTokenizer) -> Completion:

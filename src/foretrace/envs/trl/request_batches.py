@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -20,28 +19,24 @@ class PendingRequest(NamedTuple):
     number: int
     """Of the episode: a batch is put in this order, so that the same seed gives the same samples."""
     request: Request
-    answer: asyncio.Future[Generation | Completion | ForetraceError]
+    answer: asyncio.Future[Generation | ForetraceError]
 
 
 class RequestBatcher:
     """Collects the requests of `episodes` episodes that run at one time.
 
     Requests are held back until each episode that still runs has one; then they are put into `batches` together.
-
-    Args:
-        name: of the model, for the traces.
     """
 
-    def __init__(self, name: str, tokenizer: LocalTokenizer, episodes: int) -> None:
-        self.name, self.tokenizer = name, tokenizer
+    def __init__(self, episodes: int) -> None:
         self.batches: SimpleQueue[list[PendingRequest] | None] = SimpleQueue()
         """For the thread that generates; `None` at the end."""
         self._running = episodes
         self._pending: list[PendingRequest] = []
 
-    async def ask(self, number: int, request: Request) -> Generation | Completion | ForetraceError:
+    async def ask(self, number: int, request: Request) -> Generation | ForetraceError:
         """What is generated for the request of an episode, together with those of all others."""
-        answer: asyncio.Future[Generation | Completion | ForetraceError] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Generation | ForetraceError] = asyncio.get_running_loop().create_future()
         self._pending.append(PendingRequest(number, request, answer))
         self._put_if_complete()
         return await answer
@@ -56,15 +51,38 @@ class RequestBatcher:
             self.batches.put(sorted(self._pending, key=lambda one: one.number))
             self._pending = []
 
+    def generate_all(self, generate: GenerateFunc, loop: asyncio.AbstractEventLoop) -> None:
+        """Generate for all batches in this thread, until the end.
+
+        Args:
+            loop: that of the episodes.
+
+        Raises:
+            UsageError: the function gave another number of results.
+        """
+        for batch in iter(self.batches.get, None):
+            requests = [one.request for one in batch]
+            prompts = [list(request.prompt_ids or ()) for request in requests]
+            answers = list(generate(prompts, [request.sampling for request in requests], requests[0].stop))
+            if len(answers) != len(prompts):
+                raise UsageError(f"generate was given {len(prompts)} prompts and gave {len(answers)} completions")
+            for one, answer in zip(batch, answers, strict=True):
+                loop.call_soon_threadsafe(_set_answer, one.answer, answer)
+
+
+def _set_answer(future: asyncio.Future[Generation | ForetraceError], answer: Generation | ForetraceError) -> None:
+    if not future.done():
+        future.set_result(answer)
+
 
 class BatchedModel(ClosingModel):
     """A ChatModel (see `models.base.ChatModel`) for one episode, whose requests go into the batches of all."""
 
     endpoint = ""
 
-    def __init__(self, batcher: RequestBatcher, number: int) -> None:
-        self.name, self.spec = batcher.name, f"trl:{batcher.name}"
-        self._batcher, self._number = batcher, number
+    def __init__(self, name: str, tokenizer: LocalTokenizer, batcher: RequestBatcher, number: int) -> None:
+        self.name, self.spec = name, f"trl:{name}"
+        self._tokenizer, self._batcher, self._number = tokenizer, batcher, number
 
     async def probe(self) -> Capabilities:
         """What it does (see `models.base.ChatModel.probe`)."""
@@ -75,27 +93,4 @@ class BatchedModel(ClosingModel):
         answer = await self._batcher.ask(self._number, request)
         if isinstance(answer, ForetraceError):
             raise answer
-        return answer if isinstance(answer, Completion) else make_completion(request, answer, self._batcher.tokenizer)
-
-
-def generate_batch(
-    batch: Sequence[PendingRequest], generate: GenerateFunc
-) -> list[Generation | Completion | ForetraceError]:
-    """Generate for a batch, in its order.
-
-    Raises:
-        UsageError: the function gave another number of results.
-    """
-    requests = [one.request for one in batch]
-    prompts = [list(request.prompt_ids or ()) for request in requests]
-    answers = list(generate(prompts, [request.sampling for request in requests], requests[0].stop))
-    if len(answers) != len(prompts):
-        raise UsageError(f"generate was given {len(prompts)} prompts and gave {len(answers)} completions")
-    return answers
-
-
-def answer_batch(batch: Sequence[PendingRequest], answers: Sequence[Generation | Completion | ForetraceError]) -> None:
-    """Let the episodes of a batch go on; to be called in their loop."""
-    for one, answer in zip(batch, answers, strict=True):
-        if not one.answer.done():
-            one.answer.set_result(answer)
+        return make_completion(request, answer, self._tokenizer)

@@ -16,7 +16,6 @@ from foretrace.envs.metrics import RolloutMetrics
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.envs.trl.prompts import TASK_KEY, check_prompt, read_problem, resolve_protocol
-from foretrace.envs.trl.sandbox import resolve_sandbox
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
@@ -24,15 +23,7 @@ from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 
-def reward_fn(
-    protocol: str | InteractionProtocol,
-    *,
-    sandbox: str | Sandbox = "local",
-    sandbox_settings: SandboxSettings | None = None,
-    max_concurrency: int = 256,
-    settings: EpisodeSettings | None = None,
-    tokenizer: Any = None,
-) -> RewardFunc:
+class RewardFunc:
     """A reward function for `GRPOTrainer(reward_funcs=...)`: each completion is one reply of the protocol, which is run
     and judged in a sandbox (docs/protocols.md has the formula). It is async: by hand, `asyncio.run(function(...))`.
 
@@ -52,44 +43,30 @@ def reward_fn(
     Raises:
         UsageError: what cannot be served.
     """
-    return RewardFunc(
-        resolve_protocol(protocol),
-        resolve_sandbox(sandbox, sandbox_settings, max_concurrency),
-        settings or EpisodeSettings(),
-        max_concurrency=max_concurrency,
-        tokenizer=tokenizer,
-    )
-
-
-class RewardFunc:
-    """An async reward function for completions of one turn. Made by `reward_fn`.
-
-    Args:
-        max_concurrency: episodes at one time.
-    """
 
     def __init__(
         self,
-        protocol: InteractionProtocol,
-        sandbox: Sandbox,
-        settings: EpisodeSettings,
+        protocol: str | InteractionProtocol,
         *,
-        max_concurrency: int,
+        sandbox: str | Sandbox = "local",
+        sandbox_settings: SandboxSettings | None = None,
+        max_concurrency: int = 256,
+        settings: EpisodeSettings | None = None,
         tokenizer: Any = None,
     ) -> None:
-        if protocol.continues:
-            raise UsageError(f"the protocol {protocol.name} goes on with a reply that was begun: take rollout_func")
+        self.__name__ = "episode_reward"
+        self._protocol, settings = resolve_protocol(protocol), settings or EpisodeSettings()
+        if self._protocol.continues:
+            raise UsageError(
+                f"the protocol {self._protocol.name} goes on with a reply that was begun: take rollout_func"
+            )
         if settings.max_turns not in (None, 1):
             raise UsageError(
                 Setting("max_turns", settings.max_turns), ": a reward function sees one turn; take rollout_func"
             )
-        self.__name__ = "episode_reward"
-        self._protocol, self._sandbox = protocol, sandbox
         self._settings = msgspec.structs.replace(settings, max_turns=1)
         self._end_ids: frozenset[int] | None = None if tokenizer is None else LocalTokenizer(tokenizer).end_ids
-        self._loop = BackgroundLoop()
-        self._loop.close_at_end(sandbox.close)
-        self._max_concurrency = max_concurrency
+        self._loop = BackgroundLoop(sandbox, sandbox_settings, max_concurrency)
         self._slots: asyncio.Semaphore | None = None
 
     async def __call__(
@@ -124,8 +101,7 @@ class RewardFunc:
 
     def _read_completion(self, completion: Any, ids: Sequence[int]) -> Completion:
         """A completion as TRL gives it: a text, or messages, of which TRL may have split off the thinking."""
-        is_text = isinstance(completion, str)
-        message: dict[str, Any] = {"content": completion} if is_text else dict(completion[-1]) if completion else {}
+        message: Any = {"content": completion} if isinstance(completion, str) else [{}, *completion][-1]
         content: Any = message.get("content") or ""
         text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
         cut = self._end_ids is not None and bool(ids) and ids[-1] not in self._end_ids
@@ -136,30 +112,30 @@ class RewardFunc:
 
     async def _judge_all(self, problems: Sequence[Problem | None], replies: Sequence[Completion]) -> list[Trace | None]:
         if self._slots is None:
-            await self._sandbox.start()
-            self._slots = asyncio.Semaphore(self._max_concurrency)
+            await self._loop.sandbox.start()
+            self._slots = asyncio.Semaphore(self._loop.max_concurrency)
         slots = self._slots
 
         async def judge(problem: Problem | None, reply: Completion) -> Trace | None:
+            async def replay(request: Request) -> Completion:
+                return reply
+
             if problem is None:
                 return None
             async with slots:
-                return await self._judge(problem, reply)
+                return await rollout(
+                    Episode(problem, self._protocol, self._loop.sandbox, settings=self._settings), replay
+                )
 
         return await asyncio.gather(*(judge(*pair) for pair in zip(problems, replies, strict=True)))
-
-    async def _judge(self, problem: Problem, reply: Completion) -> Trace:
-        """The trace of an episode whose only reply is this one; where something failed, it says so and has no
-        reward."""
-
-        async def replay(request: Request) -> Completion:
-            return reply
-
-        return await rollout(Episode(problem, self._protocol, self._sandbox, settings=self._settings), replay)
 
     def close(self) -> None:
         """End the sandbox; it ends with the process, too. May be called twice."""
         self._loop.close()
+
+
+reward_fn = RewardFunc
+"""As TRL calls what it is given."""
 
 
 def reward_from_rollout(
@@ -185,20 +161,12 @@ def _log(traces: Sequence[Trace | None], log_metric: Any, log_extra: Any) -> Non
     """Log the episodes of a batch: metrics by name, and columns of TRL's table of completions."""
     metrics = RolloutMetrics()
     for trace in traces:
-        if trace is None:
-            continue
-        if trace.outcome.error is None:
+        if trace is not None:
             metrics.add(trace)
-        else:
-            metrics.failed[trace.outcome.error.kind] += 1
     if log_metric is not None:
         for name, value in metrics.compute_means("").items():
             log_metric(name, value)
     if log_extra is not None:
         log_extra(TASK_KEY, [trace and trace.task.id for trace in traces])
-        log_extra("tests", [_format_tests(trace) for trace in traces])
-
-
-def _format_tests(trace: Trace | None) -> str:
-    tests = None if trace is None else trace.outcome.tests
-    return "" if tests is None else f"{tests.passed}/{tests.total}"
+        counts = [trace and trace.outcome.tests for trace in traces]
+        log_extra("tests", [f"{tests.passed}/{tests.total}" if tests else "" for tests in counts])

@@ -7,18 +7,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from foretrace.envs.messages import missing_library_error
 
 try:
     import verifiers.v1 as vf
-    from pydantic import Field, PrivateAttr, model_validator
+    from pydantic import Field, model_validator
 except ImportError as missing:
     raise missing_library_error("the verifiers library", "verifiers", missing) from None
 
@@ -35,7 +33,7 @@ from foretrace.envs.verifiers.attempts import (
     run_attempt,
 )
 from foretrace.envs.verifiers.interception_model import InterceptionModel
-from foretrace.envs.verifiers.setting_names import render_error
+from foretrace.envs.verifiers.setting_names import render_error, rewrite_error
 from foretrace.episodes.episode import Episode
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
@@ -84,43 +82,24 @@ class ProblemData(vf.TaskData):
 
     problems: str = ""
     path: str | None = None
-    _problem: Problem | None = PrivateAttr(None)
-
-    @classmethod
-    def from_problem(cls, problem: Problem, config: ProblemsConfig) -> ProblemData:
-        """The row of a problem of the set that the settings name."""
-        name, path = config.source
-        data = cls(prompt=problem.statement, id=problem.id, name=problem.id, problems=name, path=path)
-        data._problem = problem
-        return data
 
     def problem(self) -> Problem:
-        """The problem; read again where the row came over a wire.
+        """The problem.
 
         Raises:
             ProblemError: the set has no such problem (any more).
         """
-        if self._problem is None:
-            problems = _read_set(self.problems, self.path)
-            if self.id not in problems:
-                raise ProblemError(f"{self.path or self.problems}: there is no problem {self.id!r} in it")
-            self._problem = problems[self.id]
-        return self._problem
+        try:
+            return _read_set(self.problems, self.path)[self.id]
+        except KeyError:
+            raise ProblemError(f"{self.path or self.problems}: there is no problem {self.id!r} in it") from None
 
 
 class EpisodeState(vf.State):
     """The episode of a rollout, for what comes after it."""
 
-    _episode: Episode | None = PrivateAttr(None)
-
-    @property
-    def episode(self) -> Episode | None:
-        """`None` before it began."""
-        return self._episode
-
-    def hold(self, episode: Episode) -> None:
-        """Keep the episode."""
-        self._episode = episode
+    episode: Any = Field(None, exclude=True)
+    """An `Episode`; `None` before it began."""
 
 
 class ProblemTask(vf.Task[ProblemData, EpisodeState, vf.TaskConfig]):
@@ -158,12 +137,14 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
         Raises:
             SystemExit: the set cannot be read: the library has no other way to end a run with a line.
         """
-        config = self.config
+        name, path = self.config.source
         try:
-            for problem in load_problems(*config.source):
-                yield ProblemTask(ProblemData.from_problem(problem, config), config.task)
+            problems = _read_set(name, path)
         except ForetraceError as error:
             raise _end_run(error) from None
+        for problem in problems.values():
+            data = ProblemData(prompt=problem.statement, id=problem.id, name=problem.id, problems=name, path=path)
+            yield ProblemTask(data, self.config.task)
 
 
 class ForetraceHarnessConfig(vf.HarnessConfig):
@@ -205,40 +186,13 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     @property
     def sandbox_settings(self) -> SandboxSettings:
         """How the sandbox is set up."""
-        weak = self.allow_weak_isolation
-        return SandboxSettings(
-            workers=self.workers, allow_weak_isolation=weak, level=self.level, max_sessions=_MAX_SESSIONS
-        )
+        given = {name: getattr(self, name) for name in ("workers", "allow_weak_isolation", "level")}
+        return SandboxSettings(**given, max_sessions=_MAX_SESSIONS)
 
     @property
     def episode_settings(self) -> EpisodeSettings:
         """How an episode is run."""
-        return EpisodeSettings(
-            max_turns=self.max_turns,
-            feedback=self.feedback,
-            hints=self.hints,
-            structure_bonus=self.structure_bonus,
-            flagged=self.flagged,
-        )
-
-
-async def _end_loop(ending: SystemExit) -> NoReturn:
-    """Leave the event loop with `ending`, once, from beside all tasks. Raised in a task it would come again from each
-    task that waits for that one, and break into the cancelling of the others."""
-
-    def leave() -> None:
-        raise ending
-
-    loop = asyncio.get_running_loop()
-    if loop not in _ending_loops:
-        _ending_loops.add(loop)
-        loop.call_soon(leave)
-    await asyncio.sleep(_END_S)  # until this task is cancelled
-    raise ending  # by nobody: this is not a run that ends with its loop
-
-
-_END_S = 10.0
-_ending_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        return EpisodeSettings(**{name: getattr(self, name) for name in EpisodeSettings.__struct_fields__})
 
 
 class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
@@ -249,12 +203,11 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
     NEEDS_CONTAINER = False
 
     async def setup(self, runtime: Any) -> None:
-        """Start the sandbox before a model is asked for anything. `ForetraceEnv.start` has done it, other environments
-        of the library have not.
+        """Start the sandbox, where `ForetraceEnv.start` has not done it.
 
         Raises:
-            SystemExit: none serves, or the library would run the episode elsewhere: no other episode would fare better,
-                and the run ends with one line and exit code 1.
+            UsageError: the library would run the episode elsewhere.
+            SandboxError: no sandbox serves.
         """
         try:
             if (runs_in := runtime.config.type) != "subprocess":
@@ -262,7 +215,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
                 raise UsageError(why, Setting("runtime", "subprocess"))
             await self._sandbox().start()
         except ForetraceError as error:
-            await _end_loop(_end_run(error))
+            raise rewrite_error(error) from None
 
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
@@ -284,7 +237,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
             settings=config.episode_settings,
             identity=Identity(model=ctx.model, sampling=arguments),
         )
-        trace.state.hold(episode)
+        trace.state.episode = episode
         async with InterceptionModel(
             ctx.model,
             endpoint,
@@ -303,8 +256,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
 
     async def cleanup(self, trace: Any, runtime: Any) -> None:
         """End what an abandoned episode left running."""
-        episode = trace.state.episode if isinstance(trace.state, EpisodeState) else None
-        if episode is not None:
+        if (episode := getattr(trace.state, "episode", None)) is not None:
             await episode.close()
 
     def _sandbox(self) -> Sandbox:

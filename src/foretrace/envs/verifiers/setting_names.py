@@ -11,28 +11,19 @@ from foretrace.episodes.rollout import make_failure_message
 
 _Error = TypeVar("_Error", bound=ForetraceError)
 
-_HARNESS = "--env.agent.harness"
-OPTIONS = {
-    "allow_weak_isolation": f"{_HARNESS}.allow-weak-isolation",
+_FIELDS = ("feedback", "hints", "level", "max_turns", "protocol", "retries", "sandbox", "timeout", "workers")
+OPTIONS = {name: f"--env.agent.harness.{name.replace('_', '-')}" for name in _FIELDS} | {
+    "allow_weak_isolation": "--env.agent.harness.allow-weak-isolation",
     "api_key_env": "--client.api-key-var",
     "base_url": "--client.base-url",
     "concurrency": "-c",
-    "feedback": f"{_HARNESS}.feedback",
-    "hints": f"{_HARNESS}.hints",
-    "level": f"{_HARNESS}.level",
     "max_tokens": "--sampling.max-tokens",
-    "max_turns": f"{_HARNESS}.max-turns",
     "path": "--env.taskset.path",
     "problems": "--env.taskset.problems",
-    "protocol": f"{_HARNESS}.protocol",
-    "retries": f"{_HARNESS}.retries",
     "runtime": "--env.agent.runtime.type",
-    "sandbox": f"{_HARNESS}.sandbox",
     "temperature": "--sampling.temperature",
-    "timeout": f"{_HARNESS}.timeout",
-    "timeout_s": f"{_HARNESS}.timeout",
+    "timeout_s": "--env.agent.harness.timeout",
     "top_p": "--sampling.top-p",
-    "workers": f"{_HARNESS}.workers",
 }
 """Name of a setting in Python -> the option of `vf-eval` that sets it."""
 _write_option = make_option_style(OPTIONS)

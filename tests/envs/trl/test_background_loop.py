@@ -8,7 +8,7 @@ import pytest
 
 from foretrace.core.errors import UsageError
 from foretrace.envs.trl import reward_fn, rollout_func
-from foretrace.envs.trl.sandbox import resolve_sandbox
+from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.sandbox import local
 from foretrace.sandbox.base import SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
@@ -20,7 +20,6 @@ BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
     ("given", "why"),
     [
         ({"sandbox": LocalSandbox(BOX), "sandbox_settings": BOX}, "sandbox_settings is for a sandbox that is named"),
-        ({"sandbox_settings": SandboxSettings(max_sessions=8)}, "give max_concurrency=8"),
         ({"max_concurrency": 0}, "max_concurrency=0: choose 1 or more"),
     ],
 )
@@ -42,10 +41,10 @@ def test_sessions_follow_from_the_episodes_at_one_time(
         return LocalSandbox(settings)
 
     monkeypatch.setattr(local, "PLUGIN", make)
-    resolve_sandbox("local", settings, 3)
+    BackgroundLoop("local", settings, 3)
     assert [(one.max_sessions, one.workers) for one in made] == [(3, 1 if settings is BOX else 0)]
 
 
 def test_a_sandbox_of_your_own_is_taken_as_it_is() -> None:
     own = LocalSandbox(BOX)
-    assert resolve_sandbox(own, None, 256) is own
+    assert BackgroundLoop(own, None).sandbox is own

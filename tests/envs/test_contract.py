@@ -1,0 +1,291 @@
+"""What all environments have in common: the same replies make the same episode with the same reward, flags and tokens,
+and a fault costs an episode and never the run.
+
+`test_same_rewards.py` goes through the answers that a model may give; here it is what happens around them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from envs.tokenizer import HubTokenizer, demo_tokenizer
+from episodes.generating import plus
+from foretrace.core.completion import Completion, Request, Sampling
+from foretrace.core.errors import ModelError
+from foretrace.core.problem import Problem
+from foretrace.core.store import read_traces
+from foretrace.core.trace import Outcome
+from foretrace.envs.atropos.groups import make_group
+from foretrace.envs.rollout_model import RolloutModel
+from foretrace.envs.rollouts import RolloutRunner, RolloutSettings
+from foretrace.envs.trace_sink import TraceSink
+from foretrace.envs.trl import EnvironmentFactory, ToolCalls, prompt_dataset, reward_from_rollout, rollout_func
+from foretrace.envs.verifiers.attempts import make_report, read_reward, run_attempt
+from foretrace.episodes.episode import Episode
+from foretrace.episodes.identity import Identity
+from foretrace.episodes.rollout import rollout
+from foretrace.episodes.settings import EpisodeSettings
+from foretrace.models.servers.demo import Demo
+from foretrace.registry import make_protocol
+from foretrace.sandbox.base import SandboxSettings
+from foretrace.sandbox.local import LocalSandbox
+
+BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
+TOKENIZER = demo_tokenizer()
+
+
+def block(body: str) -> str:
+    return f"<think>I try this.</think><code>\ndef plus(x):\n    return {body}\n</code>"
+
+
+WRONG, RIGHT, END = block("x"), block("x + 3"), "<verify>It adds.</verify>"
+LIAR = f"<code>\nclass L:\n    __eq__ = lambda s, o: True\n    __hash__ = None\n\n{RIGHT.partition('<code>')[2]}"
+LIAR = LIAR.replace("x + 3", "L()")
+CUT = (RIGHT.removesuffix("</code>"), "length")
+"""A reply that the token limit cut."""
+Replies = Sequence[str | tuple[str, str] | ModelError]
+Scripts = list[tuple[Problem, Replies]]
+
+
+class Made(NamedTuple):
+    """One episode, as a trainer has it."""
+
+    reward: float | None
+    outcome: Outcome
+    tokens: list[int] | None = None
+    """All ids, where the environment gives them."""
+    trained: list[int] | None = None
+
+
+class Said(Demo):
+    """A server with the demo model's ids, and replies that were written beforehand."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        super().__init__()
+        self._scripts = scripts
+
+    async def complete(self, request: Request) -> Completion:
+        asked = "\n".join(message.content for message in request.messages)
+        if not (replies := next((own for problem, own in self._scripts if problem.statement in asked), ())):
+            return await super().complete(request)  # it is asked what it can do
+        turn = sum(message.role == "assistant" for message in request.messages)
+        reply = replies[min(turn, len(replies) - 1)]
+        if isinstance(reply, ModelError):
+            raise reply
+        text, finish = (reply, "stop") if isinstance(reply, str) else reply
+        ids = (*TOKENIZER.encode(text), *([TOKENIZER.end_id] if finish == "stop" else []))
+        pieces = tuple(TOKENIZER.decode_pieces(ids))
+        return Completion(
+            text=text, finish=finish, token_ids=ids, logprobs=(-0.5,) * len(ids), pieces=pieces, exact="token"
+        )
+
+
+def by_episodes(scripts: Scripts, sandbox: Any) -> list[Made]:
+    async def run() -> list[Made]:
+        traces = [
+            await rollout(Episode(problem, make_protocol("tools"), sandbox), Said(scripts)) for problem, _ in scripts
+        ]
+        await sandbox.close()
+        return [Made(trace.outcome.reward, trace.outcome) for trace in traces]
+
+    return asyncio.run(run())
+
+
+def by_verifiers(scripts: Scripts, sandbox: Any) -> list[Made]:
+    async def run() -> list[Made]:
+        made: list[Made] = []
+        for problem, _ in scripts:
+            episode = Episode(problem, make_protocol("tools"), sandbox)
+            try:
+                await run_attempt(episode, Said(scripts), Sampling())
+                reward = read_reward(make_report(episode))
+            except ModelError:
+                reward = None
+            made.append(Made(reward, msgspec.convert(make_report(episode)["outcome"], Outcome)))
+        await sandbox.close()
+        return made
+
+    return asyncio.run(run())
+
+
+def by_atropos(scripts: Scripts, sandbox: Any) -> list[Made]:
+    settings = RolloutSettings(protocol=make_protocol("tools"), episode=EpisodeSettings(), identity=Identity(), tries=2)
+
+    async def run() -> list[Made]:
+        runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
+        model = RolloutModel(Said(scripts), TOKENIZER, asyncio.Semaphore(1), gives_ids=True, max_sequence_tokens=9999)
+        made: list[Made] = []
+        for problem, _ in scripts:
+            one = await runner.run(problem, [model], Sampling())
+            if one.why_unusable:
+                made.append(Made(None, one.trace.outcome))
+                continue
+            group = make_group([one], {}, messages=False)
+            (tokens,), (masks,), (score,) = group["tokens"], group["masks"], group["scores"]
+            made.append(Made(score, one.trace.outcome, tokens, [mask for mask in masks if mask != -100]))
+        await sandbox.close()
+        return made
+
+    return asyncio.run(run())
+
+
+def by_trl_rollouts(scripts: Scripts, sandbox: Any) -> list[Made]:
+    problems = [problem for problem, _ in scripts]
+    function = rollout_func("tools", Said(scripts), problems=problems, sandbox=sandbox, tries=2)
+    args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=9000)
+    trainer = SimpleNamespace(args=args, processing_class=HubTokenizer(), model=None)
+    try:
+        output = function(prompt_dataset(problems, "tools")["prompt"], trainer)
+    finally:
+        function.close()
+    rewards = reward_from_rollout(problems, problems, **output)
+    made: list[Made] = []
+    for number, (reward, trace) in enumerate(zip(rewards, output["trace"], strict=True)):
+        prompt, ids, mask = (output[name][number] for name in ("prompt_ids", "completion_ids", "env_mask"))
+        trained = [one for one, mine in zip(ids, mask, strict=True) if mine]
+        made.append(Made(reward, trace.outcome, prompt + ids, trained))
+    return made
+
+
+def by_trl_environments(scripts: Scripts, sandbox: Any) -> list[Made]:
+    """The same acts as calls of tools."""
+    factory = EnvironmentFactory(sandbox=sandbox)
+
+    async def call(environment: Any, replies: Replies) -> float | None:
+        for reply in replies:
+            assert isinstance(reply, str)
+            if found := re.search(r"<code>\n(.*)</code>", reply, re.DOTALL):
+                await environment.run_tests(found[1])
+            else:
+                await environment.submit()
+        return await environment.get_reward()
+
+    try:
+        made: list[Made] = []
+        for (_, replies), row in zip(
+            scripts, prompt_dataset([problem for problem, _ in scripts], ToolCalls()), strict=True
+        ):
+            environment = factory()
+            environment.reset(**row)
+            reward = asyncio.run(call(environment, replies))
+            assert environment.trace is not None
+            made.append(Made(reward, environment.trace.outcome))
+        return made
+    finally:
+        factory.close()
+
+
+WAYS: dict[str, Callable[[Scripts, Any], list[Made]]] = {
+    "episodes": by_episodes,
+    "verifiers": by_verifiers,
+    "atropos": by_atropos,
+    "trl rollouts": by_trl_rollouts,
+    "trl environments": by_trl_environments,
+}
+WITH_SERVERS = [way for way in WAYS if way != "trl environments"]
+"""Those that ask for completions themselves."""
+SOLVED: tuple[Problem, Replies] = (plus(3), [WRONG, RIGHT, END])
+
+
+@pytest.fixture
+def sandbox() -> LocalSandbox:
+    return LocalSandbox(BOX)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_replies_make_the_same_episode(way: str, sandbox: LocalSandbox) -> None:
+    solved, lied, failed = WAYS[way]([SOLVED, (plus(4), [LIAR, END]), (plus(5), [WRONG, END])], sandbox)
+    assert (solved.reward, lied.reward, failed.reward) == (1.0, -1.0, -1.0)
+    assert (solved.outcome.flags, lied.outcome.flags) == ((), ("same_for_others",))
+    assert [one.outcome.status for one in (solved, lied, failed)] == ["done"] * 3
+    metrics = solved.outcome.metrics
+    assert (metrics["turns"], metrics["had_errors"], metrics["recovered"]) == (3, 1, 1)
+
+
+def test_the_same_replies_make_the_same_tokens() -> None:
+    one, other = (WAYS[way]([SOLVED], LocalSandbox(BOX))[0] for way in ("atropos", "trl rollouts"))
+    assert one.tokens == other.tokens and one.trained == other.trained
+    said = [token for reply in SOLVED[1] for token in (*TOKENIZER.encode(str(reply)), TOKENIZER.end_id)]
+    assert one.trained == said, "every token that is trained on was sampled, and every one that was sampled is"
+
+
+@pytest.mark.parametrize("way", WITH_SERVERS)
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_server_that_fails_costs_the_episode(way: str, after: int, sandbox: LocalSandbox) -> None:
+    gone = ModelError("it is gone", kind="refused", retryable=True)
+    failed, solved = WAYS[way]([(plus(4), [*[RIGHT][:after], gone]), SOLVED], sandbox)
+    error = failed.outcome.error
+    assert failed.reward is None and error is not None and error.kind == "refused"
+    assert not failed.trained and solved.reward == 1.0
+
+
+@pytest.mark.parametrize("way", WITH_SERVERS)
+def test_a_cut_reply_is_not_run_and_the_episode_goes_on(way: str, sandbox: LocalSandbox) -> None:
+    cut, ended = WAYS[way]([(plus(3), [CUT, RIGHT, END]), (plus(4), [CUT, END])], sandbox)
+    assert (cut.reward, ended.reward) == (1.0, -1.0)
+    assert [one.outcome.metrics["cut_replies"] for one in (cut, ended)] == [1, 1]
+
+
+@pytest.mark.parametrize("way", WITH_SERVERS)
+def test_a_full_context_ends_the_episode_and_is_judged(way: str, sandbox: LocalSandbox) -> None:
+    full = ModelError("the prompt is too long", kind="overflow")
+    (one,) = WAYS[way]([(plus(3), [RIGHT, full])], sandbox)
+    assert (one.reward, one.outcome.status, one.outcome.exit_reason) == (1.0, "limit", "context")
+
+
+def test_a_sandbox_that_fails_costs_the_episode_of_a_tool() -> None:
+    class Failing(LocalSandbox):
+        async def judge(self, *given: Any, **named: Any) -> Any:
+            raise OSError("the worker is gone")
+
+    factory = EnvironmentFactory(sandbox=Failing(BOX))
+    environment = factory()
+    environment.reset(**prompt_dataset([plus(3)], ToolCalls())[0])
+
+    async def call() -> float | None:
+        with pytest.raises(OSError, match="the worker is gone"):  # which TRL shows the model
+            await environment.run_tests("x = 1")
+        assert "has ended" in await environment.submit()
+        return await environment.get_reward()
+
+    try:
+        assert asyncio.run(call()) is None
+    finally:
+        factory.close()
+    assert environment.trace is not None and environment.trace.outcome.error is not None
+
+
+KILLED = """
+import os, signal, sys
+from types import SimpleNamespace
+from envs.demo_generate import generate
+from envs.tokenizer import HubTokenizer
+from foretrace.envs.trl import prompt_dataset, rollout_func
+from foretrace.sandbox.base import SandboxSettings
+box = SandboxSettings(workers=1, allow_weak_isolation=True)
+run = rollout_func("tools", generate, problems="builtin", limit=2, sandbox_settings=box, traces_dir="traces")
+args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=700)
+trainer = SimpleNamespace(args=args, processing_class=HubTokenizer(), model=None)
+run(prompt_dataset("builtin", "tools", limit=2)["prompt"], trainer)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_trainer_that_is_killed_loses_no_finished_episode(tmp_path: Path) -> None:
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
+    assert done.returncode == -signal.SIGKILL
+    asyncio.run(TraceSink(str(tmp_path / "traces"), "trl").close())  # the next run seals what this one left
+    assert len(list(read_traces(tmp_path / "traces"))) == 2
