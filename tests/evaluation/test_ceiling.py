@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.any_traces import traces as any_traces
@@ -185,14 +185,14 @@ def test_times_from_stamps_may_hold_a_wait() -> None:
 
 
 def test_intervals_hold_the_true_share() -> None:
-    """95 % intervals of 200 small worlds hold the true share in about 95 % of them."""
+    """95 % intervals of 80 small worlds hold the true share in about 95 % of them."""
     held = 0
     draw, tasks = random.Random(5), [f"{n}" for n in range(60)]
-    for world in range(200):
+    for world in range(80):
         won = [draw.choice([0.0, 1.0]) for _ in tasks]
         ((low, high),) = Resamples(tasks, world).find_ratio_intervals([(won, [1.0] * 60)])
         held += low is not None and high is not None and low <= 0.5 <= high
-    assert 180 <= held <= 199
+    assert 72 <= held <= 79
 
 
 def test_intervals_are_seeded_and_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,6 @@ def check_laws(report: CeilingReport) -> None:
     assert 0 <= report.coverage <= 1 and report.known_steps + sum(report.unknown_steps.values()) == report.steps
 
 
-@settings(max_examples=60, deadline=None)
 @given(folders, st.randoms(use_true_random=False))
 def test_laws_of_the_ceiling(traces: list[Trace], shuffle: random.Random) -> None:
     report = measure_ceiling(traces)
@@ -254,7 +253,6 @@ def test_laws_of_the_ceiling(traces: list[Trace], shuffle: random.Random) -> Non
     assert msgspec.json.encode(measure_ceiling(other)) == msgspec.json.encode(report)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(any_traces, max_size=3))
 def test_any_trace_can_be_measured(traces: list[Trace]) -> None:
     check_laws(measure_ceiling(traces, allow=["sandbox_exec"]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.any_traces import traces as any_traces
@@ -103,7 +103,6 @@ def test_calls_that_were_never_run_count_nowhere() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(any_traces, max_size=4, unique_by=lambda trace: trace.key))
 def test_laws_of_the_manifest(traces: list[Trace]) -> None:
     manifest = collect_effects(traces)

@@ -87,9 +87,9 @@ def test_exponential_latencies_approach_the_published_limit() -> None:
     """With latencies of rate a for the guess and b for the reply, (reply - guess)+ is a / (a + b) of a reply: that is
     saved of each hit whose call outlasts the reply."""
     draw, a, b = random.Random(7), 3.0, 1.0
-    steps = [step(draw.expovariate(b), 1e6, GuessedCall(1e6, RIGHT), g=draw.expovariate(a)) for _ in range(40_000)]
+    steps = [step(draw.expovariate(b), 1e6, GuessedCall(1e6, RIGHT), g=draw.expovariate(a)) for _ in range(10_000)]
     saved = save(simulate(steps, Speculation())) / math.fsum(each.model_s for each in steps)
-    assert saved == pytest.approx(a / (a + b), abs=0.015)
+    assert saved == pytest.approx(a / (a + b), abs=0.03)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -204,7 +204,7 @@ def with_true_calls(steps: list[SimulatedStep]) -> list[SimulatedStep]:
 
 
 @given(runs(), speculations)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 def test_saved_and_remaining_are_all_and_no_guesses_beat_the_true_calls(
     steps: list[SimulatedStep], how: Speculation
 ) -> None:
@@ -233,7 +233,7 @@ def save_by_formula(steps: list[SimulatedStep], ahead: int, g: float) -> list[fl
 
 
 @given(runs(), st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_the_true_calls_save_what_the_formula_says(steps: list[SimulatedStep], ahead: int) -> None:
     g = steps[0].proposer_s
     steps = [each._replace(proposer_s=g) for each in with_true_calls(steps)]
@@ -243,7 +243,7 @@ def test_the_true_calls_save_what_the_formula_says(steps: list[SimulatedStep], a
 
 
 @given(runs(), speculations)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_more_slots_never_save_less(steps: list[SimulatedStep], how: Speculation) -> None:
     one_by_one = [simulate(steps, Speculation(slots=slots)).took_s for slots in (1, 2, 3, 4, None)]
     assert all(more <= less + 1e-9 for less, more in pairwise(one_by_one)), "one step ahead, with cancellation"
@@ -251,7 +251,7 @@ def test_more_slots_never_save_less(steps: list[SimulatedStep], how: Speculation
 
 
 @given(runs(), st.integers(1, 4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_cancellation_never_wastes_more(steps: list[SimulatedStep], ahead: int) -> None:
     ended = simulate(steps, Speculation(ahead))
     held = simulate(steps, Speculation(ahead, cancel=False))
@@ -261,7 +261,7 @@ def test_cancellation_never_wastes_more(steps: list[SimulatedStep], ahead: int) 
 
 
 @given(runs(), speculations)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 def test_wrong_guesses_save_nothing_and_waste_what_they_launch(steps: list[SimulatedStep], how: Speculation) -> None:
     wrong = [
         each._replace(guesses=tuple(guess._replace(covers=()) for guess in each.guesses), foreseen=False)

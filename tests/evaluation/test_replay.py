@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.any_traces import traces as any_traces
@@ -60,7 +60,7 @@ def test_a_planted_hit_rate_gives_the_formula(hits: int) -> None:
     assert found.oracle.saved_s == pytest.approx(200 * min(m - g, t), abs=1e-9)
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 3, 5])
+@pytest.mark.parametrize("ahead", [1, 3])
 def test_the_oracle_is_the_ceiling(ahead: int) -> None:
     draw = random.Random(ahead)
     calls: list[Any] = [READ, READ, READ, RUN, WRITE, DEPLOY]
@@ -70,7 +70,7 @@ def test_the_oracle_is_the_ceiling(ahead: int) -> None:
             key=f"k{n}",
             task=f"t{n % 7}",
         )
-        for n in range(20)
+        for n in range(8)
     ]
     found = replay(traces, plant(traces), ahead=ahead, guess_latency=0.3, allow=("sandbox_exec",))
     ceiling = measure_ceiling(traces, guess_latency=0.3, allow=["sandbox_exec"])
@@ -423,7 +423,6 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(folders, options, st.randoms(use_true_random=False))
 def test_laws_of_the_replay(made: list[list[Timed]], how: dict[str, Any], draw: random.Random) -> None:
     traces = [make_trace(steps, key=f"k{n}", task=f"t{n // 2}") for n, steps in enumerate(made)]
@@ -439,7 +438,6 @@ def test_laws_of_the_replay(made: list[list[Timed]], how: dict[str, Any], draw: 
     assert msgspec.json.encode(replay(shuffled, predictions, **how)) == msgspec.json.encode(found)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(any_traces, min_size=1, max_size=3, unique_by=lambda trace: trace.key))
 def test_any_trace_can_be_replayed_and_its_calls_have_the_effect_of_their_label(traces: list[Trace]) -> None:
     predictions = plant(traces)
