@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -86,13 +85,6 @@ def test_a_shell_of_which_only_reads_were_seen_is_unknown() -> None:
 )
 def test_the_worst_effect_decides(effects: dict[Effect, int], whole: int, expected: str) -> None:
     assert classify_evidence(effects, whole) == expected
-
-
-def test_its_words_are_those_of_mcp() -> None:
-    tool = json.loads(msgspec.json.encode(collect(READ)))["tools"][0]
-    assert tool["class"] == "read_only" and tool["tool"] == "read_file"
-    assert tool["annotations"] == {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
-    assert (tool["calls"], tool["traces"], tool["effects"]) == (1, 1, {"pure_read": 1})
 
 
 def test_calls_that_were_never_run_count_nowhere() -> None:
