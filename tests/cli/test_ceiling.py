@@ -9,7 +9,7 @@ import pytest
 import foretrace
 from cli.conftest import Run
 from evaluation.timed import READ, RUN, WRITE, Timed, make_trace
-from foretrace.cli.display.speculation import write_share, write_time
+from foretrace.cli.display.speculation import write_time
 from foretrace.core.store import write_traces
 
 
@@ -38,11 +38,6 @@ def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     assert any(line.startswith("guess 3 calls ahead") for line in rest) and "unknown times: no model time 4" in rest
     allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--guess-latency", "0", "--seed", "3")
     assert allowed.out.startswith("a perfect predictor of the next call saves at most 29 % ")
-
-
-def test_one_trace_is_not_said_as_several(timed: Path) -> None:
-    said = str(foretrace.ceiling([*foretrace.read_traces(timed)][:1]))
-    assert "\n1 trace of 1 task; times are known of " in said
 
 
 def test_json_has_all(run: Run, timed: Path) -> None:
@@ -101,11 +96,6 @@ def test_a_wrong_value_is_one_line(run: Run, timed: Path, options: list[str], sa
     assert done.err.startswith(f"foretrace: {said}")
 
 
-def test_a_folder_that_is_none_is_refused(run: Run, tmp_path: Path) -> None:
-    done = run("ceiling", tmp_path / "nope")
-    assert done.code == 1 and "import or generate traces into it" in done.err
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -115,9 +105,3 @@ def test_a_folder_that_is_none_is_refused(run: Run, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_time_has_its_two_largest_units(seconds: float, text: str) -> None:
     assert write_time(seconds) == text
-
-
-def test_a_share_has_two_digits() -> None:
-    assert [write_share(s) for s in (0, 0.0004, 0.019, 0.0996, 0.18, 1)] == [
-        *("0 %", "0 %", "1.9 %", "10 %", "18 %", "100 %")
-    ]

@@ -68,12 +68,6 @@ def test_what_takes_a_path_takes_text_too(name: str) -> None:
         assert "Path" not in words or "str" in words, parameter
 
 
-def test_predictions_are_read_from_a_path_as_text(tmp_path: Path) -> None:
-    file = tmp_path / "p.jsonl"
-    file.write_text('{"key": "k", "step": 1, "action": "FILE_READ"}\n')
-    assert foretrace.read_predictions(str(file)) == foretrace.read_predictions(file)
-
-
 def test_label_refuses_a_folder_in_one_line() -> None:
     with pytest.raises(UsageError, match="label takes a Trace, not a str; for a traces folder call label_folder"):
         foretrace.label("traces")  # type: ignore[arg-type]

@@ -40,12 +40,6 @@ def test_a_sound_set(run: Run) -> None:
     assert facts["isolation"]["level"] >= 0 and facts["forms"]["values"] == 16 and facts["findings"] == []
 
 
-def test_a_sound_set_as_text(run: Run) -> None:
-    result = run("problems", "check", "builtin", "--limit", 3, "--workers", 1)
-    assert result.code == 0
-    assert "references passed" in result.out and "3 of 3" in result.out and "values 3" in result.out
-
-
 def test_what_is_wrong_is_named(run: Run, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "set.jsonl", [GOOD, FAILS, ASKS_NOTHING])
     result = run("problems", "check", "jsonl", "--path", path)
@@ -74,18 +68,6 @@ def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) ->
     path = write_rows(tmp_path / "set.jsonl", ["nothing"])
     result = run("problems", "check", "jsonl", "--path", path, "--quiet")
     assert result.code == 1 and result.err == "foretrace: jsonl: left out 1: row 0\n"
-
-
-def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [{**FAILS, "id": f"p{n}"} for n in range(8)])
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert result.err == "foretrace: jsonl: the reference fails for 8: p0, p1, p2, p3, p4 and 3 more\n"
-
-
-def test_a_row_that_cannot_be_used_is_named_by_its_id_too(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", [GOOD, {"statement": "x", "entry_point": "f", "task_id": "mine/7"}])
-    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert result.err == "foretrace: jsonl: left out 1: row 1 (mine/7)\n" and "row 1 (mine/7)" in result.out
 
 
 def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: Path) -> None:
@@ -145,12 +127,6 @@ def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.Monk
     assert "not my_sandbox:Away" in text and "it is away" in text
     result = run("problems", "check", "builtin", "--sandbox", "my_sandbox:Away", "--quiet")
     assert (result.code, result.err) == (1, "foretrace: it is away\n")
-
-
-def test_a_bare_group_says_what_to_do(run: Run) -> None:
-    result = run("problems")
-    assert (result.code, result.err) == (0, "")
-    assert all(f"\n  {verb} " in result.out for verb in ("list", "check"))
 
 
 def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
