@@ -16,12 +16,12 @@ from hypothesis.internal.constants_ast import Constants
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 EXPLORE = bool(os.environ.get("FORETRACE_EXPLORE"))
-"""Whether laws are tried with other examples than the usual ones."""
+"""Whether laws are tried with other and more examples than the usual ones."""
 
 settings.register_profile(
     "foretrace",
     deadline=None,
-    max_examples=40,
+    max_examples=200 if EXPLORE else 25,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     derandomize=not EXPLORE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fakes.vllm_server import DESCRIPTION, SglangServer, VllmServer
@@ -44,7 +44,6 @@ def ask(
     return asyncio.run(run())
 
 
-@settings(max_examples=40, deadline=None)
 @given(ANY_TEXT, st.lists(st.integers(0, 20)), st.booleans(), st.integers(1, 3), st.booleans())
 @example("fine ✅", [], False, 1, False)
 @example("naïve", [], False, 1, True)
