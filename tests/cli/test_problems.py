@@ -70,6 +70,18 @@ def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) ->
     assert result.code == 1 and result.err == "foretrace: jsonl: left out 1: row 0\n"
 
 
+def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [{**FAILS, "id": f"p{n}"} for n in range(8)])
+    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
+    assert result.err == "foretrace: jsonl: the reference fails for 8: p0, p1, p2, p3, p4 and 3 more\n"
+
+
+def test_a_row_that_cannot_be_used_is_named_by_its_id_too(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [GOOD, {"statement": "x", "entry_point": "f", "task_id": "mine/7"}])
+    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
+    assert result.err == "foretrace: jsonl: left out 1: row 1 (mine/7)\n" and "row 1 (mine/7)" in result.out
+
+
 def test_a_package_that_is_not_there_comes_with_what_to_do(run: Run, tmp_path: Path) -> None:
     wants = {**GOOD, "id": "wants", "reference": "import numpy, pandas\ndef f(n):\n    return n + 1\n"}
     tests = ["import numpy as np\nassert f(np.int64(1)) == 2"]
