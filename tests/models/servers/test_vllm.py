@@ -65,14 +65,6 @@ def test_the_tokens_of_a_stop_sequence_stay(corrects: bool) -> None:
     assert found.token_ids == tuple(sampled) and "".join(found.pieces) == "✅ naïve</code>"
 
 
-@pytest.mark.parametrize("corrects", [False, True])
-def test_a_limit_in_the_middle_of_a_character(corrects: bool) -> None:
-    sampled = sampled_ids("ok ✅", list(range(9)))
-    found = ask(sampled, corrects=corrects, sampling=Sampling(max_tokens=len(sampled) - 1))
-    assert (found.text, found.finish, found.exact) == ("ok ", "length", "token")
-    assert found.token_ids == tuple(sampled[:-1]) and found.pieces[:3] == ("o", "k", " ")
-
-
 def test_what_does_not_fit_is_asked_for_once_more() -> None:
     found = ask(TOKENIZER.encode("ok ✅"), sampling=Sampling(max_tokens=4096))
     assert found.extra["max_tokens"] == 4095 - len(found.prompt_token_ids or ()) and found.exact == "token"
