@@ -39,7 +39,7 @@ def started(key: str, by: str, call_id: str | None = None) -> Trace:
 
 @pytest.mark.parametrize("name", ["atif", "atif:1.8"])
 def test_any_trace_is_a_trajectory_by_harbors_rules(name: str) -> None:
-    @settings(phases=[Phase.generate])
+    @settings(phases=[Phase.generate], max_examples=12)
     @given(any_traces.traces())
     def check(trace: Trace) -> None:
         hold_harbors_rules(json.loads(export(name, Family(trace))))

@@ -119,14 +119,14 @@ def test_draws_follow_the_distribution() -> None:
     rng = make_rng([1, 2], 7)
 
     def shares(**sampling: Any) -> list[float]:
-        drawn = [sample_token(logprobs, Sampling(**({"temperature": 1.0} | sampling)), rng) for _ in range(20_000)]
+        drawn = [sample_token(logprobs, Sampling(**({"temperature": 1.0} | sampling)), rng) for _ in range(5_000)]
         return [drawn.count(number) / len(drawn) for number in range(4)]
 
-    assert shares() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.015)
+    assert shares() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.03)
     hot = [math.sqrt(p) for p in (0.5, 0.3, 0.15, 0.05)]
-    assert shares(temperature=2.0) == pytest.approx([p / sum(hot) for p in hot], abs=0.015)
-    assert shares(top_k=2) == pytest.approx([0.625, 0.375, 0, 0], abs=0.015)
-    assert shares(top_p=0.6) == pytest.approx([0.625, 0.375, 0, 0], abs=0.015)
+    assert shares(temperature=2.0) == pytest.approx([p / sum(hot) for p in hot], abs=0.03)
+    assert shares(top_k=2) == pytest.approx([0.625, 0.375, 0, 0], abs=0.03)
+    assert shares(top_p=0.6) == pytest.approx([0.625, 0.375, 0, 0], abs=0.03)
     assert shares(top_p=0.0) == shares(top_k=1) == shares(temperature=0.0) == [1, 0, 0, 0]
 
 
