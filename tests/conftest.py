@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -16,12 +18,12 @@ from hypothesis.internal.constants_ast import Constants
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 EXPLORE = bool(os.environ.get("FORETRACE_EXPLORE"))
-"""Whether laws are tried with other examples than the usual ones."""
+"""Whether laws are tried with other and more examples than the usual ones."""
 
 settings.register_profile(
     "foretrace",
     deadline=None,
-    max_examples=40,
+    max_examples=200 if EXPLORE else 25,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
     derandomize=not EXPLORE,
@@ -40,26 +42,38 @@ def shared() -> Path:
     return SHARED
 
 
+def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first worker of a test run to ask for it makes, and all read."""
+    base = factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "samples"
+    root.mkdir(exist_ok=True)
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / f"{name}.made").exists():
+            make(root / name)
+            (root / f"{name}.made").touch()
+    return root / name
+
+
 @pytest.fixture(scope="session")
 def sample_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All shipped samples in one traces folder."""
+    """All shipped samples in one traces folder: read it, never write to it."""
     from foretrace.api.traces import import_source
     from foretrace.samples import sample_files
 
-    folder = tmp_path_factory.mktemp("samples") / "traces"
-    for name, path in sample_files().items():
-        import_source(name.split(":")[0], path, out=folder)
-    return folder
+    def make(folder: Path) -> None:
+        for name, path in sample_files().items():
+            import_source(name.split(":")[0], path, out=folder)
+
+    return make_once(tmp_path_factory, "traces", make)
 
 
 @pytest.fixture(scope="session")
-def sample_dataset(sample_traces: Path) -> Path:
+def sample_dataset(tmp_path_factory: pytest.TempPathFactory, sample_traces: Path) -> Path:
     """The dataset of the shipped samples: read it, never write to it."""
     from foretrace.api.datasets import build
 
-    folder = sample_traces.parent / "dataset"
-    build(sample_traces, out=folder)
-    return folder
+    return make_once(tmp_path_factory, "dataset", lambda folder: build(sample_traces, out=folder))
 
 
 @pytest.fixture

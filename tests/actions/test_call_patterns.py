@@ -6,11 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from foretrace.actions.call_patterns import find_call_pattern
-from foretrace.actions.tool_rules import find_tool_group
 from foretrace.core.trace import ToolCall
 
 
@@ -47,15 +44,3 @@ def test_other_tools() -> None:
     assert find("str_replace_editor", {"command": "view", "path": "x"}) == {"command": "view"}
     assert find("sql", {"query": "select 1"}) == {"query": "SELECT"}
     assert find("read_file", {"path": "x"}) == find("python", {"code": "1"}) == {}
-
-
-def test_the_group_of_a_tool() -> None:
-    assert [find_tool_group(name) for name in ("Bash", "functions.bash", "my_execute_bash", "view", "x")] == [
-        *("shell", "shell", "shell", None, None)
-    ]
-
-
-@given(st.text(max_size=200))
-def test_any_line_has_a_pattern(line: str) -> None:
-    assert all(isinstance(value, str) for value in find("bash", {"command": line}).values())
-    find_call_pattern(ToolCall(name="bash", arguments=line))

@@ -103,23 +103,6 @@ def test_the_line_of_a_result(call: Message, observation: Message, result: str, 
     assert (shown.result, shown.line, shown.marked) == (result, line, False)
 
 
-def test_a_failure_that_the_source_marks_needs_no_line() -> None:
-    marked = msgspec.structs.replace(seen("all is well"), is_error=True)
-    shown = explain(sh("pytest"), marked)[0].observations[0]
-    assert (shown.result, shown.line, shown.marked) == ("failed", "", True)
-
-
-def test_calls_are_told_as_they_are_read() -> None:
-    two = msgspec.structs.replace(
-        sh("cat a.py > b.py"), tool_calls=sh("cat a.py > b.py").tool_calls + do("mystery").tool_calls
-    )
-    calls = explain(two)[0].calls
-    assert [(c.name, c.kind, c.reads, c.writes) for c in calls] == [
-        ("bash: cat", "write", ("a.py",), ("b.py",)),
-        ("mystery", "other", (), ()),
-    ]
-
-
 def test_explaining_gives_the_labels_of_labelling() -> None:
     messages = [make("/r/a.py"), OK, RUN, BOOM, change("/r/a.py"), OK, sh("pytest"), PASSED, say("Done.")]
     assert [each.label for each in explain(*messages)] == labels(*messages)

@@ -110,12 +110,6 @@ def test_no_rule_changes_what_is_remembered_of_a_call(cases: list[Case]) -> None
         assert [read_call(call) for call in calls] == before
 
 
-def test_a_flag_says_what_shows_it() -> None:
-    flag = flag_trace(trace(sh("cd /r && git log --all   --oneline | head"), DONE))[0]
-    assert (flag.index, flag.rule, flag.evidence) == (0, "history.read", "git log --all --oneline")
-    assert flag.is_cheat and "checkout" in find_flag_meaning(flag.rule)
-
-
 def test_what_a_cheat_has_shown_stays_hidden() -> None:
     first, second = sh("git log --all --oneline"), sh("git show 4f2c9ab1")
     shown = seen("4f2c9ab1 Fix the sum")

@@ -177,20 +177,6 @@ def test_repair(name: str) -> None:
     assert actions(user("task"), *messages) == expected
 
 
-def test_batched_calls_learn_nothing_from_results_that_come_later() -> None:
-    edit = {"path": "/r/a.py", "old_str": "a", "new_str": "b"}
-    first, second, third = (do("str_replace", call_id=i, **edit) for i in "123")
-    found = actions(
-        user("task"),
-        first,
-        second,
-        seen("No replacement was performed", tool_call_ids=("1",)),
-        seen("The file has been edited.", tool_call_ids=("2",)),
-        third,
-    )
-    assert found == ["file_write", "file_write", "repair"]
-
-
 def test_words_never_decide_when_there_is_a_call() -> None:
     text = "I cannot do this. Could you tell me which one? Let me fix and verify it.\nFinal Answer: 3"
     assert actions(user("task"), sh("ls", text), seen("a"), sh("grep x a", text)) == ["file_read", "retrieval"]
@@ -226,11 +212,6 @@ def test_terminal_and_hand_over_calls() -> None:
     assert actions(user("t"), do("transfer_to_human_agents", summary="x")) == ["BLOCKED"]
 
 
-def test_a_hand_over_is_to_a_person() -> None:
-    names = ["transfer_to_human_agents", "transfer_to_agent", "escalate_to_support", "transfer_to_billing_agent"]
-    assert actions(*map(do, names)) == ["BLOCKED"] * 3 + ["tool_call"]
-
-
 def test_a_short_answer_is_an_acknowledgement_only_before_calls() -> None:
     assert actions(user("Is it open?"), say("Yes, until nine."), user("And now?"), say("No.")) == ["final_answer"] * 2
     assert actions(user("Follow my orders."), say("Ok, ready."), user("List."), sh("ls")) == [
@@ -243,12 +224,6 @@ def test_a_description_helps_where_a_name_tells_nothing() -> None:
     plain = trace(user("t"), do("zorb", x=1))
     told = msgspec.structs.replace(plain, tools=(ToolSpec(name="zorb", description="Fetches the peers of a stock."),))
     assert [label_trace(t)[0].action for t in (plain, told)] == [ActionType.TOOL_CALL, ActionType.RETRIEVAL]
-
-
-def test_the_three_spellings_of_a_call_get_one_label() -> None:
-    native = do("str_replace_editor", command="view", path="/r/a.py", view_range=[1, 20])
-    untyped = do("str_replace_editor", command="view", path="/r/a.py", view_range="[1, 20]")
-    assert labels(user("t"), native) == labels(user("t"), untyped)
 
 
 def test_effect_version_and_failure() -> None:

@@ -47,8 +47,3 @@ def test_an_edit_that_was_refused_failed(text: str):
         message = Message(role="tool", author="environment", content=f"{text}\nand so on")
     result, line = classify_observation(CallKind.WRITE, message)
     assert (result, line) == (ObservedResult.FAILED, text)
-
-
-def test_an_edit_that_says_nothing_of_a_refusal_is_unclear():
-    message = Message(role="tool", author="environment", content="The file a.py has been edited. 12 x = 1")
-    assert classify_observation(CallKind.WRITE, message) == (ObservedResult.UNCLEAR, "")

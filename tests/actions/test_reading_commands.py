@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from foretrace.actions.shell.command_rules import classify_shell
@@ -72,34 +70,10 @@ def test_what_only_shows_is_a_read(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        "select a, lower(b), substr(c, 1, 3), strftime('%Y', d) from t where x in (1, 2) having count(*) > 1",
-        "select row_number() over (partition by a order by b), coalesce(max(a), 0) from t",
-        "with x(a, b) as (select 1, 2) select * from x where exists (select 1 from y)",
-        "select a::varchar(10), cast(b as numeric(10, 2)) from t join u using (id)",
-        "select * from (values (1)) as t(a)",
-        "pragma table_info(t)",
-        "select 'call f()' from t",
-        "select a into @x from t",
-    ],
-)
-def test_queries_of_known_functions(query: str) -> None:
-    assert is_read_only_sql(query) and not may_call_more(query)
-
-
-@pytest.mark.parametrize(
     "query", ["select f()", "select app.delete_user(3)", "select 1; select f (1)", 'select "f"(1)']
 )
 def test_a_function_that_somebody_wrote_may_change_anything(query: str) -> None:
     assert is_read_only_sql(query) and may_call_more(query)
-
-
-@pytest.mark.parametrize("command", ["tar " + "t" * 100_000 + "1", "psql -c 'select " + "a." * 50_000 + "'"])
-def test_a_long_word_is_read_at_once(command: str) -> None:
-    started = time.process_time()
-    classify_shell(command)
-    assert time.process_time() - started < 5
 
 
 def test_a_query_too_long_to_look_at_may_call_anything() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, is_same_action, make_call_key
@@ -66,14 +66,6 @@ def test_a_known_root_makes_directories_comparable() -> None:
     assert is_same_action(call(path="pkg/a.py"), call(path="/r/pkg/a.py"), root="/r")
 
 
-def test_exact_forgets_only_how_json_is_written() -> None:
-    a = Action(type=ActionType.FILE_READ, tool="t", arguments='{"b": 1,\n "a": "x"}')
-    b = Action(type=ActionType.FILE_READ, tool="t", arguments='{"a":"x","b":1}')
-    assert is_same_action(a, b, "exact")
-    assert canonicalise_json('{"b": [1, 2], "a": "é"}') == '{"a":"é","b":[1,2]}'
-    assert canonicalise_json("no json") == "no json"
-
-
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="fuzzy"):
         make_call_key(call(), "fuzzy")  # type: ignore[arg-type]
@@ -99,7 +91,6 @@ some_actions = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(some_actions, some_actions, st.sampled_from(MATCH_LEVELS), st.sampled_from(["", "/r"]))
 def test_laws(a: Action, b: Action, level: str, root: str) -> None:
     assert is_same_action(a, a, level, root=root)  # type: ignore[arg-type]
@@ -109,14 +100,6 @@ def test_laws(a: Action, b: Action, level: str, root: str) -> None:
     assert exact <= normalised <= kind
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=30) | values.map(json.dumps))
 def test_canonical_is_stable(text: str) -> None:
     assert canonicalise_json(canonicalise_json(text)) == canonicalise_json(text)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.text(max_size=5), values, max_size=4))
-def test_the_order_of_keys_never_counts(mapping: dict[str, object]) -> None:
-    turned = dict(reversed(mapping.items()))
-    assert canonicalise_json(json.dumps(mapping)) == canonicalise_json(json.dumps(turned))

@@ -40,11 +40,6 @@ def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     assert allowed.out.startswith("a perfect predictor of the next call saves at most 29 % ")
 
 
-def test_one_trace_is_not_said_as_several(timed: Path) -> None:
-    said = str(foretrace.ceiling([*foretrace.read_traces(timed)][:1]))
-    assert "\n1 trace of 1 task; times are known of " in said
-
-
 def test_json_has_all(run: Run, timed: Path) -> None:
     found = run("ceiling", timed, "--json").json
     assert (found["wall_s"], found["model_s"], found["tool_s"], found["eligible_s"]) == (56.0, 38.0, 18.0, 4.0)
@@ -99,11 +94,6 @@ def test_a_wrong_value_is_one_line(run: Run, timed: Path, options: list[str], sa
     done = run("ceiling", timed, *options)
     assert done.code == 2 and done.out == "" and done.err.count("\n") == 1
     assert done.err.startswith(f"foretrace: {said}")
-
-
-def test_a_folder_that_is_none_is_refused(run: Run, tmp_path: Path) -> None:
-    done = run("ceiling", tmp_path / "nope")
-    assert done.code == 1 and "import or generate traces into it" in done.err
 
 
 @pytest.mark.parametrize(

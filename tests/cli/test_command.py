@@ -206,19 +206,6 @@ def test_public_names() -> None:
         foretrace.nothing  # noqa: B018
 
 
-def test_from_a_notebook(tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "rows.jsonl", [chat_row(1), chat_row(2)])
-    report = foretrace.import_source("chat", [str(file)], out=str(tmp_path / "t"))
-    assert (report.rows, report.traces) == (2, 2)
-    assert foretrace.import_source("chat", file, out=tmp_path / "t").already_done == 2
-    trace = next(iter(foretrace.read_traces(tmp_path / "t")))
-    assert [str(label.action) for label in foretrace.label(trace)] == ["retrieval", "final_answer"]
-    with pytest.raises(TypeError, match="nonsense"):
-        foretrace.build(tmp_path / "t", out=tmp_path / "d", nonsense=1)
-    with pytest.raises(UsageError, match="local files"):
-        foretrace.import_source("chat", file, out=tmp_path / "t", revision="x")
-
-
 def test_help_by_either_flag_and_whole_texts(run: Run) -> None:
     for arguments in ([], ["problems"], ["build"]):
         assert run(*arguments, "-h").out == run(*arguments, "--help").out != ""

@@ -73,12 +73,6 @@ def test_below_the_level_that_must_be_had_the_guards_are_shown_all_the_same(run:
     assert "filesystem_read" in done.out
 
 
-def test_a_missing_interpreter(run: Run) -> None:
-    done = run("doctor", "--interpreter", "/no/such/python")
-    assert done.code == 1
-    assert "no interpreter at /no/such/python" in done.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +90,6 @@ def test_a_script_as_an_object(doctor: Run) -> None:
     assert episode["tests"]["passed"] == episode["tests"]["total"] > 3
     assert (episode["logprobs"], episode["tokens_per_s"], episode["cut_off"]) == ("none", None, 0)
     assert episode["sandbox_s"] > 0
-
-
-def test_simulated_tokens(doctor: Run) -> None:
-    done = doctor("--model", script(*TURNS), "--model-option", "tokens=bytes", "--json")
-    assert done.json["capabilities"]["token_ids"] == {"yes": True, "reason": None}
-    assert done.json["episode"]["completion_tokens"] > 100
 
 
 def test_a_wrong_answer_is_no_failure_of_the_server(doctor: Run) -> None:
@@ -235,9 +228,3 @@ def test_wrong_use(doctor: Run, arguments: list[str], told: str) -> None:
     done = doctor(*arguments)
     assert (done.code, done.out) == (2, "")
     assert told in done.err and done.err.count("\n") == 1
-
-
-def test_options_from_a_file(doctor: Run) -> None:
-    spec = script(*TURNS)
-    Path("c.toml").write_text(f'model = "{spec}"\n[model-option]\ntokens = "bytes"\n')
-    assert json.loads(doctor("--config", "c.toml", "--json").out)["capabilities"]["logprobs"]["yes"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shutil
 from pathlib import Path
 
 import click
@@ -69,12 +68,6 @@ def test_what_takes_a_path_takes_text_too(name: str) -> None:
         assert "Path" not in words or "str" in words, parameter
 
 
-def test_predictions_are_read_from_a_path_as_text(tmp_path: Path) -> None:
-    file = tmp_path / "p.jsonl"
-    file.write_text('{"key": "k", "step": 1, "action": "FILE_READ"}\n')
-    assert foretrace.read_predictions(str(file)) == foretrace.read_predictions(file)
-
-
 def test_label_refuses_a_folder_in_one_line() -> None:
     with pytest.raises(UsageError, match="label takes a Trace, not a str; for a traces folder call label_folder"):
         foretrace.label("traces")  # type: ignore[arg-type]
@@ -107,13 +100,10 @@ def test_predictions_in_parquet_are_refused_with_what_to_give(run: Run, traces: 
     assert done.err.endswith("l.parquet: is not text; give a file of JSON lines, as `predict` writes it\n")
 
 
-def test_what_was_pushed_and_references_print_as_tables(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
+def test_what_was_pushed_prints_as_a_table(run: Run, sample_dataset: Path) -> None:
     done = run("push", sample_dataset, "--org", "someone", "--dry-run", "--allow-undecided")
     report = foretrace.push(sample_dataset, org="someone", dry_run=True, allow_undecided=True)
     assert str(report) == done.out.rstrip("\n") and "would push" in str(report)
-    shutil.copytree(sample_dataset, tmp_path / "d")
-    printed = str(foretrace.add_references(tmp_path / "d")).splitlines()
-    assert printed[0].startswith("predictor") and any(line.startswith("markov:2 ") for line in printed)
 
 
 @pytest.mark.parametrize("command", sorted(app.commands))

@@ -196,26 +196,12 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     assert report.counts.done == 3 and warned[0].filename == __file__
 
 
-def test_only_the_first_bad_rows_are_named(run: Run, setting: list[str]) -> None:
-    with Path("problems.jsonl").open("a") as file:
-        file.writelines("no row\n" for _ in range(5))
-    (line,) = (line for line in run("generate", *setting).err.splitlines() if "left out" in line)
-    assert "row 5: " in line and "row 6" not in line and line.endswith("; ...")
-
-
 def test_a_problem_file_without_a_good_row(run: Run, setting: list[str]) -> None:
     write_rows(Path("problems.jsonl"), ["{no json", BARE])
     result = run("generate", *setting)
     assert result.code == 1 and result.err.count("\n") == 1
     assert "problems.jsonl: none of its 2 problems can be used: row 0: not JSON" in result.err
     assert not Path("t").exists()
-
-
-def test_a_problem_file_that_is_empty_or_absent(run: Run, setting: list[str]) -> None:
-    Path("problems.jsonl").write_text("")
-    assert "there is no problem in it" in run("generate", *setting).err
-    Path("problems.jsonl").unlink()
-    assert run("generate", *setting).code == 1
 
 
 def test_an_out_folder_that_cannot_be_written(run: Run, setting: list[str]) -> None:

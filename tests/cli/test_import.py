@@ -139,12 +139,6 @@ def test_wrong_use_is_one_line(
         assert (result.out, result.err.count("\n")) == ("", 1)
 
 
-def test_out_is_needed(run: Run, swe_file: Path) -> None:
-    result = run("import", "swe_smith", swe_file)
-    assert (result.code, result.out) == (2, "")
-    assert "--out" in result.err
-
-
 def test_traces_folder_is_no_raw_input(run: Run, traces: Path, tmp_path: Path) -> None:
     result = run("import", "jsonl", traces, "--out", tmp_path / "t")
     assert result.code == 2

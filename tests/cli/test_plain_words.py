@@ -79,18 +79,6 @@ def test_a_file_is_called_one(run: Run, traces: Path, tmp_path: Path) -> None:
         assert done.err.startswith(f"foretrace: {file}: is a file; ") and "folder" in done.err
 
 
-def test_a_folder_is_called_one_and_a_file_too(run: Run, traces: Path, tmp_path: Path) -> None:
-    (tmp_path / "lab.csv").write_text("x")
-    assert "is a folder; name a file in it" in run("label", traces, "--out", tmp_path).err
-    assert "is a folder; name a file in it" in run("export", traces, "--format", "chat", "--out", tmp_path).err
-    assert f"{tmp_path}/lab.csv: is a file; name a folder" in run("demo", "--out", tmp_path / "lab.csv", "-q").err
-
-
-def test_a_missing_folder_names_both_ways_to_make_it(run: Run, tmp_path: Path) -> None:
-    said = run("show", tmp_path / "nope").err
-    assert "import or generate traces into it" in said
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -156,15 +144,6 @@ def test_the_header_says_how_it_was_made_and_leaves_out_what_is_not_known(run: R
         "agent    model openai:m, protocol tools",
         "sampling hints false, temperature 0.5, seed 3, sample 2",
     ]
-
-
-def test_a_line_is_cut_only_where_that_saves_something(run: Run, tmp_path: Path) -> None:
-    row = chat_row(1)
-    row["messages"][2]["content"] = "a" * 183 + "\n" + "b" * 300
-    run("import", "chat", write_rows(tmp_path / "r.jsonl", [row]), "--out", tmp_path / "t")
-    shown = run("show", tmp_path / "t", "chat").out
-    assert "a" * 183 + "\n" in shown
-    assert "b" * 180 + " ... 120 characters more\n" in shown
 
 
 def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.CaptureFixture[str]) -> None:

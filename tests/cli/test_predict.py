@@ -33,20 +33,6 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert "confidence that the type is right" in run("score", out, sample_dataset, "--quiet").out
 
 
-def test_json(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
-    out = tmp_path / "p.jsonl"
-    done = run("predict", sample_dataset, "--predictor", "majority", "--rows", "proposer", "--out", out, "--json", "-q")
-    assert done.code == 0
-    facts = done.json
-    assert (facts["predictor"], facts["config"], facts["out"], facts["faults"]) == (
-        "majority",
-        "proposer",
-        str(out),
-        {},
-    )
-    assert facts["guesses"] == len(read_predictions(out).rows)
-
-
 def test_a_predictor_of_ones_own(
     run: Run, sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

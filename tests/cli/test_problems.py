@@ -40,12 +40,6 @@ def test_a_sound_set(run: Run) -> None:
     assert facts["isolation"]["level"] >= 0 and facts["forms"]["values"] == 16 and facts["findings"] == []
 
 
-def test_a_sound_set_as_text(run: Run) -> None:
-    result = run("problems", "check", "builtin", "--limit", 3, "--workers", 1)
-    assert result.code == 0
-    assert "references passed" in result.out and "3 of 3" in result.out and "values 3" in result.out
-
-
 def test_what_is_wrong_is_named(run: Run, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "set.jsonl", [GOOD, FAILS, ASKS_NOTHING])
     result = run("problems", "check", "jsonl", "--path", path)
@@ -145,12 +139,6 @@ def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.Monk
     assert "not my_sandbox:Away" in text and "it is away" in text
     result = run("problems", "check", "builtin", "--sandbox", "my_sandbox:Away", "--quiet")
     assert (result.code, result.err) == (1, "foretrace: it is away\n")
-
-
-def test_a_bare_group_says_what_to_do(run: Run) -> None:
-    result = run("problems")
-    assert (result.code, result.err) == (0, "")
-    assert all(f"\n  {verb} " in result.out for verb in ("list", "check"))
 
 
 def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

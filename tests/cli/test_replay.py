@@ -137,8 +137,3 @@ def test_what_does_not_count_is_said(run: Run, timed: Path, tmp_path: Path) -> N
         "last line in the predictions 1"
     )
     assert last == "not worth it: no guess at a call that is safe to run early is right"
-
-
-def test_a_wrong_value_is_one_line(run: Run, timed: Path, guesses: Path) -> None:
-    done = run("replay", timed, "--predictions", guesses, "--guess-latency", "-1")
-    assert (done.code, done.out, done.err) == (2, "", "foretrace: --guess-latency -1.0: give seconds, 0 or more\n")

@@ -34,10 +34,6 @@ def test_predictions_for_another_dataset_are_refused(run: Run, sample_dataset: P
     assert (scored.json["unknown"], scored.json["missing"]) == (3, scored.json["rows"] - 2)
 
 
-def test_help_of_score_says_what_its_intervals_resample(run: Run) -> None:
-    assert "resamples by group" in " ".join(run("score", "--help").out.split())
-
-
 @pytest.mark.slow
 def test_push_under_a_name(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process: the Hub's client reads from the environment, when it is imported, whether it draws bars."""

@@ -8,9 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
-import foretrace
 from dataset.little import attempt, corpus, tree
 from foretrace.core.errors import PushError, UsageError
 from foretrace.core.store import write_traces
@@ -82,31 +80,11 @@ def test_a_server_does_not_hide_it_and_others_are_not_taken_for_it(model: str | 
     assert is_demo_model(model) == is_demo
 
 
-def test_an_attempt_that_gives_no_row_is_refused_too(tmp_path: Path, honest: Path) -> None:
-    """A failed attempt gives no targets, but pairs and prompts may come of it."""
-    failed = next(t for t in corpus(12)[30:] if t.outcome.success is False)
-    write_traces([by_the_demo_model(failed)], honest)
-    with pytest.raises(UsageError, match="1 of 31 traces"):
-        build([honest], tmp_path / "out")
-
-
 def test_each_folder_that_holds_some_is_named(tmp_path: Path, mixed: Path) -> None:
     other = by_the_demo_model(attempt("x/0", random.Random(0), name="x", task="x", group="x"))
     write_traces([other], tmp_path / "other")
     with pytest.raises(UsageError, match=r"mixed: 6 of 36 traces, .*other: 1 of 1 traces come"):
         build([mixed, tmp_path / "other"], tmp_path / "out")
-
-
-def test_allowed_it_says_so_in_manifest_and_card(tmp_path: Path, mixed: Path) -> None:
-    foretrace.build(mixed, out=tmp_path / "out", allow_demo=True, statistical_gates=False)
-    manifest = msgspec.json.decode((tmp_path / "out/manifest.json").read_bytes())
-    assert manifest["settings"]["allow_demo"] is True
-    assert manifest["counts"]["traces_of_demo_model"] == 6
-    card = (tmp_path / "out/README.md").read_text()
-    _, front, body = card.split("---\n", 2)
-    assert body.split("\n\n")[1] == f"> **{TOLD}.**"
-    assert "demonstration" in yaml.safe_load(front)["tags"]
-    assert "allow_demo on" in body
 
 
 def test_a_trace_that_two_folders_hold_counts_once(tmp_path: Path, mixed: Path) -> None:

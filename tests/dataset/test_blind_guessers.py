@@ -21,7 +21,6 @@ from foretrace.dataset import statistical_gates
 from foretrace.dataset.recipes.base import Gate
 from foretrace.dataset.statistical_gates import (
     Pair,
-    describe_shortcut,
     make_statistical_gates,
     measure_accuracy,
     measure_shortcuts,
@@ -136,19 +135,16 @@ def in_some(change: Change, share: float) -> Change:
     return some
 
 
-PLANTED: list[tuple[Change, str]] = [
-    (wordy, "length"),
-    (spaced, "format"),
-    (extra_key, "format"),
-    (no_tool, "format"),
-    (newline, "format"),
-    (other_order, "completion"),
-    (marker, "completion"),
-    (other_words, "completion"),
+PLANTED: list[tuple[Change, str]] = [(wordy, "length"), (newline, "format"), (marker, "completion")]
+OTHERS: list[tuple[Change, str]] = [
+    *((change, "format") for change in (spaced, extra_key, no_tool)),
+    *((change, "completion") for change in (other_order, other_words)),
 ]
 
 
-@pytest.mark.parametrize(("change", "guesser"), PLANTED, ids=[change.__name__ for change, _ in PLANTED])
+@pytest.mark.parametrize(
+    ("change", "guesser"), [*PLANTED, *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS)]
+)
 def test_a_planted_shortcut_is_caught(change: Change, guesser: str):
     caught = found(0, change=change)[guesser]
     assert caught.verdict == "removed", caught.detail
@@ -236,19 +232,6 @@ def test_nothing_to_measure_gives_no_figures():
         for gate in measure_shortcuts({"f": family}, 0):
             assert gate.figure["accuracy"] is gate.figure["low"] is gate.figure["high"] is None
             assert gate.verdict == "undecided" and gate.detail == f"{gate.name[9:]}: UNDECIDED at n={len(family)}"
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "low", "high", "verdict", "told"),
-    [
-        (0.5123, 0.4689, 0.5512, "pass", ".512 [.47, .55] n=480 pass"),
-        (1.0, 0.0, 1.0, "removed", "1.000 [.00, 1.00] n=480 fail"),
-        (0.5123, 0.4689, 0.5512, "undecided", "UNDECIDED at n=14 (.512 [.47, .55] on 480 held out)"),
-    ],
-)
-def test_describe(accuracy: float, low: float, high: float, verdict: Any, told: str):
-    figure = {"accuracy": accuracy, "low": low, "high": high, "n": 480, "pairs": 14}
-    assert describe_shortcut(figure, verdict) == told
 
 
 @in_portions_of(4)

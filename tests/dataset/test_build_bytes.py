@@ -71,6 +71,7 @@ def test_order_of_folders_does_not_move_a_byte(what: str, sample_traces: Path, t
     assert dealt[0] == dealt[1] == dealt[2]
 
 
+@pytest.mark.slow
 def test_raw_rows_backwards_give_the_same_bytes(sample_dataset: Path, tmp_path: Path) -> None:
     """The files of the samples, last line first, for the sources whose rows have ids of their own."""
     for name, path in sample_files().items():

@@ -12,7 +12,6 @@ import pytest
 
 from dataset.little import corpus, edit, files, runs, says, seen, system, trace, tree, user
 from foretrace.api.datasets import build
-from foretrace.cli.main import main
 from foretrace.core.errors import BuildError, GateError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
@@ -29,7 +28,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gates") / "traces"
-    write_traces(corpus(), folder)
+    write_traces(corpus(10), folder)
     return folder
 
 
@@ -236,17 +235,6 @@ def test_rows_that_moved_to_another_split(fails: Any, gate: str) -> None:
     assert ("shared 6" if gate == "prompts_disjoint" else "shared 1") in told
 
 
-def test_a_group_relabelled(fails: Any) -> None:
-    """The group column alone says that a test group is in train."""
-
-    def move(folder: Path) -> None:
-        groups: list[str] = []
-        edit(first_file(folder, "trajectories", "test"), lambda rows: groups.append(rows[0]["group"]) or rows)
-        edit(first_file(folder, "trajectories"), lambda rows: [r | {"group": groups[0]} for r in rows])
-
-    fails("groups_disjoint", move)
-
-
 def test_eval_rows_that_were_never_checked(fails: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the merge of the slices writes must be among the prompts that the gates read."""
 
@@ -285,20 +273,6 @@ def test_traces_that_change_during_the_build(tmp_path: Path, how: str) -> None:
     assert not (tmp_path / "d").exists()
 
 
-def test_command_ends_with_code_3(
-    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def spoilt(job: Any, *built: Any) -> Any:
-        edit(first_file(Path(job.folder), "proposer"), lambda rows: rows[1:])
-        return check_shards(job, *built)
-
-    monkeypatch.setattr(module, "check_shards", spoilt)
-    assert main(["build", str(traces), "--out", str(tmp_path / "d"), "--quiet"]) == 3
-    told = capsys.readouterr().err
-    assert told.startswith("foretrace: gate failed, nothing was written: counts") and told.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_tampering_keeps_what_was_before_and_nothing_else() -> None:
     """What the causality gate renders again has the messages before the step, and another ending and outcome."""
     one = corpus(1)[0]
@@ -311,18 +285,21 @@ CLIPPED = "\n[9 characters left out]\n"
 LOG = "".join(f"\n[INFO] line {n} of the log\n[7 characters left out]" for n in range(4000))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["[some earlier messages left out]", "[3 earlier messages left out]", "[1 earlier message left out]", LOG,
-     "\n[9 characters left out]\n", *(CLIPPED[n:] * 400 for n in range(0, 25, 3))],
-    ids=["words", "three", "one", "log", "clipped", *map(str, range(9))],
-)  # fmt: skip
-def test_history_that_looks_like_our_marks_passes(tmp_path: Path, text: str) -> None:
+LIKE_OURS = [
+    *("[some earlier messages left out]", "[3 earlier messages left out]", "[1 earlier message left out]"),
+    *(LOG, "\n[9 characters left out]\n", *(CLIPPED[n:] * 400 for n in range(0, 25, 3))),
+]
+
+
+def test_history_that_looks_like_our_marks_passes(tmp_path: Path) -> None:
     """What a tool printed may look like a mark of ours: no reason to fail the build."""
-    messages = [user("x"), runs("cat log"), seen(text), runs("ls"), seen("y"), says("done")]
-    long = [m for n in range(12) for m in (runs(f"cat {n}"), seen(text), runs(f"cat {n} {'x' * 900}"), seen("y" * 900))]
-    one = trace("a", *messages)
-    other = trace("b", user("x"), seen(text), *long, says("done"), task="other")
-    write_traces([one, other], tmp_path / "t")
+    made = []
+    for place, text in enumerate(LIKE_OURS):
+        short = [runs("cat log"), seen(text), runs("ls"), seen("y"), says("done")]
+        pairs = [(runs(f"cat {n}"), seen(text), runs(f"cat {n} {'x' * 900}"), seen("y" * 900)) for n in range(12)]
+        long = [seen(text), *(message for each in pairs for message in each), says("done")]
+        made.append(trace(f"a{place}", user(f"x{place}"), *short, task=f"a{place}"))
+        made.append(trace(f"b{place}", user(f"x{place}"), *long, task=f"b{place}"))
+    write_traces(made, tmp_path / "t")
     report = build(tmp_path / "t", out=tmp_path / "d", max_context_tokens=1024, statistical_gates=False)
     assert {g["verdict"] for g in report.manifest["gates"] if g["name"] != "shortcut"} == {"pass"}

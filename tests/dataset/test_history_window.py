@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dataset.little import rows, runs, says, seen, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import BuildError, UsageError
-from foretrace.core.predictions import describe_origin
 from foretrace.core.store import read_traces, write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.prompts import KEPT_SHARE, ByteCounter, HistoryWindow, PromptRenderer, Prompts
@@ -124,15 +123,6 @@ def built(traces: Path) -> dict[str, Path]:
     for window, folder in folders.items():
         build(traces, out=folder, max_context_tokens=1024, statistical_gates=False, window=window)  # type: ignore
     return folders
-
-
-def test_rows_of_another_window_are_other_rows(built: dict[str, Path]) -> None:
-    """So predictions of one are not taken for the other; where no manifest named a window, it slid."""
-    sliding, blocks = (json.loads((built[w] / "manifest.json").read_text()) for w in ("sliding", "blocks"))
-    assert describe_origin(sliding) != describe_origin(blocks)
-    origin = describe_origin(sliding)
-    del sliding["settings"]["window"]
-    assert describe_origin(sliding) == origin
 
 
 @pytest.mark.parametrize("window", ["sliding", "blocks"])

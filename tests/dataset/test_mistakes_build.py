@@ -17,7 +17,6 @@ from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.files import compute_sha256
 from foretrace.core.predictions import Prediction, PredictionsHeader, read_predictions, write_predictions
 from foretrace.core.store import write_traces
-from foretrace.dataset import plan
 from foretrace.dataset.build import build
 from foretrace.dataset.report import BuildReport
 from foretrace.dataset.settings import BuildSettings
@@ -44,7 +43,7 @@ class OneOfTwo:
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mistakes") / "traces"
-    write_traces(little.corpus(40), folder)
+    write_traces(little.corpus(24), folder)
     return folder
 
 
@@ -151,21 +150,6 @@ def test_the_same_bytes_with_any_number_of_workers(
     settings = BuildSettings(**SHAPE, mistakes=(str(predicted["proposer"]), str(predicted["validation"])))
     build([traces], tmp_path / "two", settings, engine=Processes(2))
     assert little.tree(tmp_path / "two") == little.tree(built[0])
-
-
-def test_many_jobs_give_the_same_pairs(
-    built: tuple[Path, BuildReport], predicted: dict[str, Path], traces: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(plan, "MESSAGES_PER_JOB", 300)
-    files = (str(predicted["validation"]), str(predicted["proposer"]))
-    build([traces], tmp_path / "many", BuildSettings(**SHAPE, mistakes=files))
-    assert len(little.files(tmp_path / "many", "verifier", "train")) > 1
-
-    def ids(folder: Path) -> set[tuple[str, ...]]:
-        return {(r["pair"], r["key"], r["rejected"][0]["content"]) for r in little.rows(folder, "verifier")}
-
-    assert ids(tmp_path / "many") == ids(built[0])
 
 
 def test_predictions_of_another_build_are_refused(traces: Path, predicted: dict[str, Path], tmp_path: Path) -> None:

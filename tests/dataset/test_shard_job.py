@@ -7,6 +7,7 @@ import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,6 +120,7 @@ def made(number: int, prompts: int = 2000, pairs: int = 1000) -> ShardResult:
     return ShardResult(counts=BuildCounts(), prompts=splits, sample={"sibling": sample}, shallow={})
 
 
+@pytest.mark.slow
 def test_what_a_build_holds_of_its_jobs_hardly_grows_with_the_rows() -> None:
     """Eight bytes a prompt, and of pairs one sample for all jobs together."""
     built = module._BuiltShards(20)

@@ -77,6 +77,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dataset"
 
 
+@pytest.mark.slow
 def test_a_clean_family_stays_with_its_verdict(tmp_path: Path) -> None:
     """Commands of failed attempts look like those of solved ones: three passes, with figures near one half."""
     manifest = built(tmp_path, planted=False)

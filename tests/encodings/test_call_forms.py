@@ -36,18 +36,6 @@ def test_native_leaves_all_as_it_is_and_xml_no_call_apart(said: list[Message]) -
     assert not any(message.tool_calls or message.role == "tool" for message in write_calls(said, "xml"))
 
 
-def test_what_answers_a_call_in_the_text_is_a_users_message() -> None:
-    for ids in (("a",), ()):
-        answer = msgspec.structs.replace(ANSWER, tool_call_ids=ids)
-        said, answered = write_calls([SAID, answer], "verbatim")
-        assert (said.content, said.tool_calls) == (CODE, ())
-        assert (answered.role, answered.content) == ("user", "OBSERVATION:\n1")
-    both = msgspec.structs.replace(SAID, tool_calls=(WRITTEN, NATIVE))
-    other = msgspec.structs.replace(ANSWER, tool_call_ids=("b",))
-    said, *answers = write_calls([both, ANSWER, other], "verbatim")
-    assert (said.tool_calls, [m.role for m in answers]) == ((NATIVE,), ["user", "tool"])
-
-
 def test_xml_can_be_read_again() -> None:
     both = msgspec.structs.replace(SAID, tool_calls=(WRITTEN, NATIVE))
     more = msgspec.structs.replace(SAID, continues=True)
@@ -73,9 +61,3 @@ def test_an_id_that_comes_again_means_the_last_call_of_that_id() -> None:
     native = msgspec.structs.replace(SAID, tool_calls=(msgspec.structs.replace(NATIVE, id="a"),))
     messages = write_calls([native, ANSWER, SAID, ANSWER], "verbatim")
     assert [message.role for message in messages] == ["assistant", "tool", "assistant", "user"]
-
-
-def test_a_result_does_not_join_the_users_own_words() -> None:
-    """Even where a source gives all messages one turn."""
-    asked = Message(role="user", author="user", content="Do it.")
-    assert [m.content for m in write_calls([asked, ANSWER], "verbatim")] == ["Do it.", "OBSERVATION:\n1"]

@@ -54,23 +54,6 @@ def test_xml_bodies_that_look_like_tags(body: str) -> None:
     assert arguments(only(XML, text)) == arguments(call)
 
 
-def test_xml_several_blocks_and_mentions() -> None:
-    text = (
-        "I could use <function=bash> here.\n<function=bash>\n<parameter=command>ls</parameter>\n</function>\n"
-        "<function=submit>\n</function>\nafter <function=x> that"
-    )
-    assert [(c.name, c.error) for c in XML.parse(text)] == [("bash", None), ("submit", None)]
-
-
-def test_xml_layout_that_deviates_is_kept() -> None:
-    text = "<function=edit><parameter=old_str>one line</parameter>\n\n<parameter=k> v </parameter></function>"
-    call = only(XML, text)
-    assert arguments(call) == {"old_str": "one line", "k": " v "}
-    assert call.repairs == ("layout",)
-    twice = "<function=f>\n<parameter=a>1</parameter>\n<parameter=a>2</parameter>\n</function>"
-    assert only(XML, twice).repairs == ("layout",)
-
-
 @pytest.mark.parametrize(
     ("encoding", "text"),
     [
@@ -96,10 +79,6 @@ def test_cut_off_calls_have_an_error_and_are_never_repaired(encoding: Any, text:
     assert call.error
     assert msgspec.json.decode(call.arguments) == {} or encoding is JSON
     assert "json_repair" not in call.repairs
-
-
-def test_a_cut_fence_is_no_call() -> None:
-    assert FENCE.parse("I run.\n\n```\nls -la") == []
 
 
 def test_a_cut_call_does_not_swallow_the_next() -> None:
@@ -134,17 +113,6 @@ def test_json_arguments_are_kept_verbatim() -> None:
     assert only(JSON, inside).arguments == '{"a": 1}'
     assert only(JSON, '<tool_call>{"name": "f"}</tool_call>').arguments == "{}"
     assert only(JSON, '<tool_call>{"name": "f", "parameters": {"a": 1.0}}</tool_call>').arguments == '{"a": 1.0}'
-
-
-def test_react_markers_inside_strings_and_repairs() -> None:
-    text = 'Thought: t\nAction: a\nAction Input: {"q": "x\nThought: y"}\nThought: z\nAction: b\nAction Input: {}'
-    first, second = REACT.parse(text)
-    assert arguments(first) == {"q": "x\nThought: y"} and first.repairs == ("control_characters",)
-    assert second.name == "b"
-    python = only(REACT, "Action: a\nAction Input: {'q': 'x'}")
-    assert arguments(python) == {"q": "x"} and python.repairs == ("json_repair",)
-    assert only(REACT, 'Action: a \nAction Input:  {"q": 1}\nThank you').name == "a"
-    assert only(REACT, "Action: a\nAction Input: [1]").repairs == ("wrapped",)
 
 
 def test_fences_in_thoughts_and_bodies() -> None:

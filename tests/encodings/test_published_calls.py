@@ -65,32 +65,6 @@ def test_call_lists(text: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
     assert read(CALL_LIST, text) == calls
 
 
-def test_a_terminal_gets_each_key_stroke_object() -> None:
-    text = json.dumps(
-        {
-            "analysis": 'say "keystrokes"',
-            "plan": "p",
-            "commands": [{"keystrokes": "ls\n", "duration": 0.1}, {"keystrokes": "x"}],
-            "task_complete": True,
-        },
-        indent=2,
-    )
-    assert read(TERMINAL_JSON, text) == [
-        ("bash_command", {"keystrokes": "ls\n", "duration": 0.1}),
-        ("bash_command", {"keystrokes": "x"}),
-        ("mark_task_complete", {}),
-    ]
-
-
-def test_tool_tags_keep_the_markup_of_a_file() -> None:
-    text = (
-        "<thinking>I write.</thinking>\n<write_to_file>\n<path>a.html</path>\n<content>\n<p>\n<path>x</path>\n"
-        "</p>\n</content>\n</write_to_file>"
-    )
-    assert read(TOOL_TAGS, text) == [("write_to_file", {"path": "a.html", "content": "<p>\n<path>x</path>\n</p>"})]
-    assert read(TOOL_TAGS, "<div>\n<p>x</p>\n</div>") == []
-
-
 ADD = '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}]'
 HARMONY = '<|channel|>commentary to=functions.add<|message|>{"a": 1}<|call|>'
 
@@ -119,12 +93,6 @@ def test_a_quoted_tag_is_no_call(text: str) -> None:
 )  # fmt: skip
 def test_a_tag_beside_code_is_a_call(text: str) -> None:
     assert [(call.name, call.arguments) for call in find_calls(text)] == [("add", '{"a": 1}')]
-
-
-def test_what_a_call_holds_quotes_no_other_call() -> None:
-    """A backtick in the arguments of one, and another in those of the next."""
-    body = '<|tool_call_begin|>a<|tool_call_argument_begin|>{"x": "` <search>"}<|tool_call_end|>'
-    assert [call.name for call in find_calls(body * 3)] == ["a"] * 3
 
 
 @pytest.mark.parametrize(
@@ -158,11 +126,6 @@ def test_a_tagged_call_that_is_broken_has_an_error(text: str, names: list[str]) 
     found = TAGGED_JSON.parse(text)
     assert [call.name for call in found] == names
     assert all(call.error and call.arguments == "{}" for call in found)
-
-
-def test_numbers_and_escapes_stay_as_they_were_written() -> None:
-    text = '<function_call>{"function": {"name": "a", "arguments": {"x": 1.50, "y": "\\u00e9"}}}</function_call>'
-    assert TAGGED_JSON.parse(text)[0].arguments == '{"x": 1.50, "y": "\\u00e9"}'
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,3 @@ def test_a_tag_in_prose_is_no_call_and_takes_no_place(first: str, prose: str) ->
     names = [call.name for message in trace.messages for call in message.tool_calls]
     assert len(names) == 2 and names[0] == names[1]
     assert find_unread_calls(trace) == []
-
-
-def test_two_calls_in_one_encoding_are_both_read() -> None:
-    trace = read(f"{XML}\n{XML}", f"{REACT}\n")
-    assert len(trace.messages[1].tool_calls) == 2 and find_unread_calls(trace) == []
-
-
-def test_what_a_call_holds_is_its_own() -> None:
-    trace = read(f"<function=write>\n<parameter=text>\n{HERMES}\n</parameter>\n</function>", XML)
-    assert find_unread_calls(trace) == []

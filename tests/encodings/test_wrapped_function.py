@@ -51,10 +51,3 @@ def test_values() -> None:
 )
 def test_what_is_none(text: str) -> None:
     assert WRAPPED_FUNCTION.parse(text) == []
-
-
-def test_a_call_within_an_argument_is_none() -> None:
-    inner = {"name": "write", "arguments": {"text": "<tool_call><function=rm></function></tool_call>"}}
-    held = f"<tool_call>\n{json.dumps(inner)}\n</tool_call>"
-    assert [call.name for call in find_calls(held)] == ["write"]
-    assert [call.name for call in find_calls(QWEN.replace("a.py", HERMES))] == ["read"]

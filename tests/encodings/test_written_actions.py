@@ -20,12 +20,6 @@ def read(encoding: Any, text: str) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, msgspec.json.decode(call.arguments)) for call in encoding.parse(text)]
 
 
-def test_a_tag_within_a_line_counts_around_lines_of_its_own() -> None:
-    """What mentions a tag in passing has no lines of its own between them."""
-    assert read(TAGGED_CODE, "I look: <execute>\nprint(1)\n</execute>") == [("execute", {"code": "print(1)"})]
-    assert read(TAGGED_CODE, "Write code in <execute> and </execute>.") == []
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

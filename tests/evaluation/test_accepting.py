@@ -187,8 +187,3 @@ def test_bad_validation_guesses(verified: Any, gold: list[Row], validation: list
         verified(good, good)
     with pytest.raises(PredictionError, match=r"rows of the config eval; rows of proposer are wanted here"):
         verified(good, [{"predictions": 1, "config": "eval"}, *good])
-
-
-def test_no_scores_no_verifier(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    (tmp_path / "p.jsonl").write_text("".join(json.dumps(plant(r, True, None)) + "\n" for r in gold))
-    assert score(tmp_path / "p.jsonl", dataset).verifier is None

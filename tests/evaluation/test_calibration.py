@@ -23,26 +23,6 @@ def measure(guesses: list[tuple[float, bool]]) -> Calibration:
     return found
 
 
-def test_a_case_by_hand() -> None:
-    """Bins .3 and .9: gaps |.35 - .5| and |.95 - 2/3|, weighted 2 and 3. Taken in order: right, right, wrong, wrong,
-    right: risks 0, 0, 1/3, 2/4, 2/5."""
-    found = measure([(0.96, True), (0.95, True), (0.94, False), (0.38, False), (0.32, True)])
-    assert found.ece == pytest.approx((2 * 0.15 + 3 * (0.95 - 2 / 3)) / 5, abs=1e-4)
-    assert [(b.low, b.n, b.confidence, b.right) for b in found.bins if b.n] == [
-        (0.3, 2, 0.35, 0.5),
-        (0.9, 3, 0.95, 0.6667),
-    ]
-    assert found.aurc == pytest.approx((1 / 3 + 1 / 2 + 2 / 5) / 5, abs=1e-4)
-    rows = {row.risk: (row.coverage, row.threshold) for row in found.coverage}
-    assert rows == {0.05: (0.4, 0.95), 0.1: (0.4, 0.95), 0.2: (0.4, 0.95), 0.3: (0.4, 0.95), 0.5: (1.0, 0.32)}
-
-
-def test_none_where_nothing_has_a_confidence() -> None:
-    assert measure_calibration(np.array([np.nan, np.nan]), np.array([True, False]), "call") is None
-    found = measure_calibration(np.array([np.nan, 1.0]), np.array([False, True]), "call")
-    assert found is not None and (found.n, found.without_confidence, found.ece, found.aurc) == (1, 1, 0, 0)
-
-
 @given(guesses=_GUESSES)
 def test_laws(guesses: list[tuple[float, bool]]) -> None:
     from sklearn.metrics import brier_score_loss

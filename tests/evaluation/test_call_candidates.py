@@ -65,12 +65,6 @@ def test_all_files_that_were_made_are_named_in_a_row() -> None:
     assert "rm /w/one.py /w/two.py" in list_commands(list_after(past, bash("rm /other/x.py /other/y.py /other/z.py")))
 
 
-def test_a_shell_goes_by_the_name_that_this_agent_has_for_it() -> None:
-    run = Turn(ActionType.VERIFIER, "execute", {"command": "ls"}, "a.py")
-    found = list_after([run], bash("git diff"))
-    assert ("execute", '{"command":"git diff"}') in found and ("bash", '{"command":"git diff"}') not in found
-
-
 def test_values_are_read_where_a_way_of_writing_calls_has_no_types() -> None:
     shown = Turn(ActionType.FILE_READ, "view", {"path": "a.py", "view_range": "[1, 20]"}, "x")
     past = list_past_calls(look("Fix it.", shown), 9, {("view", "view_range")})

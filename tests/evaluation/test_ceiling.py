@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from core.any_traces import traces as any_traces
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.evaluation.bootstrap import Resamples
@@ -57,13 +56,6 @@ def test_time_is_divided_by_what_can_take_the_calls_back() -> None:
     wider = measure_ceiling([make_trace(steps[:2])], allow=["sandbox_exec"])
     pure, forkable, _ = wider.held_by
     assert (pure.saved_s or 0) + (forkable.saved_s or 0) == pytest.approx(wider.oracle.saved_s)
-
-
-def test_one_unsafe_call_makes_its_step_unsafe() -> None:
-    calls = (ToolCall(id="a", name="read_file"), ToolCall(id="b", name="write_file", arguments='{"path": "x"}'))
-    results = [Message(role="tool", author="environment", tool_call_ids=(i,), tool_s=1.0) for i in "ab"]
-    agent = Message(role="assistant", author="model", tool_calls=calls, model_s=5.0)
-    assert measure_ceiling([make([agent, *results])]).oracle.saved_s == 0
 
 
 def test_a_write_makes_what_was_read_ahead_stale() -> None:
@@ -150,30 +142,6 @@ def test_parallel_calls_are_shared_between_their_tools() -> None:
     assert {row.name: row.oracle.saved_s for row in report.tools} == {"read_file": 2.25, "grep": 0.75}
 
 
-def test_every_source_agent_and_tool_has_all_three_ways() -> None:
-    """Prefetching, running ahead and early calls: what the rows of a kind save adds up to the total."""
-    traces = [
-        make_trace([Timed(4.0, 1.0, RUN), Timed(1.0, 6.0), Timed(5.0, 2.0)], key="a", task="a", source="x"),
-        make_trace([Timed(3.0, 1.0), Timed(1.0, 7.0)], key="b", task="b", source="y", agent="one"),
-        make_trace([Timed(5.0, call=None)], key="c", task="c", source="z"),
-    ]
-    # The call is written in the first tenth of a reply of 5 s, and the tool takes 3 s: nothing is left to wait for.
-    call = ToolCall(id="a", name="grep", span=(0, 10))
-    agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
-    result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
-    report = measure_ceiling([*traces, make([agent, result], key="d", task="d", source="x")], guess_latency=0)
-    assert report.ahead["3"].saved_s != report.ahead["1"].saved_s and report.eager.saved_s == 3.0
-    for rows in (report.sources, report.agents, report.tools):
-        assert sum(row.eager.saved_s or 0 for row in rows) == pytest.approx(3.0)
-        for depth, total in report.ahead.items():
-            assert sum(row.ahead[depth].saved_s or 0 for row in rows) == pytest.approx(total.saved_s)
-    first, second, third = report.sources
-    assert (first.name, first.ahead["2"].saved_s, first.eager.share) == ("x", 6.0 + 2.0 + 3.0, 3.0 / 27.0)
-    assert first.ahead["2"].low is not None and first.eager.coverage == 1.0
-    assert (second.name, second.ahead["1"].saved_s, second.ahead["2"].saved_s) == ("y", 2.0, 1.0 + 4.0)
-    assert (third.eager.saved_s, third.eager.coverage) == (0.0, 1.0), "without a call there is nothing to know"
-
-
 def test_times_from_stamps_may_hold_a_wait() -> None:
     """Their share stands apart, and the longest calls are named; what was measured is not part of it."""
 
@@ -199,25 +167,14 @@ def test_times_from_stamps_may_hold_a_wait() -> None:
 
 
 def test_intervals_hold_the_true_share() -> None:
-    """95 % intervals of 200 small worlds hold the true share in about 95 % of them."""
+    """95 % intervals of 80 small worlds hold the true share in about 95 % of them."""
     held = 0
     draw, tasks = random.Random(5), [f"{n}" for n in range(60)]
-    for world in range(200):
+    for world in range(80):
         won = [draw.choice([0.0, 1.0]) for _ in tasks]
         ((low, high),) = Resamples(tasks, world).find_ratio_intervals([(won, [1.0] * 60)])
         held += low is not None and high is not None and low <= 0.5 <= high
-    assert 180 <= held <= 199
-
-
-def test_intervals_are_seeded_and_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(seed: int) -> Any:
-        resamples = Resamples([f"{n:02}" for n in range(50)], seed)
-        return resamples.find_ratio_intervals([([n % 3 for n in range(50)], [3.0] * 50)])
-
-    first = measure(1)
-    assert first == measure(1) != measure(2)
-    monkeypatch.setattr("foretrace.evaluation.bootstrap._CELLS", 333)
-    assert measure(1) == [pytest.approx(first[0], abs=1e-12)]
+    assert 72 <= held <= 79
 
 
 def call(tool_s: float, written_at: float) -> CallTimes:
@@ -236,12 +193,6 @@ def test_a_call_that_is_complete_early_starts_early() -> None:
 seconds = st.floats(0, 1000, allow_subnormal=False)
 
 
-@given(seconds, st.lists(st.builds(call, seconds, st.floats(0, 1)), min_size=1, max_size=4))
-def test_dispatch_saves_at_most_what_the_tools_take(m: float, calls: list[CallTimes]) -> None:
-    tool_s = max(each.tool_s or 0.0 for each in calls)
-    assert 0 <= save_by_dispatch(m, tool_s, calls) <= tool_s
-
-
 def check_laws(report: CeilingReport) -> None:
     oracle = report.oracle.saved_s or 0.0
     assert 0 <= oracle <= report.eligible_s + 1e-9 and report.eligible_s <= report.tool_s <= report.wall_s + 1e-9
@@ -254,7 +205,6 @@ def check_laws(report: CeilingReport) -> None:
     assert 0 <= report.coverage <= 1 and report.known_steps + sum(report.unknown_steps.values()) == report.steps
 
 
-@settings(max_examples=60, deadline=None)
 @given(folders, st.randoms(use_true_random=False))
 def test_laws_of_the_ceiling(traces: list[Trace], shuffle: random.Random) -> None:
     report = measure_ceiling(traces)
@@ -266,9 +216,3 @@ def test_laws_of_the_ceiling(traces: list[Trace], shuffle: random.Random) -> Non
     other = [*traces]
     shuffle.shuffle(other)
     assert msgspec.json.encode(measure_ceiling(other)) == msgspec.json.encode(report)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(any_traces, max_size=3))
-def test_any_trace_can_be_measured(traces: list[Trace]) -> None:
-    check_laws(measure_ceiling(traces, allow=["sandbox_exec"]))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.any_traces import traces as any_traces
@@ -88,13 +87,6 @@ def test_the_worst_effect_decides(effects: dict[Effect, int], whole: int, expect
     assert classify_evidence(effects, whole) == expected
 
 
-def test_its_words_are_those_of_mcp() -> None:
-    tool = json.loads(msgspec.json.encode(collect(READ)))["tools"][0]
-    assert tool["class"] == "read_only" and tool["tool"] == "read_file"
-    assert tool["annotations"] == {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": False}
-    assert (tool["calls"], tool["traces"], tool["effects"]) == (1, 1, {"pure_read": 1})
-
-
 def test_calls_that_were_never_run_count_nowhere() -> None:
     calls = (ToolCall(name="read_file", error="cut off"), ToolCall(name=""), ToolCall(name="read_file"))
     shown = Message(role="assistant", author="demo", tool_calls=(ToolCall(name="write_file"),))
@@ -103,7 +95,6 @@ def test_calls_that_were_never_run_count_nowhere() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(any_traces, max_size=4, unique_by=lambda trace: trace.key))
 def test_laws_of_the_manifest(traces: list[Trace]) -> None:
     manifest = collect_effects(traces)

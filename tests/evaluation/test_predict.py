@@ -60,13 +60,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("predict") / "d")
 
 
-def test_rows_are_those_of_the_dataset(dataset: Path) -> None:
-    rows = read_rows(dataset, "eval", "test")
-    assert rows and all(row.prompt[0].role == "system" for row in rows)
-    assert {row.action for row in rows if not row.calls} == {"final_answer"}
-    assert read_rows(dataset, "eval", "train") == []
-
-
 def test_eval_rows_are_predicted_by_all_train_rows(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
     report = foretrace.predict(dataset, predictor=Spy, out=out, k=2)

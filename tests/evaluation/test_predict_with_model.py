@@ -67,12 +67,6 @@ def test_with_logprobs_each_text_counts_once_with_its_probability() -> None:
     assert [(each.action, pytest.approx(each.confidence)) for each in ranked] == [("verifier", 0.5), ("file_read", 0.3)]
 
 
-def test_what_names_no_known_action_is_no_guess() -> None:
-    bad = ["", "{}", "[1]", '{"action": "dance"}', '{"action": 3}', '{"action":', "no json"]
-    assert rank_guesses([answer(text, n) for n, text in enumerate(bad)], 7, logprobs=False) == []
-    assert rank_guesses([answer(LS, error="too long")], 1, logprobs=False) == []
-
-
 def test_each_sample_has_its_own_seed_and_the_prompt_of_its_row(dataset: Path, tmp_path: Path) -> None:
     asked: list[Request] = []
 

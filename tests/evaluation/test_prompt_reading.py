@@ -57,9 +57,3 @@ def test_calls_without_tags_count_only_for_tools_that_are_known() -> None:
     ]
     assert [call.name for call in read(prompt, "find_flight").turns[0].calls] == ["find_flight"]
     assert read(prompt, "other").turns[0].calls == ()
-
-
-def test_a_turn_without_an_answer_and_two_turns_in_a_row() -> None:
-    messages = make_prompt(TASK, PAST)
-    prompt = [*messages[:3], *messages[4:5]]
-    assert [turn.result for turn in read(prompt).turns] == ["", ""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +38,25 @@ def predict(dataset: Path, folder: Path, progress: ProgressFunc) -> None:
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-@pytest.fixture
-def traces(tmp_path: Path) -> Path:
-    write_traces(corpus(24), tmp_path / "traces")
-    return tmp_path / "traces"
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("references") / "traces"
+    write_traces(corpus(12), folder)
+    return folder
 
 
-@pytest.fixture
-def dataset(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(scoring, "_predict_references", predict)
-    out = tmp_path / "dataset"
-    build(traces, out=out, split=(0.2, 0.0, 0.8), statistical_gates=False, references=True)
+@pytest.fixture(scope="module")
+def built(traces: Path) -> Path:
+    out = traces.with_name("dataset")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "_predict_references", predict)
+        build(traces, out=out, split=(0.2, 0.0, 0.8), statistical_gates=False, references=True)
     return out
+
+
+@pytest.fixture
+def dataset(built: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(built, tmp_path / "dataset")
 
 
 def test_they_go_by_the_name_of_their_predictor(dataset: Path) -> None:

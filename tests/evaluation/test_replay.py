@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.any_traces import traces as any_traces
-from evaluation.planted import WRONG, make_file, plant
+from evaluation.planted import make_file, plant
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.actions.label_steps import classify_calls, label_trace
-from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import ForetraceWarning, PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader, digest_traces
 from foretrace.core.trace import Message, ToolCall, Trace, add_trace_id
@@ -60,7 +59,7 @@ def test_a_planted_hit_rate_gives_the_formula(hits: int) -> None:
     assert found.oracle.saved_s == pytest.approx(200 * min(m - g, t), abs=1e-9)
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 3, 5])
+@pytest.mark.parametrize("ahead", [1, 3])
 def test_the_oracle_is_the_ceiling(ahead: int) -> None:
     draw = random.Random(ahead)
     calls: list[Any] = [READ, READ, READ, RUN, WRITE, DEPLOY]
@@ -70,7 +69,7 @@ def test_the_oracle_is_the_ceiling(ahead: int) -> None:
             key=f"k{n}",
             task=f"t{n % 7}",
         )
-        for n in range(20)
+        for n in range(8)
     ]
     found = replay(traces, plant(traces), ahead=ahead, guess_latency=0.3, allow=("sandbox_exec",))
     ceiling = measure_ceiling(traces, guess_latency=0.3, allow=["sandbox_exec"])
@@ -110,15 +109,6 @@ def test_a_planted_predictor_is_measured_as_what_it_is() -> None:
     assert set(by_threshold) == {None, 0.3, 0.9}
     assert (by_threshold[0.9].launched, by_threshold[0.9].hits) == (200, 160)
     assert by_threshold[0.3] == msgspec.structs.replace(by_threshold[None], threshold=0.3)
-
-
-def test_a_hit_rate_of_zero_saves_nothing_and_wastes_what_it_launched() -> None:
-    traces = reads(20)
-    found = replay(traces, plant(traces, lambda n: False))
-    assert (found.saved_s, found.share, found.speedup) == (0.0, 0.0, 1.0)
-    assert (found.launched, found.hits, found.wasted_s) == (20, 0, 40.0)
-    assert found.wasted_s_per_saved_s is found.cost.per_saved_s is None
-    assert [(each.name, each.count) for each in found.assumed] == [("guess_latency", 20), ("wrong_call_s", 20)]
 
 
 @pytest.mark.parametrize("call", [WRITE, DEPLOY, RUN])
@@ -167,12 +157,6 @@ def test_parallel_calls_are_a_hit_together_and_in_part() -> None:
     assert replay([trace], ranked).saved_s == 0.0
     assert replay([trace], ranked, top=2).saved_s == 3.0
     assert replay([trace], ranked, top=2, parallel=1).saved_s == pytest.approx(3.0), "launched at 1.2 s"
-
-
-def test_a_call_is_the_same_however_it_is_written() -> None:
-    traces = [make_trace([Timed(5.0, 2.0)])]
-    assert replay(traces, make_file(guess(("read_file", {"path": "./a.py"})))).hits == 1
-    assert replay(traces, make_file(guess(("read_file", {"path": "b.py"})))).hits == 0
 
 
 def test_one_call_is_launched_once() -> None:
@@ -229,16 +213,6 @@ def test_the_time_of_all_steps_of_predicted_traces_counts() -> None:
     assert (found.steps, found.known_steps, found.base_s, found.traces) == (4, 3, 28.0, 1)
     assert (found.coverage, found.verdict, found.steps_without_prediction) == (0.75, "known", 1)
     assert found.other_predictions == 1 and found.unknown_steps == {"no_model_time": 1}
-
-
-def test_the_base_is_that_of_the_ceiling() -> None:
-    """Final answers have no prediction, and take time all the same."""
-    traces = [make_trace([*[Timed(5.0, 2.0)] * 3, Timed(8.0, None, None)], key=f"k{n}", task=f"t{n}") for n in range(4)]
-    calls = make_file(*(row for row in plant(traces).rows if row.calls))
-    found, ceiling = replay(traces, calls), measure_ceiling(traces, guess_latency=0.2)
-    assert found.base_s == ceiling.wall_s == 4 * 29.0
-    assert found.oracle.saved_s == ceiling.oracle.saved_s == found.saved_s
-    assert found.accuracy.hit_rate == 1.0 and found.steps_without_prediction == 4
 
 
 def test_a_trace_on_which_something_fails_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,7 +397,6 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(folders, options, st.randoms(use_true_random=False))
 def test_laws_of_the_replay(made: list[list[Timed]], how: dict[str, Any], draw: random.Random) -> None:
     traces = [make_trace(steps, key=f"k{n}", task=f"t{n // 2}") for n, steps in enumerate(made)]
@@ -439,7 +412,6 @@ def test_laws_of_the_replay(made: list[list[Timed]], how: dict[str, Any], draw: 
     assert msgspec.json.encode(replay(shuffled, predictions, **how)) == msgspec.json.encode(found)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(any_traces, min_size=1, max_size=3, unique_by=lambda trace: trace.key))
 def test_any_trace_can_be_replayed_and_its_calls_have_the_effect_of_their_label(traces: list[Trace]) -> None:
     predictions = plant(traces)
@@ -453,12 +425,6 @@ def test_any_trace_can_be_replayed_and_its_calls_have_the_effect_of_their_label(
             facts = classify_calls(trace, message.tool_calls)
             if facts is not None and message.author == "model":
                 assert facts.effect == label.effect
-
-
-def test_a_wrong_call_is_wrong() -> None:
-    trace = reads(1)[0]
-    facts = classify_calls(trace, [ToolCall(name=WRONG.tool, arguments=WRONG.arguments)])
-    assert facts is not None and facts.effect is Effect.PURE_READ
 
 
 def test_the_time_that_the_scores_took_counts_unless_another_is_given() -> None:

@@ -147,15 +147,6 @@ def test_arguments_are_reported_by_name(scored: Any, gold: list[Row]) -> None:
     assert command.right.value == round(sum(number % 2 for number in with_command) / len(with_command), 4)
 
 
-def test_parts_add_up(scored: Any, gold: list[Row]) -> None:
-    report = scored(*(guess(row, right=row["action"] == 2) for row in gold))
-    natural = [row for row in gold if row["natural"]]
-    assert sum(part.n for part in report.by_action) == sum(part.n for part in report.by_source) == len(natural)
-    found = {part.name: part.type_accuracy.value for part in report.by_action}
-    assert found == {ACTIONS[row["action"]]: float(row["action"] == 2) for row in natural}
-    assert [part.name for part in report.by_tool] == ["bash"] and [p.name for p in report.by_source] == ["little"]
-
-
 def test_steps_in_a_row(scored: Any, gold: list[Row]) -> None:
     """Each trace has five calls and an answer. Wrong at its third step: runs that hold it fail."""
     natural = [row for row in gold if row["natural"]]

@@ -183,8 +183,3 @@ def test_no_session_takes_longer_than_its_stamps(shared: Path, tmp_path: Path) -
             assert wall <= max(stamps) - min(stamps) + 1e-6, trace.key
             checked += 1
     assert checked > 5
-
-
-@pytest.mark.parametrize("text", ["\u00b2", "9" * 5000, "", "yesterday"])
-def test_what_is_no_stamp_has_no_time(text: str) -> None:
-    assert read_time(text) is None

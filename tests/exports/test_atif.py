@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,6 @@ from foretrace.core.errors import UsageError
 from foretrace.core.trace import Parent, Part, Trace
 from foretrace.exports.base import Exported, Family
 from foretrace.registry import make_format
-
-
-def get_model() -> Any:
-    """Harbor's own model of a trajectory, or the one of the package `atif`."""
-    if sys.version_info >= (3, 12):
-        harbor = pytest.importorskip("harbor.models.trajectories", reason="harbor is not installed")
-        return harbor.Trajectory
-    return pytest.importorskip("atif", reason="the package atif is not installed (pip install atif)").Trajectory
 
 
 def hold_harbors_rules(document: dict[str, Any]) -> None:
@@ -48,22 +39,10 @@ def started(key: str, by: str, call_id: str | None = None) -> Trace:
 
 @pytest.mark.parametrize("name", ["atif", "atif:1.8"])
 def test_any_trace_is_a_trajectory_by_harbors_rules(name: str) -> None:
-    @settings(phases=[Phase.generate])
+    @settings(phases=[Phase.generate], max_examples=12)
     @given(any_traces.traces())
     def check(trace: Trace) -> None:
         hold_harbors_rules(json.loads(export(name, Family(trace))))
-
-    check()
-
-
-@pytest.mark.parametrize("name", ["atif", "atif:1.8"])
-def test_any_trace_is_what_their_model_takes(name: str) -> None:
-    model = get_model()
-
-    @settings(phases=[Phase.generate])
-    @given(any_traces.traces())
-    def check(trace: Trace) -> None:
-        assert model.model_validate_json(export(name, Family(trace))).steps
 
     check()
 
@@ -114,14 +93,3 @@ def test_the_agents_that_a_trace_started_lie_in_it_and_come_back(tmp_path: Path)
         ("k", None), ("k2", Parent(key="k", call_id="a")), ("k3", Parent(key="k2"))
     ]  # fmt: skip
     assert CALL.id == "a"
-
-
-def test_fields_of_ours_that_are_none_stay_where_they_are(tmp_path: Path) -> None:
-    document = json.loads(export("atif", Family(make(USER, SAID))))
-    for odd in ({"role": "nobody"}, {"role": 1}, "text", [1], {"role": "user", "author": "user", "unknown": 1}):
-        document["steps"][0]["extra"]["foretrace"] = odd
-        (back,) = read_back("atif", json.dumps(document).encode(), tmp_path)
-        assert [m.content for m in back.messages] == ["Task.", "Done."]
-    document["extra"]["foretrace"] = {"key": 1}
-    (back,) = read_back("atif", json.dumps(document).encode(), tmp_path)
-    assert back.key == "atif@k"

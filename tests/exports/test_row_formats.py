@@ -58,7 +58,7 @@ def test_a_conversation_comes_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_any_trace_keeps_its_turns_and_is_stable(name: str) -> None:
-    @settings(phases=[Phase.generate])
+    @settings(phases=[Phase.generate], max_examples=12)
     @given(any_traces.traces(outcome=Outcome(success=True, reward=0.5)))
     def check(trace: Trace) -> None:
         calls = tuple(ToolCall(name="run", arguments=text) for text in ('{"a": 1}', "{}"))

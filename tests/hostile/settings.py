@@ -19,7 +19,7 @@ SETTINGS = {
     "L0": {"level": 0, **_WEAK},
 }
 """`container`: no user namespaces, and the level left to the sandbox. L0 and L1 promise only verdicts."""
-IN_MAKE_TEST = {"L3": 1, "L2": 3, "container": 1, "L1": 3, "L0": 3}
+IN_MAKE_TEST = {"L3": 3, "L2": 8, "container": 3, "L1": 8, "L0": 8, "together": 4}
 """Of how many runs one is not a slow test."""
 ATTACKS = [snippet for kind in ("forge", "leak", "escape", "resource") for snippet in load(kind)]
 BEHAVED = load("behaved")
@@ -38,13 +38,23 @@ def runs(setting: str) -> list[object]:
         for form in snippet.forms
         if not (snippet.kind == "forge" and form == "together") and (snippet.kind == "forge" or not weak)
     ]
+    return _sample(setting, found[::5] if setting == "container" else found)
+
+
+def runs_together() -> list[object]:
+    """Forgeries, each in the form `together`."""
+    forging = [snippet for snippet in ATTACKS if snippet.kind == "forge" and snippet.forms != ("program",)]
+    return _sample("together", [(snippet, "together") for snippet in forging])
+
+
+def _sample(setting: str, found: list[tuple[Snippet, str]]) -> list[object]:
     return [
         pytest.param(
             *(snippet, form),
             id=f"{snippet.kind}-{snippet.name}-{form}",
             marks=pytest.mark.slow if number % IN_MAKE_TEST[setting] else (),
         )
-        for number, (snippet, form) in enumerate(found[::5] if setting == "container" else found)
+        for number, (snippet, form) in enumerate(found)
     ]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import Any
 
 import pytest
 
@@ -12,29 +10,6 @@ from fakes.model_server import ModelServer, serving
 from foretrace.core.errors import ModelError
 from foretrace.models.http import parse_sse_line
 from models.served import ADAPTERS, PATHS, asking, at, model_at
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-def test_hundreds_are_in_flight_at_one_time(kind: str) -> None:
-    class Patient(ModelServer):
-        """Replies when there are 250 requests, or after seconds."""
-
-        async def _reply(self, *asked: Any) -> tuple[str, str, str]:
-            if self.in_flight >= 250:
-                enough.set()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(enough.wait(), 60)
-            return await super()._reply(*asked)
-
-    enough = asyncio.Event()
-
-    async def use(server: ModelServer) -> None:
-        async with model_at(kind, server.url) as model:
-            found = await asyncio.gather(*(model.complete(asking(f"number {n} .")) for n in range(300)))
-        assert [one.text for one in found] == [f"{n}" for n in range(300)]
-        assert server.most_in_flight >= 250
-
-    at(Patient(say=lambda asked: asked.text.split("number ")[1].split()[0]), use)
 
 
 @pytest.mark.parametrize("kind", ADAPTERS)

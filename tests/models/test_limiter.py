@@ -134,15 +134,6 @@ def test_it_does_not_grow_where_nobody_waits() -> None:
     simulate(work)
 
 
-def test_a_fixed_number_stays() -> None:
-    async def work(clock: Callable[[], float]) -> None:
-        server, limiter = Server(clock, 3), AdaptiveLimiter(6, clock=clock)
-        await ask_all(server, limiter, 500)
-        assert (limiter.limit, server.peak) == (6, 6)
-
-    simulate(work)
-
-
 def test_who_is_cancelled_gives_the_slot_back() -> None:
     async def work(clock: Callable[[], float]) -> None:
         limiter = AdaptiveLimiter(2, clock=clock)

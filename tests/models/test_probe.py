@@ -89,11 +89,6 @@ def test_ollama_without_rendering_cannot_go_on() -> None:
     assert "does not render" in probe("ollama", ModelServer(renders=False)).reasons["continuation"]
 
 
-def test_the_context_is_what_is_asked_for_and_trained() -> None:
-    assert probe("ollama", ModelServer(context=4096), context_length=1000).context_length == 1000
-    assert probe("ollama", ModelServer(context=4096), context_length=100_000).context_length == 4096
-
-
 def test_refused_logprobs_are_not_asked_for_again() -> None:
     async def use(server: ModelServer) -> None:
         server.fault("/v1/chat/completions", status=400, body='{"error": "logprobs are not supported"}')

@@ -87,19 +87,6 @@ def test_a_server_that_asks_for_hours_ends_the_run_instead(status: int) -> None:
     at(server, use)
 
 
-def test_another_user_of_the_model_is_not_heard() -> None:
-    server = busy()
-
-    async def use(_: ModelServer) -> None:
-        limiter, model = AdaptiveLimiter(8, 256), model_at("openai", server.url)
-        async with ThrottledModel(model, limiter, TokenMeter()) as throttled:
-            assert (await model.complete(asking())).extra["retried"] == ["busy"]
-            await throttled.complete(asking())
-            assert limiter.limit == 8
-
-    at(server, use)
-
-
 @dataclass
 class Crowded(ModelServer):
     """A llama-server whose slots share one context: it ends all requests under way once there are more than four."""

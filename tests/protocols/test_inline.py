@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from foretrace.core.completion import Completion, Sampling
+from foretrace.core.completion import Completion
 from protocols.play import RIGHT, WRONG, Stage
 
 FINAL = f"So it is a plus.\n</think>\n```python\n{RIGHT}```"
@@ -14,40 +14,6 @@ FINAL = f"So it is a plus.\n</think>\n```python\n{RIGHT}```"
 def call(code: str, thought: str = "I try it out.", **more: Any) -> str:
     body = json.dumps({"name": "python", "arguments": {"code": code}, **more})
     return f"{thought}\n<tool_call>{body}</tool_call>"
-
-
-def test_the_same_turn_goes_on_behind_each_answer(stage: Stage) -> None:
-    first, second = "<think>\n" + call(f"{WRONG}print(add(1, 2))"), call("print(1 // 0)", "And this?")
-    played = stage.play("inline", first, second, FINAL)
-    one, two = played.said
-    assert one == "\n<tool_response>\n-1\n</tool_response>\n"
-    assert two.splitlines()[2:] == [
-        "ZeroDivisionError: integer division or modulo by zero",
-        "line 1: print(1 // 0)",
-        "</tool_response>",
-    ]
-    assert played.prompts[2].endswith(first + one + second + two)
-    assert played.labels == ["tool_call", "tool_call", "final_answer"]
-    body = played.trace.messages[2:]
-    assert {m.turn for m in body} == {2}
-    assert [(m.role, m.continues, m.injected, m.train) for m in body] == [
-        ("assistant", False, False, None),
-        ("tool", False, True, False),
-        ("assistant", True, False, None),
-        ("tool", False, True, False),
-        ("assistant", True, False, None),
-    ]
-    assert "".join(m.content for m in body) == first + one + second + two + FINAL
-    assert played.trace.outcome.success and played.metrics["is_ideal"]
-
-
-def test_the_request_asks_to_go_on_with_the_turn(stage: Stage) -> None:
-    played = stage.play("inline", "<think>\n" + call("print(1)"), FINAL)
-    request = played.episode.request(Sampling())
-    assert [m.role for m in request.messages] == ["system", "user"]
-    assert request.prefill.startswith("<think>\nI try it out.") and request.prefill.endswith("</tool_response>\n")
-    assert request.stop == ("</tool_call>", "<tool_response>")
-    assert played.episode.protocol.required_capabilities == ("continuation",)
 
 
 def test_a_failed_run_done_over_is_a_repair_and_asserts_are_a_check(stage: Stage) -> None:
@@ -63,21 +29,6 @@ def test_the_closing_tag_that_stopped_the_model_is_put_back(stage: Stage) -> Non
     made = played.models[0].tool_calls[0]
     assert made.repairs == () and made.span is not None
     assert played.models[0].content[slice(*made.span)].startswith("<tool_call>{")
-
-
-def test_arguments_are_kept_as_the_model_wrote_them(stage: Stage) -> None:
-    text = '<think>one two three <tool_call>{"name":"python",  "arguments": {"code":"print(\\u0031)" }}</tool_call>'
-    made = stage.play("inline", text, max_turns=1).models[0].tool_calls[0]
-    assert (made.name, made.arguments) == ("python", '{"code":"print(\\u0031)" }')
-
-
-def test_a_repaired_call_says_how_it_was_repaired(stage: Stage) -> None:
-    text = (
-        '<think>Let me see this.\n<tool_call>{"name": "python", "arguments": {"code": "x = 1\nprint(x)"}}</tool_call>'
-    )
-    played = stage.play("inline", text, FINAL)
-    assert played.said[0] == "\n<tool_response>\n1\n</tool_response>\n"
-    assert played.models[0].tool_calls[0].repairs == ("newlines",) and played.metrics["repairs"] == 1
 
 
 def test_what_cannot_be_read_surely_is_refused(stage: Stage) -> None:
@@ -114,13 +65,6 @@ def test_the_final_code_may_be_cut_or_missing_and_is_asked_for_again(stage: Stag
     assert "there is no code yet" in played.said[0] and played.trace.outcome.success
     played = stage.play("inline", f"<think>A sum it is.</think>\n{RIGHT}")
     assert played.trace.outcome.success, "bare code behind the thinking"
-
-
-def test_of_several_blocks_the_last_that_defines_something_is_the_answer(stage: Stage) -> None:
-    blocks = "\nThen:\n".join(f"```python\n{code}```" for code in (WRONG, RIGHT, "print(add(1, 2))\n"))
-    text = f"<think>Easy as it is.</think>\n{blocks}"
-    played = stage.play("inline", text)
-    assert played.episode.code == RIGHT and played.trace.outcome.success
 
 
 def test_a_think_tag_in_the_code_of_a_call_ends_nothing(stage: Stage) -> None:

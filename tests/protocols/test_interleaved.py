@@ -14,16 +14,6 @@ def code(text: str, thought: str = "The next part of it.") -> str:
     return f"<think>{thought}</think>\n<code>\n{text.rstrip()}\n</code>\n"
 
 
-def test_blocks_of_one_reply_are_the_answer_and_are_judged_at_its_end(stage: Stage) -> None:
-    reply = code(HELPER) + code(USES) + CHECKS
-    played = stage.play("interleaved", reply)
-    assert played.episode.done and played.trace.outcome.success and played.metrics["is_ideal"]
-    assert played.labels == ["file_write", "file_write", "verifier"]
-    assert "".join(m.content for m in played.models) == reply
-    assert played.said[2] == "<result>\nAll 2 public tests passed.\n</result>"
-    assert played.episode.code == f"{HELPER}\n{USES}"
-
-
 def test_a_caught_mistake_is_replaced(stage: Stage) -> None:
     wait = "<wait>That is the difference.</wait>\n"
     played = stage.play("interleaved", code(f"LIMIT = 1\n\n{WRONG}") + wait + code(RIGHT) + CHECKS)

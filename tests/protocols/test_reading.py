@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as trials
 from hypothesis import strategies as st
 
 from foretrace.core.completion import Completion
@@ -32,7 +31,6 @@ PROTOCOLS: list[InteractionProtocol] = [load_plugin("protocol", name)() for name
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
 @given(text=TEXTS, cut=st.booleans(), earlier=TEXTS)
-@trials(max_examples=120)
 def test_acts_stand_in_order_inside_of_what_is_kept(
     protocol: InteractionProtocol, text: str, cut: bool, earlier: str
 ) -> None:

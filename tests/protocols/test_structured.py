@@ -12,24 +12,6 @@ def code(text: str) -> str:
     return f"<code>\n{text}</code>"
 
 
-def test_rounds_go_on_until_the_reflection_on_code_that_passes(stage: Stage) -> None:
-    played = stage.play(
-        "structured", PLAN, code(WRONG), REFLECT, PLAN, code(RIGHT), "<reflect>It gives the sum now.</reflect>"
-    )
-    asked = [text.rpartition("Now ")[2].split()[0] for text in played.said]
-    assert asked == ["write", "reflect", "plan", "write", "reflect"]
-    assert played.labels == [
-        "nonstep.prompted",
-        "verifier",
-        "nonstep.prompted",
-        "nonstep.prompted",
-        "repair",
-        "final_answer",
-    ]
-    assert played.trace.outcome.success and played.trace.outcome.status == "done" and played.metrics["is_ideal"]
-    assert played.counted("think_count", "code_iterations", "recovered") == (4, 2, 1)
-
-
 def test_several_parts_of_one_reply_are_all_read(stage: Stage) -> None:
     played = stage.play("structured", f"[PLAN] the sum of both\n[ACTION]\n{RIGHT}[REFLECTION] it should be right")
     assert not played.episode.done

@@ -94,16 +94,6 @@ def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None
     assert sum(map(len, data)) <= 250_000
 
 
-def test_difficulty_is_what_the_manifest_says(dataset: Path, tmp_path: Path) -> None:
-    shutil.copytree(dataset, tmp_path / "d")
-    manifest = json.loads((dataset / "manifest.json").read_bytes())
-    figures = {"accuracy": 0.7, "low": 0.6, "high": 0.8, "train": 40, "test": 30, "groups": 3}
-    (tmp_path / "d" / "manifest.json").write_text(json.dumps(manifest | {"difficulty": {"redundancy": figures}}))
-    foretrace.view(tmp_path / "d", out=tmp_path / "v")
-    found = read_data(tmp_path / "v", "meta")["difficulty"]
-    assert found == {"redundancy": ".700 [.60, .80] of 30 test pairs in 3 groups"}
-
-
 def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> None:
     path = tmp_path / "guesses.jsonl"
     gold = write_guesses(dataset, path, wrong=4)

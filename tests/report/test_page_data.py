@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from foretrace.report.page import encode_json, make_data_block, make_data_script
+from foretrace.report.page import make_data_block, make_data_script
 from report.hostile_traces import ANSI, MARKUP, RTL
 
 TEXTS = [MARKUP, ANSI, RTL, "\\", "'", '\\"', "\u2028", "\ud800 alone", "</ScRiPt", "<!--<script>", "", "\x00"]
@@ -38,7 +38,3 @@ def test_a_block_says_what_was_given(text: str) -> None:
     inside = block.removeprefix('<script type="application/json" data-name="n">').removesuffix("</script>\n")
     assert "<" not in inside and "\u2028" not in inside
     assert json.loads(inside) == {text: [text]}
-
-
-def test_what_is_no_number_is_null() -> None:
-    assert json.loads(encode_json([float("nan"), float("-inf"), 1.5])) == [None, None, 1.5]

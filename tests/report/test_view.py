@@ -39,19 +39,6 @@ def traces(tmp_path: Path) -> Path:
     return tmp_path / "traces"
 
 
-def test_a_folder_holds_every_trace_and_its_labels(traces: Path, tmp_path: Path) -> None:
-    report = foretrace.view(traces, out=tmp_path / "v")
-    assert (report.listed, report.left_out) == (6, 0)
-    index = read_data(tmp_path / "v", "index-0")
-    for trace in foretrace.read_traces(traces):
-        row = index["key"].index(trace.key)
-        facts = read_data(tmp_path / "v", f"traces-{index['chunk'][row]}")[index["place"][row]]
-        assert facts["trace"]["key"] == trace.key
-        assert len(facts["trace"]["messages"]) == len(trace.messages)
-        assert [label[0] for label in facts["labels"]] == [step.index for step in trace.steps()]
-        assert index["messages"][row] == len(trace.messages)
-
-
 def test_traces_are_filtered_by_their_flags(tmp_path: Path) -> None:
     call = ToolCall(name="bash", arguments='{"command": "git log --all"}')
     cheat = Message(role="assistant", author="model", tool_calls=(call,))
@@ -63,14 +50,6 @@ def test_traces_are_filtered_by_their_flags(tmp_path: Path) -> None:
     assert not any(name.startswith("cheat") for name in flags["honest"])
     (flag,) = read_data(tmp_path / "v", "traces-0")[index["place"][index["key"].index("cheats")]]["flags"]
     assert flag[1:3] == ["history.read", True] and flag[4] == "git log --all"
-
-
-def test_times_say_what_prefetching_hides(tmp_path: Path) -> None:
-    write_traces([make_long_trace(3)], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
-    facts = read_data(tmp_path / "v", "traces-0")[0]
-    assert facts["times"] == [[1, 2.0, 1.0, 1.0, None], [3, 2.0, 1.0, 1.0, None], [5, 2.0, 1.0, 1.0, None]]
-    assert foretrace.ceiling(tmp_path / "traces").oracle.saved_s == 3.0
 
 
 def test_a_trace_shows_what_ran_early_while_it_was_made(tmp_path: Path) -> None:
@@ -113,16 +92,6 @@ def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> No
     assert (titles["short"], titles["bare"], titles["none"]) == ("Fix it.", "<pr_description>", "")
     assert (titles["heading"], titles["named"]) == ("Mend it.", "It breaks.")
     assert titles["long"].endswith("word …") and len(titles["long"]) <= 112
-
-
-def test_logprobs_stand_beside_the_record(tmp_path: Path) -> None:
-    write_traces([make_hostile_trace()], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
-    facts = read_data(tmp_path / "v", "traces-0")[0]
-    assert facts["tokens"] == [
-        [2, 3, -13.3667, 2, [1, 2, 3], [-0.1, -20.0, -20.0]]
-    ]  # size, mean, prompt, ids, logprobs
-    assert "token_ids" not in facts["trace"]["messages"][2]["sampled"]
 
 
 def test_no_text_of_a_trace_is_markup_in_a_page(tmp_path: Path) -> None:
@@ -202,12 +171,6 @@ def test_names_that_are_not_text(traces: Path, tmp_path: Path) -> None:
     guess.write_text('{"key": "k", "step": 1, "action": "BLOCKED"}\n')
     foretrace.view(guess, single=tmp_path / "r.html")
     assert "<title>g-?.jsonl</title>" in (tmp_path / "r.html").read_text()
-
-
-def test_a_long_trace_is_whole(tmp_path: Path) -> None:
-    write_traces([make_long_trace(3000)], tmp_path / "traces")
-    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
-    assert len(read_data(tmp_path / "v", "traces-0")[0]["labels"]) == 3000
 
 
 def rewrite_records(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

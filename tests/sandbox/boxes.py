@@ -56,7 +56,7 @@ def until(condition: Callable[[], bool], seconds: float = AT_ONCE_S) -> bool:
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.01)
+        time.sleep(0.04)  # a look at all processes is no small work
     return True
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-import foretrace
-from foretrace.core.errors import UsageError, render_parts
+from foretrace.core.errors import UsageError
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
@@ -92,14 +91,6 @@ def test_sharegpt() -> None:
         read({"conversations": [{"from": "function_call", "value": "no call"}]})
 
 
-def test_older_function_call_and_empty_arguments() -> None:
-    said = {"role": "assistant", "content": "", "function_call": {"name": "now", "arguments": ""}}
-    trace = read({"messages": [USER, said, {"role": "function", "name": "now", "content": "12:00"}]})
-    (call,) = trace.messages[1].tool_calls
-    assert (call.name, call.arguments, call.error) == ("now", "{}", None)
-    assert trace.messages[2].role == "tool" and trace.messages[2].raw_role == "function"
-
-
 def test_arguments_as_object_and_broken() -> None:
     def call_of(arguments: Any) -> Any:
         function = {"name": "f", "arguments": arguments}
@@ -111,34 +102,6 @@ def test_arguments_as_object_and_broken() -> None:
     assert call_of(None).messages[0].tool_calls[0].arguments == "{}"
     broken = call_of('{"a": "cut').messages[0].tool_calls[0]
     assert broken.error and broken.extra == {"sig": "s", "raw": '{"a": "cut'}
-
-
-@pytest.mark.parametrize(
-    "marker",
-    [
-        "OBSERVATION:\n", "Observation: ", "EXECUTION RESULT of [bash]:\n", "Execution result:\n",
-        "The output of the OS:\n", "<returncode>",
-        "<tool_response>",
-    ],
-)  # fmt: skip
-def test_observations_that_arrive_as_user(marker: str) -> None:
-    text = f"{marker}0\nrest"
-    trace = read({"messages": [USER, {"role": "assistant", "content": "go"}, {"role": "user", "content": text}]})
-    observed = trace.messages[2]
-    assert observed.role == "tool" and observed.author == "environment" and observed.raw_role == "user"
-    assert observed.prefix + observed.content == text
-    first = read({"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "go"}]})
-    assert first.messages[0].role == "user"
-
-
-def test_calls_written_as_text() -> None:
-    hermes = 'I look.\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
-    xml = "I look.\n<function=f>\n<parameter=a>1</parameter>\n</function>"
-    for text in (hermes, xml):
-        (call,) = read({"messages": [USER, {"role": "assistant", "content": text}]}).messages[1].tool_calls
-        assert call.name == "f" and call.span == (8, len(text))
-    both = {"role": "assistant", "content": hermes, "tool_calls": [native_call(1, "native")]}
-    assert [c.name for c in read({"messages": [both]}).messages[0].tool_calls] == ["native"]
 
 
 def test_map_names_columns() -> None:
@@ -166,34 +129,6 @@ def test_success_values(value: Any, expected: bool | None) -> None:
     assert read({"messages": [{"role": "assistant", "content": "x"}], "success": value}).outcome.success is expected
 
 
-@pytest.mark.parametrize("name", ["is_resolved", "correct", "pass", "tests_passed"])
-def test_columns_of_success(name: str) -> None:
-    said = [{"role": "assistant", "content": "x"}]
-    trace = read({"messages": said, name: False, "reward": 1.0})
-    assert trace.outcome.success is False and name not in trace.extra
-    answer = read({"messages": said, name: 2})
-    assert answer.outcome.success is None and answer.extra[name] == 2
-
-
-def test_columns_of_other_types_stay_in_extra() -> None:
-    said = [{"role": "assistant", "content": "x"}]
-    row = {"messages": said, "id": {"a": 1}, "model": ["m"], "reward": "high", "tools": "bash, python", "repo": None}
-    assert read(row).extra == {"id": {"a": 1}, "model": ["m"], "reward": "high", "tools": "bash, python"}
-
-
-def test_rows_without_ids_are_known_by_content_and_not_siblings_by_accident(tmp_path: Path) -> None:
-    """Files of one name in two folders: many data sets call theirs rows.jsonl."""
-    rows = [{"messages": [{"role": "assistant", "content": f"x{n}"}]} for n in range(3)]
-    other = {"messages": [USER, *rows[0]["messages"]]}
-    files = []
-    for name, some in (("a", rows), ("b", [other, *rows])):
-        (tmp_path / name).mkdir()
-        files.append(FileRows(write_jsonl(tmp_path / name / "rows.jsonl", some)))
-    report = import_source(Chat(), files, tmp_path / "out")
-    assert (report.traces, report.already_done, dict(report.drops)) == (4, 3, {})
-    assert len({t.task.id for t in read_traces(tmp_path / "out")}) == 4
-
-
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -212,23 +147,6 @@ def test_rows_that_are_refused(row: dict[str, Any], reason: str) -> None:
     assert isinstance(result, Drop) and result.reason == reason
 
 
-def test_what_is_no_yes_or_no_is_counted_and_kept(tmp_path: Path) -> None:
-    said = [USER, {"role": "assistant", "content": "x"}]
-    values = [{"passed": 12}, {"resolved": "yes"}, {"success": " No "}, {"reward": 1.0}, {"reward": 0.5}, {"score": 1}]
-    rows = write_jsonl(tmp_path / "rows.jsonl", [{"messages": said, **value} for value in values])
-    report = import_source(Chat(), [FileRows(rows)], tmp_path / "out")
-    assert report.success == {"true": 2, "false": 1, "unknown": 3} and not report.drops
-    counts = report.total.counts
-    assert counts.unclear == {"success": 1} and "has no success: passed is 12" in counts.unclear_rows[0]
-    (unclear,) = [trace for trace in read_traces(tmp_path / "out") if "unclear" in trace.extra]
-    assert unclear.extra["passed"] == 12
-
-
-def test_the_model_may_stand_in_the_metadata() -> None:
-    said = [USER, {"role": "assistant", "content": "x"}]
-    assert read({"messages": said, "metadata": {"model": "m", "run": 1}}).provenance.model == "m"
-
-
 def test_a_mapped_column_that_is_missing_is_counted(tmp_path: Path) -> None:
     rows = [{"messages": [USER, {"role": "assistant", "content": "x"}], "ok": True}, {"log": [USER], "ok": False}]
     columns = {"messages": "log", "success": "ok", "model": "who"}
@@ -237,30 +155,6 @@ def test_a_mapped_column_that_is_missing_is_counted(tmp_path: Path) -> None:
     assert report.drops == {"missing_column": 1, "empty_trace": 1}, "and a conversation without the agent"
     report = import_source(Chat({"success": "ok", "model": "who"}), [FileRows(file)], tmp_path / "other")
     assert report.total.counts.unclear == {"model": 1} and report.success["true"] == 1
-
-
-def test_counted_rows_of_several_files_are_told_apart(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("b/run", "a/run", "c")]
-    for number, folder in enumerate(folders):
-        folder.mkdir(parents=True)
-        said = [USER, {"role": "assistant", "content": f"{number}"}]
-        write_jsonl(folder / "rows.jsonl", [{"id": 0, "messages": said}, {"id": "row_1", "messages": said}])
-    keys: list[set[str]] = []
-    for out, paths in (("one", folders), ("two", folders[::-1])):
-        report = foretrace.import_source("chat", paths, out=tmp_path / out)
-        assert report.traces == 6 and not report.drops
-        keys.append({trace.key for trace in read_traces(tmp_path / out)})
-    for folder in folders:  # by commands of their own
-        assert foretrace.import_source("chat", folder, out=tmp_path / "three").traces == 2
-    keys.append({trace.key for trace in read_traces(tmp_path / "three")})
-    assert keys[0] == keys[1] == keys[2] and str(tmp_path) not in str(keys[0])
-
-
-def test_rows_of_one_id_are_not_told_to_replace_each_other(tmp_path: Path) -> None:
-    rows = [{"id": "same", "messages": [USER, {"role": "assistant", "content": f"{n}"}]} for n in range(5)]
-    report = import_source(Chat(), [FileRows(write_jsonl(tmp_path / "rows.jsonl", rows))], tmp_path / "out")
-    assert (report.traces, dict(report.drops)) == (1, {"key_conflict": 4})
-    assert "ids of their own" in report.examples["key_conflict"][0] and "replace" not in str(report.examples)
 
 
 def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
@@ -279,14 +173,6 @@ def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
             assert [m.prefix + m.content for m in trace.messages] == [
                 "".join(p["text"] for p in t if "text" in p) if isinstance(t, list) else t or "" for t in texts
             ]
-
-
-def test_a_row_without_messages_says_what_it_has() -> None:
-    with pytest.raises(RowError) as caught:
-        read({"text": "x", "dialogue": []})
-    drop = caught.value.drop
-    assert (drop.reason, drop.detail) == ("missing_column", "there is no column messages; the row has dialogue, text")
-    assert render_parts(drop.remedy) == "name the one that holds the messages: columns={'messages': 'COLUMN'}"
 
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.core import plugins
@@ -92,7 +92,6 @@ def test_every_kind_of_value_in_every_column(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@settings(max_examples=25)
 @given(rows=st.lists(garbage | spoiled, max_size=8))
 def test_any_garbage(name: str, tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     check(plugins.load_plugin("source", name)(), rows, tmp_path_factory.mktemp("g") / "out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from foretrace.core.trace import Sampled
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation, make_call, read_time
 
@@ -59,26 +58,3 @@ def test_stamps_that_say_nothing_give_no_time() -> None:
 )
 def test_time_stamps(value: object) -> None:
     assert read_time(value) == T
-
-
-@pytest.mark.parametrize("value", [None, True, -1, 0, float("nan"), float("inf"), 1e300, "soon", "", [], {}])
-def test_no_time_stamps(value: object) -> None:
-    assert read_time(value) is None
-
-
-def test_arguments_are_repaired_or_kept() -> None:
-    assert make_call(1, "f", None).arguments == "{}" and make_call("x", "f", {"é": 1}).arguments == '{"é": 1}'
-    broken = make_call("x", "f", "no json at all")
-    assert broken.error and broken.extra == {"raw": "no json at all"}
-
-
-def test_stamps_of_some_formats_are_no_durations() -> None:
-    talk = Conversation(Account(), durations_from_stamps=False)
-    talk.add_user("hi", 0, at=T)
-    talk.add_agent(1, text="shown", author="demo", at=T + 1)
-    assert not talk.has_agent
-    talk.add_agent(2, calls=[make_call("a", "run", {})], at=T + 2, sampled=Sampled(token_ids=(1, 2)))
-    talk.add_result("a", "ok", 3, at=T + 3)
-    _, demo, reply, result = talk.finish()
-    assert talk.has_agent and demo.author == "demo" and reply.sampled == Sampled(token_ids=(1, 2))
-    assert reply.started and reply.model_s is None and result.tool_s is None

@@ -246,15 +246,6 @@ def test_since_leaves_out_what_ended_before(tmp_path: Path) -> None:
         run(out, file, since="yesterday")
 
 
-def test_companions_belong_to_their_file(tmp_path: Path) -> None:
-    file = write_talk(tmp_path / "a.jsonl", talk("1", 1))
-    part = write_talk(tmp_path / "a.part1.jsonl", talk("2", 1))
-    assert run(tmp_path / "out", file).traces == 2
-    write_talk(part, talk("2", 2))
-    report = run(tmp_path / "out", file)
-    assert (report.grown, report.already_done) == (1, 1)
-
-
 def test_a_folder_is_one_input(tmp_path: Path) -> None:
     write_talk(tmp_path / "run" / "events" / "1.jsonl", talk("1", 1))
     folder = tmp_path / "run"

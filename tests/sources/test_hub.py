@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from foretrace.core.errors import SourceError, UsageError
-from foretrace.core.store import TraceStore, read_traces
+from foretrace.core.store import read_traces
 from foretrace.rows.base import Hub
 from foretrace.rows.hub import HubRows
 from foretrace.sources.importing import import_source
@@ -67,28 +67,6 @@ def bench(tmp_path: Path) -> Path:
 
 def hub(folder: Path, split: str, config: str | None = None) -> HubRows:
     return HubRows(Hub(str(folder), split, config))
-
-
-@pytest.mark.parametrize("split", ["tool", "xml", "ticks"])
-def test_swe_smith_splits(swe: Path, tmp_path: Path, split: str) -> None:
-    report = import_source(SweSmith(), [hub(swe, split)], tmp_path / "out")
-    assert (report.rows, report.traces) == (20, 20) and report.success == {"true": 10, "false": 10}
-    found = sorted(read_traces(tmp_path / "out"), key=lambda t: t.provenance.raw_row or 0)
-    assert [t.provenance.raw_row for t in found] == list(range(20))
-    assert {(t.provenance.split, t.provenance.protocol, t.provenance.raw_file) for t in found} == {(split, split, None)}
-    assert all(t.messages[2].tool_calls[0].name == "bash" for t in found)
-    (cursor,) = TraceStore(tmp_path / "out").manifest.inputs.values()
-    assert (cursor.rows, cursor.done) == (20, True)
-
-
-def test_limit_then_more(swe: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert import_source(SweSmith(), [hub(swe, "tool")], out, limit=6).traces == 6
-    more = import_source(SweSmith(), [hub(swe, "tool")], out, limit=15)
-    assert (more.rows, more.already_done, more.traces) == (15, 6, 9)
-    rest = import_source(SweSmith(), [hub(swe, "tool")], out)
-    assert (rest.rows, rest.already_done, rest.traces) == (20, 15, 5)
-    assert import_source(SweSmith(), [hub(swe, "tool")], out).already_done == 20
 
 
 def test_toolbench_struct_of_two_lists(bench: Path, tmp_path: Path) -> None:

@@ -15,21 +15,12 @@ from foretrace.core.trace import Trace, add_trace_id, encode_trace
 from foretrace.rows.files import FileRows
 from foretrace.sources.importing import import_source
 from foretrace.sources.jsonl import Jsonl
-from foretrace.sources.swe_smith import SweSmith
-from sources.raw_rows import swe_rows, write_jsonl
+from sources.raw_rows import write_jsonl
 
 
 def export(path: Path, some: list[Trace]) -> FileRows:
     path.write_bytes(b"".join(encode_trace(t) + b"\n" for t in some))
     return FileRows(path)
-
-
-def test_round_trip_gives_the_same_store(tmp_path: Path) -> None:
-    import_source(SweSmith(), [FileRows(write_jsonl(tmp_path / "raw.jsonl", swe_rows(30)))], tmp_path / "a")
-    rows = export(tmp_path / "traces.jsonl", list(read_traces(tmp_path / "a")))
-    report = import_source(Jsonl(), [rows], tmp_path / "b")
-    assert report.traces == 30 and list(read_traces(tmp_path / "a")) == list(read_traces(tmp_path / "b"))
-    assert import_source(Jsonl(), [rows], tmp_path / "a").already_done == 30
 
 
 @settings(max_examples=15)

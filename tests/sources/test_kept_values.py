@@ -75,31 +75,8 @@ def test_what_stands_beside_messages_is_kept(form: str) -> None:
     assert all(str(number) in kept for number in numbers.get(form, []))
 
 
-def test_values_of_a_message_stand_with_it() -> None:
-    trace = Chat().to_trace(FORMS["lists"], RowRef(0, "rows.jsonl"))
-    assert isinstance(trace, Trace)
-    assert [m.extra for m in trace.messages] == [{"reward": 0.0, "started": 11}, {"reward": 0.7, "started": 12}]
-    assert trace.extra == {"conversations": {"tags": ["x"], "title": "t"}}
-
-
-def test_json_texts_that_lie_one_after_the_other_in_memory_are_not_taken_for_one_another() -> None:
-    made = {"y": '{"q": [5]}', "arguments": '{"path": "."}'}
-    row = {f"x{number}": json.dumps([f"{number} hi there"]) for number in range(50)}
-    assert find_rest(row, made) == {name: json.loads(text) for name, text in row.items()}
-
-
 def test_a_value_that_is_nested_deep_is_kept_whole() -> None:
     value: Any = "deep"
     for _ in range(900):
         value = {"in": [value]}
     assert find_rest(value, "other") == value
-
-
-def test_tools_that_a_response_repeats_are_not_kept_in_shreds() -> None:
-    tool = {"type": "function", "name": "ls", "parameters": {"type": "object", "required": ["path"]}}
-    asked, answer = {"input": [ASKED], "tools": [tool]}, {"output": FORMS["responses"]["output"], "tools": [tool]}
-    for row in ({"responses_create_params": asked, "response": answer}, {"input": [ASKED], "response": answer}):
-        trace = Chat().to_trace(row, RowRef(0, "rows.jsonl"))
-        assert isinstance(trace, Trace)
-        assert [tool.name for tool in trace.tools] == ["ls"]
-        assert "tools" not in trace.extra.get("response", {})

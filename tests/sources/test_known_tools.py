@@ -10,7 +10,6 @@ import pytest
 from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.chat import Chat
-from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.swe_smith import SweSmith
 from sources.raw_rows import native_call
 
@@ -36,15 +35,3 @@ def test_tools_of_tau_bench() -> None:
     assert isinstance(trace, Trace) and "modify_user_address" in {tool.name for tool in trace.tools}
     trace = Chat().to_trace(make_row("search_direct_flight"), RowRef(0))
     assert isinstance(trace, Trace) and "book_reservation" in {tool.name for tool in trace.tools}
-
-
-@pytest.mark.parametrize("names", [("bash",), ("str_replace_editor", "execute_bash"), ("calculate", "think"), ()])
-def test_tools_that_may_be_anybodys(names: tuple[str, ...]) -> None:
-    trace = Chat().to_trace(make_row(*names), RowRef(0))
-    assert isinstance(trace, Trace) and trace.tools == () and find_known_tools(trace.messages) is None
-
-
-def test_tools_that_the_row_gives_win() -> None:
-    tool = {"type": "function", "function": {"name": "str_replace_editor", "parameters": {}}}
-    trace = Chat().to_trace(make_row("str_replace_editor", tools=[tool]), RowRef(0))
-    assert isinstance(trace, Trace) and len(trace.tools) == 1 and trace.provenance.transforms == ()

@@ -154,7 +154,7 @@ def test_every_value_is_in_the_trace_or_named_in_the_account(file: _File, tmp_pa
 
 @pytest.mark.slow
 @needs_shared
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(number=st.integers(0, 10_000), random=st.randoms(use_true_random=False))
 def test_no_change_to_a_record_loses_a_value(
     number: int, random: Random, tmp_path_factory: pytest.TempPathFactory

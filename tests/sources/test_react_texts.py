@@ -8,7 +8,6 @@ import pytest
 
 from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
-from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 
 STEPS = (
@@ -43,14 +42,3 @@ def test_steps_in_a_text(row: dict[str, Any]) -> None:
     assert [call.name for message in said for call in message.tool_calls] == ["Search", "Lookup", "Finish"]
     assert next(message.content for message in trace.messages if message.role == "tool") == "A is a film of 1950."
     assert trace.outcome.success is (True if "reward" in row else None)
-
-
-def test_actions_that_are_calls_need_no_thoughts() -> None:
-    text = "Instruction: a bottle\n\nAction: search[bottle]\nObservation: [Page 1]\n\nAction: click[Buy Now]\n"
-    trace = read({"log": text, "id": "s1"})
-    assert [m.tool_calls[0].name for m in trace.messages if m.role == "assistant"] == ["search", "click"]
-
-
-def test_a_report_is_no_trace() -> None:
-    with pytest.raises(RowError, match="missing_column"):
-        read({"report": "Action: we moved house.\nObservation: it rained.\nAction: we slept."})

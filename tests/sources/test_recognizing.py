@@ -222,18 +222,6 @@ def test_files_that_were_last_changed_before_a_date(tmp_path: Path) -> None:
     assert named(found) == {"new.jsonl": "talks", "old2.jsonl": "talks"} and found.too_old == 1
 
 
-class Raising(Talks):
-    name = "raising"
-
-    def recognize(self, head: FileHead) -> str | None:
-        raise RecursionError
-
-
-def test_a_source_that_breaks_over_a_file_does_not_know_it(tmp_path: Path) -> None:
-    path = write_talk(tmp_path / "a.jsonl", talk("1", 1))
-    assert named(find_files([path], [Raising(), Talks()])) == {"a.jsonl": "talks"}
-
-
 HOSTILE = [
     b"[" * 300_000,
     b'{"messages": ' * 9999,

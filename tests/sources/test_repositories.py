@@ -4,25 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretrace.sources.repositories import find_repository_of_folder, find_repository_of_remote
-
-
-@pytest.mark.parametrize(
-    ("remote", "name"),
-    [
-        ("git@github.com:owner/name.git", "owner/name"),
-        ("https://github.com/owner/name", "owner/name"),
-        ("https://user:secret@github.com/owner/name.git/", "owner/name"),
-        ("ssh://git@gitlab.com:22/group/sub/name.git", "group/sub/name"),
-        ("github.com/owner/name", "owner/name"),
-        ("https://example.org/name", None),
-        ("/srv/git/name", None),
-        ("[trimmed]", None),
-        ("", None),
-    ],
-)
-def test_remotes(remote: str, name: str | None) -> None:
-    assert find_repository_of_remote(remote) == name
+from foretrace.sources.repositories import find_repository_of_folder
 
 
 @pytest.mark.parametrize(

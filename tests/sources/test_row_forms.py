@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import foretrace
-from foretrace.actions.label_steps import label_trace
-from foretrace.actions.taxonomy import Effect
-from foretrace.core.store import read_traces
 from foretrace.core.trace import Message, Trace
 from foretrace.rows.base import Drop, RowRef
-from foretrace.rows.head import read_head
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
-from sources.raw_rows import native_call, write_jsonl
+from sources.raw_rows import native_call
 
 AT = RowRef(0, "rows.jsonl")
 ASK = {"role": "user", "content": "Find it."}
@@ -37,26 +31,6 @@ def agent(trace: Trace) -> list[Message]:
     return [m for m in trace.messages if m.role == "assistant"]
 
 
-def test_columns_of_json_text() -> None:
-    """Toucan: every column is a text; results have no ids."""
-    messages = [
-        ASK,
-        {"role": "assistant", "content": "", "function_call": {"name": "f", "arguments": '{"a": 1}'}},
-        {"role": "function", "name": "f", "content": "one"},
-        {"role": "assistant", "content": "done"},
-    ]
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
-    row = {
-        "messages": json.dumps(messages),
-        "available_tools": json.dumps(tools),
-        "target_tools": "f",
-        "metadata": "{}",
-    }
-    trace = read(row)
-    assert sketch(trace)[1:3] == [("assistant", "", ["f"]), ("tool", "one", [])]
-    assert [t.name for t in trace.tools] == ["f"] and trace.extra == {"target_tools": "f", "metadata": "{}"}
-
-
 @pytest.mark.parametrize("completion", ["Here.", {"role": "assistant", "content": "Here."}, None])
 def test_halves(completion: Any) -> None:
     said = completion or [{"role": "assistant", "content": "Here."}]
@@ -64,37 +38,6 @@ def test_halves(completion: Any) -> None:
         assert sketch(read(row)) == [("user", "Find it.", []), ("assistant", "Here.", [])]
     assert sketch(read({"prompt": "Find it.", "response": "Here."}))[0] == ("user", "Find it.", [])
     assert agent(read({"prompt": "Find it.", "completion": said}))[0].raw_index == 0
-
-
-def test_anthropic_blocks() -> None:
-    row = {
-        "messages": [
-            ASK,
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "s"},
-                    {"type": "text", "text": "I look."},
-                    {"type": "tool_use", "id": "t1", "name": "grep", "input": {"q": "x"}},
-                    {"type": "tool_use", "id": "t2", "name": "ls", "input": {}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "a.py"}]},
-                    {"type": "tool_result", "tool_use_id": "t2", "content": "no", "is_error": True},
-                    {"type": "text", "text": "go on"},
-                ],
-            },
-            {"role": "assistant", "content": "done"},
-        ]
-    }
-    trace = read(row)
-    said, one, two, more, _ = trace.messages[1:]
-    assert (said.content, said.reasoning, [c.name for c in said.tool_calls]) == ("I look.", "hm", ["grep", "ls"])
-    assert (one.content, one.tool_call_ids, two.is_error) == ("a.py", ("t1",), True)
-    assert (more.role, more.author, more.content, more.raw_index) == ("user", "user", "go on", 2)
 
 
 def item(kind: str, **fields: Any) -> dict[str, Any]:
@@ -206,26 +149,6 @@ def test_a_transcript_as_one_text() -> None:
     ]
 
 
-def test_fixtures_of_other_formats(shared: Path) -> None:
-    """Counted by others: data/formats/README.md."""
-    folder = shared / "data" / "formats"
-    (toucan,) = json.loads((folder / "toucan" / "adp_toucan_sample_raw.json").read_text())
-    row = json.loads((folder / "swe_rebench_openhands" / "SYNTHETIC_rows.jsonl").read_text())
-    found = [
-        (
-            len(t.messages),
-            len(agent(t)),
-            sum(len(m.tool_calls) for m in t.messages),
-            [m.role for m in t.messages].count("tool"),
-        )
-        for t in (read(toucan), read(row))
-    ]
-    assert found == [(6, 3, 1, 1), (8, 3, 3, 2)]
-    rebench = read(row)
-    assert (rebench.outcome.success, rebench.outcome.exit_reason) == (True, "submit")
-    assert (rebench.task.id, rebench.task.group) == ("o__r-1", "o/r")
-
-
 def test_web_states_and_actions() -> None:
     def act(name: str, **given: str) -> dict[str, Any]:
         return {"metadata": {"cot": "I go."}, "action": {"action_type": 6, "action_name": name, "answer": "", **given}}
@@ -247,48 +170,12 @@ def test_web_states_and_actions() -> None:
     assert trace.task.id == "3"
 
 
-def test_steps_that_share_an_id_are_no_conflict(tmp_path: Path) -> None:
-    """Each row is one step of the task that the id names."""
-    rows = [
-        {
-            "id": "web_1",
-            "task_name": "web_1",
-            "messages": [ASK, {"role": "assistant", "content": f"Next is ```click [{n}]```"}],
-        }
-        for n in range(3)
-    ]
-    report = foretrace.import_source("chat", write_jsonl(tmp_path / "rows.jsonl", rows), out=tmp_path / "out")
-    traces = list(read_traces(tmp_path / "out"))
-    assert (report.traces, dict(report.drops)) == (3, {})
-    assert {t.task.id for t in traces} == {"web_1"} and {t.provenance.raw_id for t in traces} == {"web_1"}
-
-
 def test_map_names_role_and_content() -> None:
     row = {"dialog": [{"who": "user", "said": "hi"}, {"who": "assistant", "said": "ho"}]}
     trace = read(row, columns={"messages": "dialog", "role": "who", "content": "said"})
     assert sketch(trace) == [("user", "hi", []), ("assistant", "ho", [])]
     with pytest.raises(RowError, match="unknown_role"):
         read(row, columns={"messages": "dialog", "role": "absent"})
-
-
-def test_a_text_that_is_in_no_known_place_is_a_drop() -> None:
-    row = {"messages": [{"role": "user", "utterance": "hi"}, {"role": "assistant", "content": "ho"}]}
-    with pytest.raises(RowError) as caught:
-        read(row)
-    assert caught.value.drop.reason == "no_text" and "utterance" in caught.value.drop.detail
-    empty = {"messages": [ASK, *[{"role": "assistant", "content": ""}, ASK] * 2]}
-    with pytest.raises(RowError, match="no_text"):
-        read(empty)
-
-
-def test_our_own_traces_keep_their_outcome(sample_traces: Path) -> None:
-    """`export --format jsonl` writes the trace itself."""
-    for trace in list(read_traces(sample_traces))[:4]:
-        row = json.loads(foretrace.core.trace.encode_trace(trace))
-        again = read(row)
-        assert again.outcome.success == trace.outcome.success and again.outcome.reward == trace.outcome.reward
-        assert (again.task.id, again.task.group) == (trace.task.id, trace.task.group)
-        assert [len(m.tool_calls) for m in again.messages] == [len(m.tool_calls) for m in trace.messages]
 
 
 def test_arguments_get_the_type_of_the_schema() -> None:
@@ -302,21 +189,6 @@ def test_arguments_get_the_type_of_the_schema() -> None:
     row["messages"][1] = {"role": "assistant", "content": "", "tool_calls": [native]}
     (call,) = agent(read(row))[0].tool_calls
     assert json.loads(call.arguments) == {"line": 12, "view_range": "all", "path": "7"}
-
-
-@pytest.mark.parametrize(
-    ("row", "seen"),
-    [
-        ({"chat": [ASK, {"role": "assistant", "content": "x"}]}, "column chat holds messages"),
-        ({"response": {"output": [item("function_call", call_id="c", name="f", arguments="{}")]}}, "response.output"),
-        ({"prompt": "p", "response": "r"}, "columns prompt and response"),
-        ({"display": "user: a\nassistant: b"}, "transcript"),
-        ({"a": [1], "b": "text"}, None),
-    ],
-)
-def test_recognition(tmp_path: Path, row: dict[str, Any], seen: str | None) -> None:
-    said = Chat().recognize(read_head(write_jsonl(tmp_path / "rows.jsonl", [row, row])))
-    assert said is None if seen is None else seen in (said or "")
 
 
 @pytest.mark.parametrize(
@@ -339,38 +211,3 @@ def test_broken_rows_are_drops(row: dict[str, Any]) -> None:
     except RowError as error:
         result = error.drop
     assert isinstance(result, (Drop, Trace))
-
-
-JUDGED = {"messages": [{"role": "user", "content": "Judge it."}, {"role": "assistant", "content": "Good."}]}
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": "q", "answer": "a", "grader": JUDGED},
-        {"input": "q", "output": "a", "metadata": JUDGED},
-        {"question": "q", "candidates": [{"message": {"role": "assistant", "content": "A"}}] * 2},
-        {"question": "q", "plan": [{"task": "a"}, {"task": "b"}]},
-    ],
-    ids=["grader", "metadata", "candidates", "plan"],
-)
-def test_a_column_that_is_not_the_agents_is_no_conversation(row: dict[str, Any]) -> None:
-    with pytest.raises(RowError, match="missing_column"):
-        read(row)
-
-
-def test_a_plan_does_not_take_the_place_of_the_conversation() -> None:
-    row = {"id": 1, "prompt": "q", "completion": "a", "plan": [{"task": "a"}, {"task": "b"}]}
-    trace = read(row)
-    assert sketch(trace) == [("user", "q", []), ("assistant", "a", [])] and trace.extra == {"plan": row["plan"]}
-
-
-def test_no_action_on_a_screen_is_a_pure_read() -> None:
-    names = ["click", "long_press", "input_text", "open_app", "navigate_back", "navigate_home", "scroll", "type"]
-    names += ["select", "hover", "enter", "load", "submit", "text_input", "change", "tabcreate", "paste", "swipe"]
-    for name in names:
-        steps = [{"axtree": "home"}, {"action": {"action_name": name, "text": "x"}}]
-        trace = Chat().to_trace({"intent": "Go.", "trajectory": steps}, RowRef(0))
-        assert isinstance(trace, Trace)
-        (label,) = [each for each in label_trace(trace) if each.action]
-        assert label.effect is not Effect.PURE_READ, name

@@ -58,11 +58,6 @@ def test_steps(row: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> 
     assert any(m.role == "tool" for m in trace.messages) or "screenshot" in str(row)
 
 
-def test_commands_are_an_agents_where_a_model_is_named() -> None:
-    steps = [{"command": "ls", "output": "a"}]
-    assert calls(read({"task": "T", "model": "m", "steps": steps})) == [("bash", {"command": "ls"})]
-
-
 def test_the_answer_and_what_failed() -> None:
     steps = [[{"tool": "f", "tool_input": "", "log": "l"}, {"a": 1}]]
     row = {"input": "Q", "output": "A", "intermediate_steps": steps}
@@ -164,40 +159,9 @@ def test_files_in_an_export_of_claude() -> None:
     assert asked.extra["attachments"] == [{"file_name": "a.csv", "file_type": "csv", "file_size": 3}]
 
 
-def test_dialogues_with_speakers() -> None:
-    turns = [{"speaker": "USER", "utterance": "A hotel."}, {"speaker": "SYSTEM", "utterance": "Where?"}]
-    assert outline(read({"turns": turns})) == [("user", "A hotel."), ("assistant", "Where?")]
-    blocks = [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]
-    claude = [{"sender": "human", "text": "Go."}, {"sender": "assistant", "content": blocks}]
-    assert calls(read({"chat_messages": claude})) == [("f", {})]
-    with pytest.raises(RowError):
-        read({"mails": [{"sender": "ann@example.org", "text": "Hi."}, {"sender": "bob@example.org", "text": "Ho."}]})
-
-
-def test_a_program_that_answers_in_the_role_of_the_system() -> None:
-    """gptme: such a shell line was taken for an answer."""
-    turns = [
-        {"role": "user", "content": "List."}, {"role": "assistant", "content": "```shell\nls\n```"},
-        {"role": "system", "content": "Ran command: `ls`\n```stdout\na\n```"}, {"role": "assistant", "content": "a"},
-    ]  # fmt: skip
-    trace = read({"messages": turns})
-    assert calls(trace) == [("bash", {"command": "ls"})] and trace.messages[2].role == "tool"
-    assert trace.messages[2].raw_role == "system"
-
-
 def test_calls_beside_a_response() -> None:
     row = {"prompt": "Go.", "response": "I go.", "tool_calls": [{"name": "f", "arguments": {"n": 1}}]}
     assert calls(read(row)) == [("f", {"n": 1})]
-
-
-def test_claude_says_more_behind_a_result() -> None:
-    """What came of a call stood before it, and what was said before and behind it was one text."""
-    result = {"type": "tool_result", "tool_use_id": "t", "content": "1"}
-    texts = [{"type": "text", "text": text} for text in ("Let me see.", "It is 1.")]
-    blocks = [texts[0], {"type": "tool_use", "id": "t", "name": "f", "input": {}}, result, texts[1]]
-    trace = read({"chat_messages": [{"sender": "human", "text": "Go."}, {"sender": "assistant", "content": blocks}]})
-    assert outline(trace) == [("user", "Go."), ("assistant", "Let me see."), ("tool", "1"), ("assistant", "It is 1.")]
-    assert calls(trace) == [("f", {})]
 
 
 def test_a_speaker_who_calls() -> None:

@@ -21,7 +21,6 @@ from sources.raw_rows import (
     swe_row,
     ticks_messages,
     tool_messages,
-    xml_call,
     xml_messages,
 )
 
@@ -72,32 +71,6 @@ def test_tool_history_keeps_ids_and_what_the_record_has_no_field_for() -> None:
     assert trace.messages[-1].extra["cache_control"] == {"type": "ephemeral"}
 
 
-def test_one_result_may_answer_several_calls() -> None:
-    messages = tool_messages(["ls"])
-    messages[2]["tool_calls"] += [{**messages[2]["tool_calls"][0], "id": "call_b"}]
-    messages[3]["tool_call_ids"] = ["call_0", "call_b"]
-    messages[5] = {"role": "tool", "content": "one", "tool_call_id": "call_1"}
-    trace = read(swe_row(messages))
-    steps = list(trace.steps())
-    assert [len(s.calls) for s in steps] == [2, 1, 1]
-    assert [len(s.observations) for s in steps] == [1, 1, 1]
-    assert steps[0].observations[0].tool_call_ids == ("call_0", "call_b")
-
-
-def test_content_parts_of_other_kinds() -> None:
-    messages = tool_messages(["ls"])
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
-    messages[3]["content"] = [{"type": "text", "text": "OBSERVATION:\nab"}, image, "c"]
-    observed = read(swe_row(messages)).messages[3]
-    assert observed.prefix + observed.content == "OBSERVATION:\nabc"
-    (part,) = observed.parts
-    assert (part.type, part.media_type, part.ref) == ("image_url", "image/png", None)
-    assert part.sha256 == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"  # of b"hello"
-    messages[3]["content"] = [{"type": "hologram", "body": "x"}]
-    with pytest.raises(RowError, match="unknown_part"):
-        read(swe_row(messages))
-
-
 def test_double_submit_is_not_the_end() -> None:
     messages = tool_messages(["ls"])
     messages.insert(-2, {"role": "user", "content": "Please review first."})
@@ -120,24 +93,6 @@ def test_the_rewritten_xml_ending_is_marked() -> None:
     assert trace.outcome.status == "limit" and trace.outcome.success is False and trace.outcome.fabricated
     assert [m.train for m in trace.messages][-1] is False
     assert all(m.train is None for m in trace.messages[:-1])
-
-
-@pytest.mark.parametrize(
-    "last", [f"All good. {REWRITTEN}\n\n{SUBMIT}", f"{REWRITTEN}", f"{REWRITTEN}\n\n{xml_call('bash', command='ls')}"]
-)
-def test_other_xml_endings_are_the_agents_own(last: str) -> None:
-    trace = read(swe_row(xml_messages(["ls"], last=last)))
-    assert not trace.outcome.fabricated and trace.messages[-1].train is None
-
-
-@pytest.mark.parametrize(("value", "success"), [(None, None), ("yes", True), (0, False), ("perhaps", None)])
-def test_only_a_clear_outcome_is_known(value: Any, success: bool | None) -> None:
-    trace = read(swe_row(xml_messages(["ls"]), resolved=value))
-    assert trace.outcome.success is success
-    assert trace.extra.get("resolved") == (None if success is not None else value)
-    row = swe_row(xml_messages(["ls"]))
-    del row["resolved"]
-    assert read(row).outcome.success is None
 
 
 @pytest.mark.parametrize(
@@ -169,21 +124,6 @@ def test_tools_of_the_xml_system_text() -> None:
     messages = xml_messages(["ls"])
     messages[0]["content"] = "---- BEGIN FUNCTION #1: x ----\n" * 30_000 + "\n" * 100_000
     assert read(swe_row(messages)).tools == ()
-
-
-def test_the_encoding_is_read_from_the_structure() -> None:
-    ticks = ticks_messages(["ls", "cat > x <<'E'\n<function=bash>\nE"])
-    assert read(swe_row(ticks)).provenance.protocol == "ticks"
-    xml = xml_messages(["ls", "pwd"])
-    xml[2]["content"] = f"```\nhm\n```\n{xml[2]['content']}"
-    assert read(swe_row(xml)).provenance.protocol == "xml"
-
-
-def test_a_row_without_an_id_is_known_by_its_content() -> None:
-    row = {"messages": xml_messages(["ls"]), "instance_id": INSTANCE}
-    first, second = read(row), read(dict(row), RowRef(9, "other.jsonl"))
-    assert first.key == second.key and first.provenance.raw_id is None
-    assert read({**row, "instance_id": "x"}).key != first.key
 
 
 @pytest.mark.parametrize(

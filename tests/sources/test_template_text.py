@@ -60,44 +60,6 @@ def test_a_call_its_result_and_an_answer(row: dict[str, Any]) -> None:
     assert trace.messages[1].reasoning == ("Hm." if "text" in row else None)
 
 
-def test_observations_that_the_program_wrote_into_a_reply_are_results() -> None:
-    """CrewAI puts what a tool gave behind the action, in the same message."""
-    said = 'Thought: Hm.\nAction: look\nAction Input: {"city": "Oslo"}'
-    messages = [
-        {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "content": f"{said}\nObservation: 3 C"},
-        {"role": "assistant", "content": "Final Answer: It is 3 C."},
-    ]
-    trace = read({"messages": messages})
-    assert [m.role for m in trace.messages] == ["user", "assistant", "tool", "assistant"]
-    assert (trace.messages[1].content, trace.messages[2].content) == (said, "3 C")
-    assert trace.messages[2].prefix == "Observation: "
-
-
-def test_an_observation_that_something_answers_was_made_up() -> None:
-    said = 'Action: look\nAction Input: {"city": "Oslo"}\nObservation: 9 C'
-    messages = [
-        {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "content": said},
-        {"role": "user", "content": "Observation: 3 C"},
-        {"role": "assistant", "content": "Final Answer: It is 3 C."},
-    ]
-    trace = read({"messages": messages})
-    assert [m.role for m in trace.messages] == ["user", "assistant", "tool", "assistant"]
-    assert trace.messages[1].content == said
-
-
-REPORT = "Summary\nAction: restarted the db\nObservation: CPU fell to 3 %.\nWe are done."
-
-
-@pytest.mark.parametrize("more", [[], [{"role": "assistant", "content": "Bye."}]], ids=["last", "goes on"])
-def test_a_report_of_actions_and_observations_is_a_text(more: list[dict[str, Any]]) -> None:
-    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": REPORT}, *more]
-    trace = read({"messages": messages})
-    assert [m.content for m in trace.messages] == [m["content"] for m in messages]
-    assert not any(m.tool_calls for m in trace.messages)
-
-
 def test_a_last_turn_that_goes_on_behind_its_observation_holds_results() -> None:
     said = REACT.partition("\n")[2]
     trace = read({"messages": [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": said}]})
@@ -125,13 +87,6 @@ def test_text_that_is_in_no_turn_refuses_the_row(text: str) -> None:
     with pytest.raises(RowError) as caught:
         read({"text": text})
     assert caught.value.drop.reason == "stray_text"
-
-
-def test_what_templates_put_between_turns_is_no_text_of_its_own() -> None:
-    text = "<s>" + write_chat_ml(("user name=ann", "Hello"), ("assistant", "Hi.")) + "<|endoftext|>\n"
-    trace = read({"text": text})
-    assert [(m.role, m.content) for m in trace.messages] == [("user", "Hello"), ("assistant", "Hi.")]
-    assert trace.messages[0].extra == {"name": "ann"}
 
 
 def test_of_two_conversations_none_is_taken() -> None:

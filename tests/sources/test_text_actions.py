@@ -43,86 +43,6 @@ def test_alfworld() -> None:
     assert trace.task.id != other.task.id, "the preamble is not a task"
 
 
-def test_react_and_its_end() -> None:
-    first = 'Thought: x\nAction: find\nAction Input: {"q": "a"}'
-    trace = chat("Who?", first, "Observation: nobody", "Final Answer: nobody")
-    assert calls(trace) == [("find", {"q": "a"})]
-    assert (trace.messages[2].prefix, trace.messages[2].content) == ("Observation: ", "nobody")
-
-
-def test_code_act() -> None:
-    trace = chat(
-        "Sum?", "I add.\n<execute>\n1 + 1\n</execute>", "Observation:\n2", "The answer is <solution> 2 </solution>."
-    )
-    assert calls(trace) == [("execute", {"code": "1 + 1"}), ("solution", {"answer": " 2 "})]
-
-
-def test_fences_count_only_where_the_environment_answers() -> None:
-    def turn(n: int) -> str:
-        return f"I look.\n```bash\nls {n}\n```"
-
-    agent = chat(
-        "Go.", turn(1), "<returncode>0</returncode>\n<output>a</output>", turn(2), "<returncode>0</returncode>"
-    )
-    assert calls(agent) == [("bash", {"command": "ls 1"}), ("bash", {"command": "ls 2"})]
-    person = chat("How?", turn(1), "Thanks, and then?", turn(2))
-    assert calls(person) == [] and find_unread_calls(person) == []
-
-
-@pytest.mark.parametrize(
-    "named",
-    ['<tool_call>{"name": "bash", "arguments": {"command": "rm -r a"}}</tool_call>', "<function=rm></function>"],
-)
-def test_the_encoding_of_the_conversation_goes_before_tags_in_prose(named: str) -> None:
-    def turn(n: int, text: str = "I look.") -> str:
-        return f"{text}\n```bash\nls {n}\n```"
-
-    answer = "<returncode>0</returncode>\n<output>a</output>"
-    told = turn(2, f"The log says {named} was made.")
-    trace = chat("Go.", turn(1), answer, told, answer, turn(3), answer)
-    assert calls(trace) == [("bash", {"command": f"ls {n}"}) for n in (1, 2, 3)]
-    alone = chat("Go.", turn(1), answer, named, answer, turn(3), answer)
-    assert len(calls(alone)) == 3, "a turn that has no call but that one"
-    inner = "<function=write><parameter=text>\n```bash\nls 2\n```\n</parameter></function>"
-    around = chat("Go.", turn(1), answer, inner, answer, turn(3), answer)
-    assert [name for name, _ in calls(around)] == ["bash", "write", "bash"]
-
-
-def test_prose_that_names_a_tag_does_not_hide_the_encoding() -> None:
-    answer = "<returncode>0</returncode>\n<output>a</output>"
-    named = "I do not write <tool_call> here.\n```bash\nls\n```"
-    trace = chat("Go.", named, answer, "As said, no <tool_call>.\n```bash\npwd\n```", answer)
-    assert calls(trace) == [("bash", {"command": "ls"}), ("bash", {"command": "pwd"})]
-
-
-def test_code_agents() -> None:
-    """smolagents ends a cell with a mark, OpenHands closes its tags within the line."""
-    first, last = (
-        "Thought: x\nCode:\n```py\nsearch('x')\n```<end_code>",
-        "Code:\n```py\nfinal_answer('foo')\n```<end_code>",
-    )
-    assert calls(chat("Go.", first, "Observation:\nfoo", last)) == [
-        ("python", {"code": "search('x')"}),
-        ("python", {"code": "final_answer('foo')"}),
-    ]
-    assert [label.action for label in label_trace(chat("Go.", first, "Observation:\nfoo", last))][-1] == "final_answer"
-    trace = chat("Go.", "I list. <execute_bash> ls </execute_bash>", "OBSERVATION:\na.py", "Done.")
-    assert calls(trace) == [("execute_bash", {"command": " ls "})]
-
-
-def test_numbered_thoughts() -> None:
-    trace = chat("Who?", "Thought 1: x\nAction 1: Search[a]", "Observation 1: b", "Thought 2: y\nAction 2: Finish[b]")
-    assert calls(trace) == [("Search", {"input": "a"}), ("Finish", {"input": "b"})]
-    assert trace.messages[2].prefix == "Observation 1: "
-
-
-def test_a_person_after_a_text_answer_stays_a_person() -> None:
-    trace = chat(
-        "Q1", "Action: search[x]", "Observation: y", "Action: finish[y]", "Thanks. And Q2?", "Action: search[z]"
-    )
-    assert roles(trace) == "uataua"
-
-
 def test_an_example_that_is_played_through() -> None:
     """AgentInstruct: the same example stands at the beginning of every row."""
     example = ["Rules.", READY, "Question: A?", "Action: get(A)", "Observation: 1", "Final Answer: 1"]
@@ -131,17 +51,6 @@ def test_an_example_that_is_played_through() -> None:
     assert one.task.id != two.task.id
     assert [m.train for m in one.messages if m.role == "assistant"] == [False, False, False, None, None]
     assert [m.extra.get("example", False) for m in one.messages] == [False] + [True] * 5 + [False] * 4
-
-
-def test_notices_are_the_environments() -> None:
-    trace = chat("Go.", "Done.", "<system-reminder>Be brief.</system-reminder>", "Really done.")
-    assert trace.messages[2].author == "environment"
-    assert label_trace(trace)[0].rule == "nonstep.prompted"
-
-
-def test_a_pattern_of_the_user() -> None:
-    trace = chat("Go.", "RUN grep x", "a.py", "RUN cat a.py", call_pattern=r"^RUN (?P<tool>\w+) (?P<input>.*?)$")
-    assert calls(trace) == [("grep", {"input": "x"}), ("cat", {"input": "a.py"})] and roles(trace) == "uata"
 
 
 @pytest.mark.parametrize(

@@ -93,42 +93,10 @@ def test_what_branches_share_is_trained_in_the_one_that_answered() -> None:
         assert by_success[False].messages[2].extra == {"shared_with_sibling": True}
 
 
-def test_siblings_share_a_task_and_keep_their_own_keys() -> None:
-    one, two = kept(convert([bench_row(LONG), bench_row(OTHER)]))
-    assert one.task == two.task and one.key != two.key
-
-
-def test_retry_turns() -> None:
-    """The search says "not the first time" before a step; later rows of the branch do not keep that turn."""
-    retried = [*LONG[:2], RETRY, LONG[2]]
-    results = convert([bench_row(LONG[:1]), bench_row(retried), bench_row(LONG)])
-    assert [getattr(r, "reason", "kept") for r in results] == ["prefix_row", "prefix_row", "kept"]
-    (trace,) = kept(convert([bench_row([*LONG[:2], RETRY, *LONG[2:]])]))
-    retry = trace.messages[4]
-    assert (retry.role, retry.author) == ("user", "environment") and retry.content.startswith("\nThis is not the first")
-
-
 def test_rows_that_differ_in_retry_turns_only_are_kept_once() -> None:
     rows = [bench_row(LONG), bench_row([*LONG[:2], RETRY, *LONG[2:]])]
     first, second = kept(convert(rows)), kept(convert(rows[::-1]))
     assert len(first) == len(second) == 1 and first[0].key == second[0].key
-
-
-def test_lists_of_pairs_parallel_lists_and_text_are_one() -> None:
-    parallel, pairs = bench_row(LONG), bench_row(LONG, parallel=False)
-    text = {**pairs, "conversations": json.dumps(pairs["conversations"])}
-    a, b, c = (kept(convert([row]))[0] for row in (parallel, pairs, text))
-    assert a == b == c
-
-
-def test_observations_and_calls() -> None:
-    error = ("function", json.dumps({"error": "no such function", "response": ""}))
-    (trace,) = kept(convert([bench_row([LONG[0], error, ("assistant", "\nThought: hm"), FINISH])]))
-    said, result, thought, _ = trace.messages[2:]
-    assert said.tool_calls[0].name == "find_for_maps" and said.tool_calls[0].arguments == '{"q": 1}'
-    assert result.role == "tool" and result.is_error is True and result.raw_role == "function"
-    assert thought.tool_calls == ()
-    assert kept(convert([bench_row(LONG)]))[0].messages[3].is_error is False
 
 
 @pytest.mark.parametrize(
@@ -201,11 +169,6 @@ def test_rows_that_are_refused(change: dict[str, Any], reason: str) -> None:
     assert isinstance(result, Drop) and result.reason == reason
 
 
-def test_a_longer_row_that_is_refused_takes_no_shorter_one_with_it() -> None:
-    results = convert([bench_row(LONG[:3]), {**bench_row(LONG), "id": "no step"}])
-    assert [getattr(r, "reason", "kept") for r in results] == ["kept", "missing_column"]
-
-
 def test_branches_over_several_files(tmp_path: Path) -> None:
     """Two files of one name: rows of one may go on in the other, and their row numbers are the same."""
     rows = [bench_prefixes(LONG)[0], bench_row(OTHER)], [bench_row(LONG), bench_row(THIRD)]
@@ -228,13 +191,3 @@ def test_another_limit_needs_another_scan(tmp_path: Path) -> None:
         import_source(ToolBench(), [FileRows(path)], tmp_path / "out")
     again = import_source(ToolBench(keep_prefix_rows=True), [FileRows(path)], tmp_path / "out")
     assert (again.rows, again.traces, again.already_done) == (3, 2, 1)
-
-
-def test_all_real_rows_import(shared: Path, tmp_path: Path) -> None:
-    path = shared / "data" / "traces" / "toolbench_v1" / "rows.jsonl"
-    report = import_source(ToolBench(), [FileRows(path)], tmp_path / "out")
-    assert report.rows == 25 and set(report.drops) == {"prefix_row"}
-    traces = list(read_traces(tmp_path / "out"))
-    assert all(t.tools for t in traces)
-    turns = [text for t in traces for text in prefixes(t)]
-    assert len(turns) == len(set(turns))

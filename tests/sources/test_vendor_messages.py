@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import foretrace
-from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.base import RowError
@@ -198,11 +195,6 @@ def test_one_conversation_in_every_form(row: dict[str, Any]) -> None:
     assert json.loads(call.arguments) == {"city": "Oslo"} and messages[2].tool_call_ids == ("c1",)
 
 
-def test_replies_in_a_request_were_logged_before() -> None:
-    said = [m for m in read(ROWS["request and choices"]).messages if m.role == "assistant"]
-    assert [m.train for m in said] == [False, None]
-
-
 @pytest.mark.parametrize(
     ("request_", "response"),
     [
@@ -312,11 +304,6 @@ def test_autogen_tells_thoughts_results_and_their_repetition_apart() -> None:
     assert messages[2].is_error is True and messages[2].tool_call_ids == ("c1",)
 
 
-def test_a_reply_that_stands_among_the_messages_is_not_taken_twice() -> None:
-    row = {"messages": OPENAI, "response": {"choices": [{"message": OPENAI[3]}]}}
-    assert [m.role for m in read(row).messages] == ["user", "assistant", "tool", "assistant"]
-
-
 def test_steps_of_smolagents() -> None:
     """A task, a step with code, a step whose code fails, and the answer."""
     steps = [
@@ -343,19 +330,6 @@ def test_numbered_steps() -> None:
         ("user", "Weather?"), ("assistant", "Hm."), ("tool", "3 C"), ("assistant", "It is 3 C."),
     ]  # fmt: skip
     assert json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_simulations_of_one_document(tmp_path: Path, indent: int | None) -> None:
-    """tau2-bench: a document with a list of attempts; also on one line."""
-    call = {"id": "c1", "name": "look", "arguments": {"city": "Oslo"}, "requestor": "assistant"}
-    messages = [OPENAI[0], {"role": "assistant", "content": None, "tool_calls": [call]}, *OPENAI[2:]]
-    one = {"id": "s1", "task_id": "7", "reward_info": {"reward": 1.0}, "messages": messages}
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps({"info": {}, "tasks": [{"id": "7"}], "simulations": [one]}, indent=indent))
-    foretrace.import_source("auto", path, out=tmp_path / "traces")
-    (trace,) = read_traces(tmp_path / "traces")
-    assert trace.task.id == "7" and trace.outcome.reward == 1.0 and trace.messages[1].tool_calls[0].name == "look"
 
 
 def test_a_text_of_the_kernel_beside_a_result_stays_and_a_call_without_a_name_is_refused() -> None:

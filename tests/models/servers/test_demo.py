@@ -17,7 +17,6 @@ from foretrace.core.errors import ModelError, UsageError
 from foretrace.episodes.episode import Episode, make_view
 from foretrace.episodes.rollout import rollout
 from foretrace.models.base import ChatModel, Server, TokenModel
-from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.network import CHUNK_TOKENS, KVCache
 from foretrace.models.demo_model.sampling import ReplyBuilder, log_softmax, make_rng, sample_token
 from foretrace.models.servers.demo import Demo
@@ -120,14 +119,14 @@ def test_draws_follow_the_distribution() -> None:
     rng = make_rng([1, 2], 7)
 
     def shares(**sampling: Any) -> list[float]:
-        drawn = [sample_token(logprobs, Sampling(**({"temperature": 1.0} | sampling)), rng) for _ in range(20_000)]
+        drawn = [sample_token(logprobs, Sampling(**({"temperature": 1.0} | sampling)), rng) for _ in range(5_000)]
         return [drawn.count(number) / len(drawn) for number in range(4)]
 
-    assert shares() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.015)
+    assert shares() == pytest.approx([0.5, 0.3, 0.15, 0.05], abs=0.03)
     hot = [math.sqrt(p) for p in (0.5, 0.3, 0.15, 0.05)]
-    assert shares(temperature=2.0) == pytest.approx([p / sum(hot) for p in hot], abs=0.015)
-    assert shares(top_k=2) == pytest.approx([0.625, 0.375, 0, 0], abs=0.015)
-    assert shares(top_p=0.6) == pytest.approx([0.625, 0.375, 0, 0], abs=0.015)
+    assert shares(temperature=2.0) == pytest.approx([p / sum(hot) for p in hot], abs=0.03)
+    assert shares(top_k=2) == pytest.approx([0.625, 0.375, 0, 0], abs=0.03)
+    assert shares(top_p=0.6) == pytest.approx([0.625, 0.375, 0, 0], abs=0.03)
     assert shares(top_p=0.0) == shares(top_k=1) == shares(temperature=0.0) == [1, 0, 0, 0]
 
 
@@ -148,12 +147,6 @@ def test_a_stop_sequence_may_span_tokens_and_a_character_too() -> None:
     broken.add(0, 0.0, b"x\xc3")
     broken.finish()
     assert broken.text == "".join(broken.pieces) == "x�"
-
-
-def test_the_limit_of_tokens_is_kept() -> None:
-    done = said(asking(most=7))
-    assert (done.finish, len(done.token_ids)) == ("length", 7)
-    assert done.usage is not None and done.usage.completion_tokens == 7
 
 
 def test_a_begun_reply_and_a_prompt_of_ids_go_on_alike() -> None:
@@ -193,10 +186,6 @@ def test_a_prompt_beyond_the_context_is_an_error_and_a_reply_ends_there() -> Non
     assert caught.value.kind == "overflow" and not caught.value.retryable and not caught.value.final
 
 
-def test_an_option_that_is_not_to_be_sent_is_none() -> None:
-    assert said(asking(most=3, sampling={"extra": {"temperature": None}})).token_ids == said(asking(most=3)).token_ids
-
-
 @pytest.mark.parametrize(
     ("server", "request_", "words"),
     [
@@ -224,10 +213,6 @@ def test_it_is_called_what_it_is() -> None:
     assert not able.reasoning_apart and "ten problems" in able.reasons["knowledge"]
     with pytest.raises(UsageError, match="no variants"):
         make_model("demo:large")
-
-
-def test_its_files_are_small() -> None:
-    assert 1_000_000 < sum(len(file.read_bytes()) for file in CHECKPOINT.iterdir()) < 2_000_000
 
 
 def test_it_solves_what_it_knows_with_failures_and_repairs_on_the_way() -> None:

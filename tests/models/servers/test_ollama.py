@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from aiohttp import web
 from fakes.model_server import ModelServer
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ModelError
-from models.served import asking, at, complete, model_at, probe
+from models.served import asking, at, model_at, probe
 
 types = pytest.importorskip("ollama._types", reason="the official client of Ollama is not installed")
 KNOWN = {"/api/chat": types.ChatRequest, "/api/generate": types.GenerateRequest, "/api/show": types.ShowRequest}
@@ -67,36 +66,6 @@ def test_each_request_is_one_of_the_official_client() -> None:
         assert set(body.get("options", {})) <= set(types.Options.model_fields) | ONLY_SERVER_OPTIONS
         for message in body.get("messages", ()):
             assert set(message) <= set(types.Message.model_fields)
-
-
-LAST = {"done": True, "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 2}
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        {"message": {"role": "assistant", "content": "ok"}},
-        {"model": None, "created_at": None, "done": None, "message": {"role": "assistant", "content": "ok"}},
-        {"message": {"role": "assistant", "content": "ok", "thinking": None, "tool_calls": None}, "logprobs": None},
-        {"message": {"role": "assistant", "content": "ok"}, "logprobs": [{"token": "ok", "logprob": -0.5}]},
-        {
-            "message": {"role": "assistant", "content": "ok"},
-            "logprobs": [{"token": "ok", "logprob": -0.5, "bytes": [111, 107], "top_logprobs": None, "id": 7}],
-        },
-    ],
-)
-@pytest.mark.parametrize(
-    "last", [LAST | {"message": {"role": "assistant", "content": None}}, LAST | {"message": {"role": "assistant"}}]
-)
-def test_every_answer_that_the_client_takes_is_taken(first: dict[str, Any], last: dict[str, Any]) -> None:
-    for event in (first, last):
-        types.ChatResponse.model_validate(event)
-    server = ModelServer()
-    body = "\n".join(json.dumps(event) for event in (first, last))
-    server.fault("/api/chat", status=200, body=body)
-    found = complete("ollama", server, asking())
-    assert (found.text, found.finish, found.model) == ("ok", "stop", "toy")
-    assert found.exact == ("text" if first.get("logprobs") else "none")
 
 
 def test_the_official_client_reads_the_test_server() -> None:

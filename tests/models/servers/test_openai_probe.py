@@ -109,8 +109,3 @@ def test_logprobs_that_are_forbidden_are_no_wrong_key() -> None:
     server.fault(PATH, status=403, body=json.dumps({"error": {"message": said}}))
     found = probe("openai", server)
     assert not found.logprobs and said in found.reasons["logprobs"]
-
-
-def test_a_server_without_ids_says_so_in_a_few_words() -> None:
-    reasons = probe("openai", ModelServer()).reasons
-    assert reasons["token_ids"] == reasons["token_prompts"] == "not offered (no /tokenize)"

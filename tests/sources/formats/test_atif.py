@@ -7,19 +7,15 @@ from typing import Any
 
 import pytest
 
-from foretrace.actions.label_steps import label_trace
 from foretrace.core.trace import Parent
 from foretrace.sources.formats.atif import Atif
 from sources.formats.reading import (
     SHARED,
     count,
     needs_shared,
-    outline,
     read,
     read_one,
-    recognize,
     write_document,
-    write_lines,
 )
 
 
@@ -41,15 +37,6 @@ CALL = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "
 
 
 @needs_shared
-def test_the_toolkits_own_times_are_taken() -> None:
-    trace, _ = read_one("atif", SHARED / "atif" / "nat_exmp02_atif.json")
-    times = [(m.model_s, m.model_s_source, m.tool_s, m.tool_s_source) for m in trace.messages[1:]]
-    assert times == [(1.0, "runner", None, None), (None, None, 1.0, "runner"), (1.0, "runner", None, None)]
-    whole, _ = read_one("atif", SHARED / "atif" / "nat_exmp01_atif.json")
-    assert all(m.model_s is None for m in whole.messages), "the span of a whole workflow is not a model's time"
-
-
-@needs_shared
 def test_every_field_of_1_8() -> None:
     (trace,), (drop,), account = read("atif", SHARED / "atif" / "synthetic_v1.8_all_fields.json")
     assert account.used == 7 and drop.reason == "no_agent_turn" and "1 user steps" in drop.detail
@@ -63,26 +50,6 @@ def test_every_field_of_1_8() -> None:
     assert reply.extra["metrics"] == {"cached_tokens": 4, "cost_usd": 0.001, "extra": {"reasoning_tokens": 1}}
     assert started.tool_call_ids == ("c2",) and dispatched.author == "environment"
     assert copied.author == "environment" and copied.train is False
-
-
-def test_copied_steps_are_no_steps(tmp_path: Path) -> None:
-    steps = [user("old", is_copied_context=True), agent("old reply", is_copied_context=True, tool_calls=[CALL]),
-             user("new"), agent("new reply")]  # fmt: skip
-    trace, _ = read_one("atif", write_document(tmp_path / "t.json", document(*steps)))
-    assert outline(trace) == [
-        ("user", "environment", "old"), ("assistant", "demo", "old reply"), ("user", "user", "new"),
-        ("assistant", "model", "new reply"),
-    ]  # fmt: skip
-    assert [label.action for label in label_trace(trace)] == [None, "final_answer"]
-
-
-def test_stamps_give_no_time(tmp_path: Path) -> None:
-    result = {"results": [{"source_call_id": "c", "content": "ok"}]}
-    steps = [user("go", timestamp="2026-01-01T00:00:00Z"),
-             agent("", timestamp="2026-01-01T00:00:09Z", tool_calls=[CALL], observation=result)]  # fmt: skip
-    trace, _ = read_one("atif", write_document(tmp_path / "t.json", document(*steps)))
-    assert trace.messages[1].started and trace.provenance.created_at == "2026-01-01T00:00:00Z"
-    assert all(m.model_s is None and m.tool_s is None for m in trace.messages)
 
 
 def test_a_result_answers_the_calls_of_its_own_step_only(tmp_path: Path) -> None:
@@ -139,13 +106,6 @@ def test_the_key_outlives_a_move_and_growth(tmp_path: Path) -> None:
     one, _ = read_one("atif", write_document(tmp_path / "one.json", short))
     two, _ = read_one("atif", write_document(tmp_path / "two.json", long))
     assert one.key == two.key
-
-
-def test_rows_and_lists_of_documents(tmp_path: Path) -> None:
-    rows = [document(user("a"), agent("b"), session_id=str(i), trajectory_id=str(i)) for i in range(3)]
-    for path in (write_lines(tmp_path / "rows.jsonl", rows), write_document(tmp_path / "list.json", rows)):
-        assert list(recognize(path)) == ["atif"]
-        assert [t.key for t in read("atif", path)[0]] == ["atif@0", "atif@1", "atif@2"]
 
 
 def test_no_agent_and_unknown_sources(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foretrace.envs.train_sequence import make_sequence
-from sources.formats.reading import count, outline, read, read_one, recognize, write_lines
+from sources.formats.reading import count, read, recognize, write_lines
 
 PROMPT = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]
 CALL = '<tool_call>{"name": "run", "arguments": {"x": 1}}</tool_call>'
@@ -50,16 +50,6 @@ def test_tokens_that_do_not_match_are_left_out(masks: Any, tmp_path: Path) -> No
     assert len(traces) == 2
     assert all(m.sampled is None for t in traces for m in t.messages)
     assert account.notes["attempts whose tokens do not match their messages"] == 2
-
-
-def test_calls_as_messages_have_them(tmp_path: Path) -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-    messages = [*PROMPT, {"role": "assistant", "content": "", "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "c", "content": "ok"}]  # fmt: skip
-    trace, _ = read_one(
-        "atropos_groups", write_lines(tmp_path / "g", [group(messages=[messages], tokens=[[]], scores=[0])])
-    )
-    assert outline(trace)[2] == ("assistant", "model", "run") and trace.messages[3].tool_call_ids == ("c",)
 
 
 def test_tokens_alone_are_a_named_drop(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import zstandard
 
 from foretrace.core.trace import Parent
@@ -67,42 +66,6 @@ def read(folder: Path, records: Records, name: str = "rollout-2026-t1.jsonl") ->
 
 def tools(found: Read) -> list[tuple[float | None, str | None]]:
     return [(m.tool_s, m.tool_s_source) for m in found.messages if m.role == "tool"]
-
-
-def test_copies_say_nothing_twice(tmp_path: Path) -> None:
-    reasoning = {"summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "x"}
-    found = read(
-        tmp_path,
-        [
-            meta(base_instructions={"text": "You are Codex"}),
-            envelope("turn_context", {"cwd": "/home/x/app", "model": "gpt-x"}),
-            item("message", role="developer", content=[{"type": "input_text", "text": "<permissions instructions>"}]),
-            event("user_message", 1, message="go"),
-            user("go", 1),
-            event("agent_reasoning", 3, text="hm"),
-            item("reasoning", 3, **reasoning),
-            event("agent_message", 4, message="I look"),
-            agent("I look", 4),
-            call("c1", 5, cmd="ls"),
-            event("token_count", 5, info={"total_token_usage": {"total_tokens": 5}}),
-            output("c1", "x", 6),
-            agent("done", 8),
-            event("task_complete", 8, duration_ms=7000),
-        ],
-    )
-    (trace,) = found.traces
-    assert [m.role for m in trace.messages] == ["system", "system", "user", "assistant", "tool", "assistant"]
-    said = trace.messages[3]
-    assert (said.content, said.reasoning, said.model_s, len(said.tool_calls)) == ("I look", "hm", 4, 1)
-    assert tools(found) == [(1, "stamps")] and trace.messages[1].raw_role == "developer"
-    assert (trace.key, trace.task.group, trace.provenance.model) == ("codex@t1", "owner/app", "gpt-x")
-    assert found.account.ignored == {
-        "copy user_message": 1,
-        "copy agent_reasoning": 1,
-        "copy agent_message": 1,
-        "token_count": 1,
-        "task_complete": 1,
-    }
 
 
 def test_bare_lines_of_the_first_versions(tmp_path: Path) -> None:
@@ -173,29 +136,6 @@ def test_what_a_call_of_code_mode_ran_is_no_call_of_its_own(tmp_path: Path) -> N
     assert found.account.extra == {"CommandExecution inside of exec": 3}
 
 
-def test_a_command_that_outlives_its_call_is_joined_with_its_polls(tmp_path: Path) -> None:
-    def header(seconds: float, state: str) -> str:
-        return f"Chunk ID: 1\nWall time: {seconds} seconds\nProcess {state}\nOutput:\nWall time: 99 seconds\n"
-
-    found = read(
-        tmp_path,
-        [
-            meta(),
-            user("go"),
-            call("c1", 1, cmd="npm install"),
-            output("c1", header(1.0005, "running with session ID 7"), 2.2),
-            call("c2", 3, "write_stdin", session_id=7, chars=""),
-            output("c2", header(30.0, "exited with code 1"), 31),
-            call("c3", 32, cmd="true"),
-            output("c3", header(0.0, "exited with code 0"), 32.25),
-        ],
-    )
-    results = [m for m in found.messages if m.role == "tool"]
-    assert tools(found) == [(1.0005, "runner"), (30.0, "runner"), (0.25, "stamps")], "no process takes no time"
-    assert results[0].extra["process"] == {"session": "7", "command_s": 31.0005, "polls": 1}
-    assert [m.is_error for m in results] == [None, True, False]
-
-
 def test_durations_of_events_win_unless_the_call_came_back_before(tmp_path: Path) -> None:
     def ended(call_id: str) -> dict[str, Any]:
         duration = {"secs": 9, "nanos": 0}
@@ -233,42 +173,6 @@ def test_durations_of_events_win_unless_the_call_came_back_before(tmp_path: Path
     early = next(m for m in found.messages if m.tool_call_ids == ("b",))
     assert early.extra["process"]["command_s"] == 9
     assert found.account.ignored == {"mcp_tool_call_end without its call": 1}
-
-
-def test_what_the_program_says_is_the_environments(tmp_path: Path) -> None:
-    passthrough = {"content_item_kinds": ["agents_md.instructions", "user.text"]}
-    both = [
-        {"type": "input_text", "text": "be kind"},
-        {"type": "input_text", "text": "<environment_context> is my text"},
-    ]
-    found = read(
-        tmp_path,
-        [
-            meta(),
-            user("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>y</INSTRUCTIONS>"),
-            user("<environment_context>\n<cwd>/x</cwd>\n</environment_context>"),
-            item("message", role="user", content=both, internal_chat_message_metadata_passthrough=passthrough),
-            agent("yes"),
-            user("<turn_aborted>\nby the user\n</turn_aborted>"),
-            user('<hook_prompt id="1">go on</hook_prompt>'),
-            envelope("compacted", {"message": "summary", "replacement_history": []}),
-            item(
-                "agent_message", author="/root", recipient="/root/a", content=[{"type": "input_text", "text": "help"}]
-            ),
-            agent("again"),
-        ],
-    )
-    texts = [(m.author, m.content[:21]) for m in found.messages if m.role == "user"]
-    assert texts == [
-        ("environment", "# AGENTS.md instructi"),
-        ("environment", "<environment_context>"),
-        ("environment", "be kind"),
-        ("user", "<environment_context>"),
-        ("environment", "<turn_aborted>\nby the"),
-        ("environment", '<hook_prompt id="1">g'),
-        ("environment", "summary"),
-        ("environment", "help"),
-    ]
 
 
 def test_searches_and_images_of_the_server(tmp_path: Path) -> None:
@@ -344,18 +248,3 @@ def test_unknown_types_are_counted_and_no_turn_is_said(tmp_path: Path) -> None:
     }
     assert found.account.notes == {"errors of the model's API": 1} and found.account.dropped == {"bad_json": 1}
     assert found.drops[0].reason == "no_agent_turn" and "1 event_msg brand_new" in found.drops[0].detail
-
-
-def test_times_are_those_of_the_runner(shared: Path) -> None:
-    """Where the runner measured: the stamps of its records differ by up to a tenth and more."""
-    file = shared / "data/formats/codex/teich_codex_0.130.jsonl"
-    measured: list[float] = []
-    for line in file.read_text().splitlines():
-        payload = json.loads(line)["payload"]
-        text = payload.get("output", "") if payload.get("type") == "function_call_output" else ""
-        if "Wall time: " in text and (seconds := float(text.split("Wall time: ")[1].split()[0])):
-            measured.append(seconds)
-    found = [
-        m for m in read_file(Codex(), file).messages if m.tool_s_source == "runner" and m.content.startswith("Chunk")
-    ]
-    assert len(measured) == 10 and [m.tool_s for m in found] == pytest.approx(measured, rel=0.01)

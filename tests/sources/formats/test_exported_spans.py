@@ -10,7 +10,6 @@ import pytest
 
 import foretrace
 from foretrace.core.store import read_traces
-from foretrace.sources.otlp.exports import find_exporter
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city": "Oslo"}'}}
 TALK: list[dict[str, Any]] = [
@@ -141,12 +140,6 @@ def test_a_conversation_of_two_model_calls_and_a_tool(tmp_path: Path, make: Any)
     assert (call.id, call.name, json.loads(call.arguments)) == ("c1", "look", {"city": "Oslo"})
     assert [trace.messages[n].model_s for n in (1, 3)] == [1.0, 1.0] and trace.messages[2].tool_s == 1.0
     assert trace.messages[2].tool_call_ids == ("c1",) and trace.provenance.model == "m"
-
-
-@pytest.mark.parametrize("attributes", [{"gen_ai.input.messages": "[]"}, {"http.method": "GET"}])
-def test_flat_spans_of_another_tool_are_not_mlflows(attributes: dict[str, Any]) -> None:
-    record = {"trace_id": "t1", "span_id": "s1", "name": "chat", "attributes": attributes}
-    assert find_exporter([record]) is None
 
 
 @pytest.mark.parametrize("text", ["[It is] 3 C.", "{3 C}"])

@@ -127,14 +127,6 @@ def test_subagents_lie_in_a_folder_of_their_session(tmp_path: Path) -> None:
     assert read(tmp_path / "chats", records).traces[0].parent is None
 
 
-def test_what_the_program_says_first_is_the_environments(tmp_path: Path) -> None:
-    setup = "This is the Gemini CLI. We are setting up the context for our chat.\nToday's date is ..."
-    records = [META, message("user", "0", setup), message("user", "1", [{"text": "go"}]), message("gemini", "2", "x")]
-    found = read(tmp_path, records)
-    assert [m.author for m in found.messages] == ["environment", "user", "model"]
-    assert found.traces[0].task.statement == "go"
-
-
 def test_a_document_that_is_cut_off_is_said(tmp_path: Path) -> None:
     path = tmp_path / "session.json"
     path.write_text(json.dumps({**META, "messages": [message("user", "1", "go")]}, indent=1)[:-5])

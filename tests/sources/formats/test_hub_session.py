@@ -36,12 +36,6 @@ def test_a_session(tmp_path: Path) -> None:
     assert (called.model_s, ran.tool_s, answered.model_s) == (2.0, 1.0, 2.0) and not answered.extra
 
 
-def test_pi_is_not_the_hub(tmp_path: Path) -> None:
-    assert not {"hub_session"} & set(
-        recognize(write_lines(tmp_path / "s", [{"type": "session", "version": 3, "cwd": "/"}]))
-    )
-
-
 def test_drift_and_damage_are_counted(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "s.jsonl", [*TALK[1:2], HEAD, {"type": "tool_usage"}, message("critic", "", 1)])
     with path.open("a") as file:

@@ -85,14 +85,6 @@ def test_both_forms(form: str, tmp_path: Path) -> None:
     assert reply.sampled and reply.sampled.usage and reply.sampled.usage.prompt_tokens == 8
 
 
-def test_epochs_are_siblings_and_a_retry_is_the_same_attempt(tmp_path: Path) -> None:
-    two = [sample(id=7, uuid=f"u{n}", epoch=n) for n in (1, 2)]
-    traces, _, _ = read("inspect_ai", write_eval(tmp_path / "a.eval", *two))
-    again, _ = read_one("inspect_ai", write_eval(tmp_path / "b.eval", two[0]))
-    assert traces[0].task == traces[1].task and traces[0].task.id == "swe:7"
-    assert traces[0].key != traces[1].key and again.key == traces[0].key
-
-
 @pytest.mark.parametrize(
     ("scores", "success", "reward"),
     [({"a": {"value": "I"}}, False, 0.0), ({"a": {"value": "P"}}, None, 0.5), ({"a": {"value": True}}, True, 1.0),
@@ -102,14 +94,6 @@ def test_epochs_are_siblings_and_a_retry_is_the_same_attempt(tmp_path: Path) -> 
 def test_scores(scores: Any, success: bool | None, reward: float | None, tmp_path: Path) -> None:
     outcome = read_one("inspect_ai", write_eval(tmp_path / "a.eval", sample(scores=scores)))[0].outcome
     assert (outcome.success, outcome.reward) == (success, reward)
-
-
-@pytest.mark.parametrize(
-    ("more", "status"),
-    [({"limit": {"type": "token", "limit": 5}}, "limit"), ({"error": {"message": "boom"}}, "error"), ({}, "done")],
-)
-def test_how_it_ended(more: dict[str, Any], status: str, tmp_path: Path) -> None:
-    assert read_one("inspect_ai", write_eval(tmp_path / "a.eval", sample(**more)))[0].outcome.status == status
 
 
 def test_examples_and_cached_calls(tmp_path: Path) -> None:

@@ -128,13 +128,6 @@ def test_sessions_in_one_file_are_a_trace_each(tmp_path: Path) -> None:
     assert dict(report.drops) == {"no_user_turn": 1}
 
 
-def test_what_stands_beside_a_message_is_kept(tmp_path: Path) -> None:
-    talk = [say("user", "q"), say("assistant", "a")]
-    records = [{"id": n, "note": "n", "message": message} for n, message in enumerate(talk)]
-    (trace,), _ = load(tmp_path, "rows.jsonl", records)
-    assert [message.extra["note"] for message in trace.messages] == ["n", "n"]
-
-
 def test_steps_of_smolagents_with_their_task(tmp_path: Path) -> None:
     step = {"step_number": 1, "model_output": "Done.", "tool_calls": None, "observations": None}
     (trace,), _ = load(tmp_path, "steps.json", [{"task": "Weather?"}, step])
@@ -159,15 +152,3 @@ def test_times_from_stamps(tmp_path: Path) -> None:
     inside = [{"type": "x", "timestamp": f"2026-03-02T10:00:0{n}Z", "message": r} for n, r in enumerate(STAMPED)]
     trace, _ = read_one("message_list", write_lines(tmp_path / "b.jsonl", inside))
     assert [m.model_s for m in trace.messages] == [None, 1.0, None, 1.0, 1.0]
-
-
-def test_stamps_that_say_nothing(tmp_path: Path) -> None:
-    odd = [9.5, None, "soon", [], 1772445600]
-    records = [{**record, "ts": ts} for record, ts in zip(STAMPED, odd, strict=True)]
-    trace, _ = read_one("message_list", write_lines(tmp_path / "a.jsonl", records))
-    assert not any(m.model_s or m.tool_s for m in trace.messages)
-    assert [bool(m.started) for m in trace.messages] == [False] * 4 + [True]
-    same = [{**record, "ts": 1772445600000 - n * 1000 * (n > 2)} for n, record in enumerate(STAMPED)]
-    trace, account = read_one("message_list", write_lines(tmp_path / "b.jsonl", same))
-    assert not any(m.model_s or m.tool_s for m in trace.messages)
-    assert account.notes == {"clocks that run backwards": 2}

@@ -35,29 +35,6 @@ def test_counts_and_times() -> None:
     assert trace.messages[7].is_error and trace.provenance.tool_versions == {"mini-swe-agent": "2.4.6"}
 
 
-def test_version_1(tmp_path: Path) -> None:
-    said = "THOUGHT: look\n\n```bash\nls -a\n```"
-    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"},
-                {"role": "assistant", "content": said}, {"role": "user", "content": "<returncode>0</returncode>"},
-                {"role": "assistant", "content": "no command"}, {"role": "user", "content": "give ONE action"},
-                {"role": "assistant", "content": said}, {"role": "user", "content": "diff --git"}]  # fmt: skip
-    made = {**document(*messages, version="mini-swe-agent-1"), "instance_id": "o__r-1"}
-    trace, _ = read_one("mini_swe_agent", write_document(tmp_path / "t.traj.json", made))
-    assert [m.role for m in trace.messages] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-    ]
-    call = trace.messages[2].tool_calls[0]
-    assert call.span and said[slice(*call.span)] == "```bash\nls -a\n```" and call.arguments == '{"command": "ls -a"}'
-    assert trace.messages[5].author == "environment" and (trace.task.id, trace.task.group) == ("o__r-1", "o/r")
-
-
 def test_calls_of_tools_and_their_one_stamp(tmp_path: Path) -> None:
     calls = [
         {"id": f"c{n}", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
@@ -95,17 +72,6 @@ def test_items_of_the_responses_api(tmp_path: Path) -> None:
 def test_how_it_ended(ended: str | None, status: str, tmp_path: Path) -> None:
     made = document({"role": "user", "content": "go"}, {"role": "assistant", "content": "x"}, exit_status=ended)
     assert read_one("mini_swe_agent", write_document(tmp_path / "t", made))[0].outcome.status == status
-
-
-def test_attempts_at_one_task_are_siblings(tmp_path: Path) -> None:
-    made = [
-        document(
-            {"role": "user", "content": "go"}, {"role": "assistant", "content": "x", "extra": {"timestamp": T + n}}
-        )
-        for n in range(2)
-    ]
-    traces = [read_one("mini_swe_agent", write_document(tmp_path / f"{n}", d))[0] for n, d in enumerate(made)]
-    assert traces[0].task == traces[1].task and traces[0].key != traces[1].key
 
 
 def test_a_run_that_never_began(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from foretrace.rows.head import read_head
 from foretrace.sources.account import Account
 from foretrace.sources.formats import opencode
 from foretrace.sources.formats.opencode import OpenCode
-from foretrace.sources.report import count_trace
 from sources.session_files import Read, count, read_file
 
 SCHEMA = """
@@ -267,14 +265,6 @@ def test_a_database_is_never_written_and_its_log_is_read(tmp_path: Path) -> None
     writer.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
-    path = make_database(tmp_path / "x" / "opencode.db", {"ses": CONVERSATION})
-    path.parent.chmod(0o500)
-    assert read_file(OpenCode(), path).traces
-    path.parent.chmod(0o700)
-
-
 @pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [[]], True, -1])
 def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
     good = tool("a", 1, 2, metadata={"exit": 0})
@@ -291,13 +281,6 @@ def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
                  make_folder(tmp_path / "storage", sessions)):  # fmt: skip
         found = read_file(OpenCode(), path)
         assert found.traces and found.account.records == 1 + len(messages) + sum(len(p) for _, p in messages)
-
-
-def test_an_empty_first_turn_is_counted_as_no_task(tmp_path: Path) -> None:
-    for asked, expected in (("", 1), ("go", 0)):
-        path = make_folder(tmp_path / f"storage{expected}", {"ses": [user(asked), agent(text("done"), at=1, done=2)]})
-        (trace,) = read_file(OpenCode(), path).traces
-        assert count_trace(trace).without_task == expected
 
 
 def test_parts_whose_message_is_not_there_are_counted(tmp_path: Path) -> None:
@@ -317,17 +300,6 @@ def test_files_that_are_no_json_and_parts_without_a_message(tmp_path: Path) -> N
     assert len(found.traces) == 1 and [d.detail.split(":")[0] for d in found.drops] == ["session bare"]
     assert found.account.dropped == {"bad_json": 1, "no_id": 1}
     assert found.account.ignored["part without a message"] == 1
-
-
-def test_real_folders(shared: Path) -> None:
-    folder = shared / "data/sessions/opencode"
-    old, new = (read_file(OpenCode(), folder / name) for name in ("storage_legacy", "storage_v2"))
-    assert [count(t) for t in old.traces] == [{"turns": 1, "calls": 1, "results": 1, "prompts": 1}]
-    assert [count(t) for t in new.traces] == [
-        {"turns": 1, "calls": 1, "results": 1, "prompts": 1}, {"turns": 2, "calls": 1, "results": 1, "prompts": 2},
-    ]  # fmt: skip
-    assert all(m.tool_s == 0.5 for t in new.traces for m in t.messages if m.role == "tool")
-    assert old.account.records == 5 and new.account.records == 22
 
 
 def test_an_export_is_the_session_of_the_store(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,6 @@ import pytest
 from foretrace.core.trace import Sampled
 from foretrace.sources.formats.openhands import OpenHands
 from sources.formats.reading import (
-    SHARED,
-    count,
-    needs_shared,
     outline,
     read,
     read_one,
@@ -23,24 +19,7 @@ from sources.formats.reading import (
     write_lines,
 )
 
-FILE = SHARED / "formats" / "openhands_v1" / "goal_events.jsonl"
 START = datetime(2026, 1, 1, 10)
-
-
-@needs_shared
-def test_counts_and_times() -> None:
-    trace, account = read_one("openhands", FILE)
-    raw = [json.loads(line) for line in FILE.read_text().splitlines()]
-    stamps = [datetime.fromisoformat(event["timestamp"]) for event in raw]
-    assert list(recognize(FILE)) == ["openhands"] and account.records == 10
-    assert account.ignored == {"ConversationStateUpdateEvent": 5} and account.notes == {"results without a call": 1}
-    assert count(trace) == {"turns": 2, "calls": 2, "results": 3}
-    first, orphan, second = (m for m in trace.messages if m.role == "tool")
-    assert first.tool_s == pytest.approx((stamps[4] - stamps[3]).total_seconds(), rel=0.01)
-    assert second.tool_s == pytest.approx((stamps[9] - stamps[8]).total_seconds(), rel=0.01)
-    assert orphan.tool_s is None and first.is_error is True and second.extra["exit_code"] == 1
-    assert trace.messages[0].model_s is None, "nobody knows when it was asked"
-    assert trace.provenance.model == "litellm_proxy/minimax-m2.7"
 
 
 def event(kind: str, source: str, second: float = 0, **more: Any) -> dict[str, Any]:

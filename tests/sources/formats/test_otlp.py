@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.trace import Parent
-from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, write_document, write_lines
+from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, write_document
 
 START = 1_748_000_000 * 10**9
 
@@ -122,17 +122,6 @@ def test_history_is_not_repeated(tmp_path: Path) -> None:
     assert [m.model_s for m in trace.messages if m.role == "assistant"] == [2.0, 2.0, 2.0]
     assert [m.tool_s for m in trace.messages if m.role == "tool"] == [0.5, None]
     assert account.used == 4 and trace.messages[1].started == "2025-05-23T11:33:20+00:00"
-
-
-def test_many_traces_in_one_file_and_the_same_session(tmp_path: Path) -> None:
-    session = {"attributes": {"gen_ai.conversation.id": "s"}}
-    one = chat("m1", 0, [text("user", "a")], [text("assistant", "b")], trace="t1", **session)
-    two = chat("m2", 9, [text("user", "a"), text("assistant", "b"), text("user", "c")], [text("assistant", "d")],
-               trace="t2", **session)  # fmt: skip
-    other = chat("m3", 1, [text("user", "a")], [text("assistant", "b")], trace="t3")
-    path = write_lines(tmp_path / "t.jsonl", [wrap(two), wrap(other), wrap(one)])
-    traces, _, _ = read("otlp", path)
-    assert [(t.key, count(t)["turns"]) for t in traces] == [("otlp@s/m1", 2), ("otlp@t3/m3", 1)]
 
 
 def test_a_call_told_twice_counts_once(tmp_path: Path) -> None:
@@ -332,34 +321,6 @@ def test_details_in_a_log_record(tmp_path: Path) -> None:
     made = span("m", 0, 1, attributes={"gen_ai.operation.name": "chat"})
     trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(made, logs=[log])))
     assert count(trace)["calls"] == 1
-
-
-def test_ids_may_be_missing(tmp_path: Path) -> None:
-    prefix = "llm.output_messages.0.message"
-    attributes = {
-        "openinference.span.kind": "LLM", "input.value": "go", f"{prefix}.role": "assistant",
-        f"{prefix}.tool_calls.0.tool_call.function.name": "run",
-        f"{prefix}.tool_calls.1.tool_call.function.name": "walk",
-    }  # fmt: skip
-    runs = list[dict[str, Any]]()
-    for at, name in enumerate(["walk", "run"], 2):
-        values = {"openinference.span.kind": "TOOL", "tool.name": name, "output.value": name}
-        runs.append(span(f"r{at}", at, 0.25, attributes=values))
-    made = wrap(span("m", 0, 1, attributes=attributes), *runs)
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", made))
-    calls = {c.id: c.name for c in trace.messages[1].tool_calls}
-    results = {m.tool_call_ids[0]: (m.content, m.tool_s) for m in trace.messages[2:]}
-    assert len(calls) == 2
-    assert {calls[i]: r for i, r in results.items()} == {"run": ("run", 0.25), "walk": ("walk", 0.25)}
-
-
-def test_a_run_is_never_that_of_another_call(tmp_path: Path) -> None:
-    both = {"role": "assistant", "parts": [*call("c1")["parts"], *call("c2")["parts"]]}
-    ran = tool("r2", 3, "c2", **{"gen_ai.tool.call.result": "two"})
-    path = write_document(tmp_path / "t.json", wrap(chat("m1", 0, TALK[:1], [both]), ran))
-    trace, account = read_one("otlp", path)
-    assert [m.tool_call_ids for m in trace.messages[2:]] == [("c2",)]
-    assert account.notes == {"calls without a result": 1}
 
 
 def test_failed_calls_and_results_that_were_not_captured(tmp_path: Path) -> None:

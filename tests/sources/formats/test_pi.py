@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from foretrace.sources.conversation import read_time
 from foretrace.sources.formats.pi import Pi
 from sources.session_files import Read, count, read_file, write_lines
 
@@ -96,11 +93,3 @@ def test_what_a_fork_copied_is_not_trained_on_twice(tmp_path: Path) -> None:
     ])  # fmt: skip
     assert [m.train for m in found.messages] == [None, False, None]
     assert found.traces[0].extra["forked_from"] == "2025_p0.jsonl" and found.messages[1].extra["inherited"]
-
-
-def test_a_real_session(shared: Path) -> None:
-    file = shared / "data/sessions/pi/small_v3.jsonl"
-    found = read_file(Pi(), file)
-    assert count(found.traces[0]) == {"turns": 2, "calls": 0, "results": 0, "prompts": 2}
-    began, ended = 1778547747721 / 1000, read_time("2026-05-12T01:02:27.762Z")
-    assert ended is not None and found.messages[1].model_s == pytest.approx(ended - began, rel=0.01)

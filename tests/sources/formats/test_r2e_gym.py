@@ -38,17 +38,6 @@ def row(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("more", "status", "success"),
-    [({"exit_reason": "agent", "reward": 0}, "done", False),
-     ({"exit_reason": "token_limit", "reward": 1.0}, "limit", True),
-     ({"exit_reason": "llm_query_error"}, "error", None), ({"exit_reason": "max_step_limit"}, "limit", None)],
-)  # fmt: skip
-def test_how_it_ended(more: dict[str, Any], status: str, success: bool | None, tmp_path: Path) -> None:
-    outcome = read_one("r2e_gym", write_lines(tmp_path / "t", [row(**more)]))[0].outcome
-    assert (outcome.status, outcome.success) == (status, success)
-
-
 def test_steps_without_a_call_and_attempts_apart(tmp_path: Path) -> None:
     talk = row(trajectory_steps=[{"thought": "hm", "action": "", "observation": "give an action", "llm_exec_time": 2}])
     twice = [talk, json.loads(json.dumps(talk).replace('": 2', '": 3')), row(trajectory_steps=[])]

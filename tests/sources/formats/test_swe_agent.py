@@ -22,8 +22,6 @@ def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
 
 
 FENCED = "Look.\n\n```\nls -a\n```"
-XML = "Look.\n<function=bash>\n<parameter=command>ls -a</parameter>\n</function>"
-NATIVE = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls -a"}'}}
 
 
 def document(*history: dict[str, Any], steps: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
@@ -48,26 +46,6 @@ def test_real_files() -> None:
     assert first.outcome.exit_reason == "submitted" and first.outcome.success is None
 
 
-@pytest.mark.parametrize(("text", "native"), [(FENCED, None), (XML, None), ("Look.", [NATIVE])])
-def test_actions_in_three_encodings(text: str, native: Any, tmp_path: Path) -> None:
-    role = "tool" if native else "user"
-    more = {"tool_call_ids": ["c1"]} if native else {}
-    path = write_document(
-        tmp_path / "o__r-7.traj",
-        document(
-            message("system", "s"), message("user", [{"type": "text", "text": "go"}]),
-            message("assistant", text, tool_calls=native), message(role, "OBSERVATION:\na.py", **more),
-            steps=[step(text, "ls -a", 0.25, "a.py")],
-        ),
-    )  # fmt: skip
-    trace, _ = read_one("swe_agent", path)
-    called, ran = trace.messages[2:]
-    assert called.tool_calls[0].arguments in ('{"command": "ls -a"}',) and called.tool_calls[0].name == "bash"
-    assert (ran.role, ran.prefix, ran.content, ran.tool_s) == ("tool", "OBSERVATION:\n", "a.py", 0.25)
-    assert ran.tool_call_ids == (called.tool_calls[0].id,) and called.model_s is None
-    assert (trace.task.id, trace.task.group) == ("o__r-7", "o/r")
-
-
 def test_demonstrations_are_no_steps(tmp_path: Path) -> None:
     shown = [message("user", "demo task", is_demo=True), message("assistant", FENCED, is_demo=True),
              message("user", "demo result", is_demo=True)]  # fmt: skip
@@ -83,33 +61,6 @@ def test_demonstrations_are_no_steps(tmp_path: Path) -> None:
     assert [label.action is None for label in label_trace(trace)] == [True, False] and count(trace)["turns"] == 1
 
 
-def test_replies_that_were_asked_for_again_shift_no_time(tmp_path: Path) -> None:
-    path = write_document(
-        tmp_path / "t.traj",
-        document(
-            message("user", "go"), message("assistant", FENCED), message("user", "a"),
-            message("assistant", "No action.", action=""), message("user", "Please give an action."),
-            message("assistant", FENCED), message("user", "b"),
-            steps=[step("unreadable", "", 0), step(FENCED, "ls -a", 1), step("No action.", "", 0),
-                   step(FENCED, "ls -a", 2)],
-        ),
-    )  # fmt: skip
-    trace, account = read_one("swe_agent", path)
-    assert [m.tool_s for m in trace.messages if m.role == "tool"] == [1, 2]
-    assert account.notes == {"replies that were asked for again": 1}
-    assert trace.messages[4].author == "environment" and trace.messages[4].role == "user"
-
-
-def test_attempts_are_siblings_and_the_copy_at_the_top_is_none(tmp_path: Path) -> None:
-    tries = [
-        document(message("user", "go"), message("assistant", f"{n}\n{FENCED}"), steps=[step("x", "y", 1)]) for n in "ab"
-    ]
-    path = write_document(tmp_path / "o__r-7.traj", {**tries[1], "attempts": tries})
-    traces, _, account = read("swe_agent", path)
-    assert list(recognize(path)) == ["swe_agent"]
-    assert len(traces) == 2 and account.used == 4 and {t.task.id for t in traces} == {"o__r-7"}
-
-
 @pytest.mark.parametrize(
     ("ended", "status"),
     [("submitted", "done"), ("submitted (exit_cost)", "limit"), ("exit_context", "limit"), ("exit_error", "error"),
@@ -123,17 +74,6 @@ def test_how_it_ended(ended: str | None, status: str, tmp_path: Path) -> None:
     assert (trace.outcome.status, trace.outcome.exit_reason) == (status, ended)
     assert trace.messages[-1].author == "environment" and trace.messages[-1].train is False
     assert trace.extra["info"]["submission"] == "diff"
-
-
-def test_the_key_outlives_growth_and_tells_attempts_apart(tmp_path: Path) -> None:
-    made = document(message("user", "go"), message("assistant", FENCED), steps=[step(FENCED, "ls", 1.5)])
-    grown = {**made, "history": [*made["history"], message("user", "ok"), message("assistant", XML)]}
-    other = {**made, "trajectory": [step(FENCED, "ls", 1.6)]}
-    keys = [
-        read_one("swe_agent", write_document(tmp_path / f"{n}.traj", d))[0].key
-        for n, d in enumerate((made, grown, other))
-    ]
-    assert keys[0] == keys[1] != keys[2]
 
 
 def test_a_trajectory_without_its_history(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from foretrace.core.trace import Usage
 from foretrace.envs.train_sequence import make_sequence
 from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, recognize, write_lines
@@ -75,29 +73,6 @@ def test_tokens_add_up_to_what_the_model_saw(tmp_path: Path) -> None:
     made = make_sequence(trace, 8, [8])
     assert made is not None and made.tokens == [1, 2, 3, 4, 5, 6, 7, 8]
     assert made.masks == [-100, -100, -100, 4, 5, -100, -100, 8] and made.inexact == 0
-
-
-def test_what_the_model_never_said_is_no_turn(tmp_path: Path) -> None:
-    graph = episode(node(None, "user", "go"), node(0, "assistant", "made up"), node(1, "assistant", "own", True))
-    trace, _ = read_one("verifiers_traces", write_lines(tmp_path / "t", [graph]))
-    assert [m.author for m in trace.messages] == ["user", "environment", "model"]
-
-
-@pytest.mark.parametrize(
-    ("more", "status"),
-    [
-        ({"stop_condition": "max_turns"}, "limit"),
-        ({"is_timeout": True, "ok": False}, "limit"),
-        ({"errors": [{"type": "ProviderError", "message": "no"}], "ok": False}, "error"),
-        ({"errors": [{"type": "ProviderError", "message": "no"}]}, "done"),
-    ],
-)
-def test_how_it_ended(more: dict[str, Any], status: str, tmp_path: Path) -> None:
-    rewards = {"a": {"score": 1.0, "weight": 0.5}, "b": {"score": 2.0}, "unscored": None}
-    graph = episode(node(None, "user", "go"), node(0, "assistant", "a", True), rewards=rewards, **more)
-    trace, _ = read_one("verifiers_traces", write_lines(tmp_path / "t", [graph]))
-    assert trace.outcome.status == status and trace.outcome.reward == 2.5
-    assert trace.outcome.metrics == {"a": 1.0, "b": 2.0}
 
 
 def test_episodes_without_traces_and_circles(tmp_path: Path) -> None:
