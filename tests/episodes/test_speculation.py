@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -331,13 +331,13 @@ asyncio.run(main())
 
 
 def test_nothing_is_left_after_kill_nine(tmp_path: Path) -> None:
-    mark, folders = f"mark={tmp_path.name}-{id(tmp_path)}", set(Path(tempfile.gettempdir()).iterdir())
-    tests = [str(Path(__file__).parents[1])]
-    code = KILLED.format(path=tests, mark=mark, out=str(tmp_path / "t"))
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    mark, temporary = f"mark={tmp_path.name}-{id(tmp_path)}", tmp_path / "tmp"
+    temporary.mkdir()
+    code = KILLED.format(path=[str(Path(__file__).parents[1])], mark=mark, out=str(tmp_path / "t"))
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None and process.stdout.readline() == "starts\n"
         assert until(lambda: len(marked(mark)) > 4, 60), "blocks run early in sessions"
         process.kill()
     assert until(lambda: not marked(mark))
-    left = {path.name for path in set(Path(tempfile.gettempdir()).iterdir()) - folders}
-    assert not [name for name in left if name.startswith("foretrace")]
+    assert not [*temporary.iterdir()]

@@ -7,8 +7,9 @@ import ast
 from foretrace.core.python_source import try_parse
 
 _SAFE_MODULES = (
-    "abc array base64 bisect cmath collections copy dataclasses datetime decimal difflib enum fractions functools "
-    "hashlib heapq itertools json math numbers operator random re statistics string textwrap time typing unicodedata"
+    "__future__ abc array base64 bisect cmath collections copy dataclasses datetime decimal difflib enum fractions "
+    "functools hashlib heapq itertools json math numbers operator random re statistics string textwrap time typing "
+    "unicodedata"
 )
 """What code may import."""
 _UNSAFE_NAMES = "open exec eval compile __import__ getattr globals locals vars breakpoint __builtins__"

@@ -149,6 +149,8 @@ class Episode:
     async def _keep_wanted(self, reply: Reply) -> None:
         """Drop what was begun early and is not what a reply asks for; the final judging is, as long as the reply leaves
         the answer as it is."""
+        if not self.speculates:
+            return
         acts = [act for act in reply.acts if act.handling is not None and act.error is None]
         if all(act.handling in ("check", "submit") for act in acts):
             acts.append(Act(kind="final", span=(0, 0), handling="submit"))
