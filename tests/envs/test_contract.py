@@ -289,3 +289,28 @@ def test_a_trainer_that_is_killed_loses_no_finished_episode(tmp_path: Path) -> N
     assert done.returncode == -signal.SIGKILL
     asyncio.run(TraceSink(str(tmp_path / "traces"), "trl").close())  # the next run seals what this one left
     assert len(list(read_traces(tmp_path / "traces"))) == 2
+
+
+def test_rollouts_are_shared_by_the_servers_and_a_dead_one_costs_little() -> None:
+    """Each of them is begun again on another server, and the dead one is passed over from then on."""
+    gone = ModelError("it is gone", kind="refused", retryable=True)
+    settings = RolloutSettings(protocol=make_protocol("tools"), episode=EpisodeSettings(), identity=Identity(), tries=2)
+
+    async def run(first: Replies) -> tuple[list[int], list[str]]:
+        async with LocalSandbox(BOX) as sandbox:
+            runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
+            models = [
+                RolloutModel(
+                    Said([(plus(3), replies)]),
+                    TOKENIZER,
+                    asyncio.Semaphore(9),
+                    gives_ids=True,
+                    max_sequence_tokens=9999,
+                )
+                for replies in (first, [RIGHT, END])
+            ]
+            made = [await runner.run(plus(3), models, Sampling()) for _ in range(6)]
+            return [model.started for model in models], [one.why_unusable for one in made]
+
+    assert asyncio.run(run([RIGHT, END])) == ([3, 3], [""] * 6)
+    assert asyncio.run(run([gone])) == ([1, 6], [""] * 6)

@@ -16,7 +16,7 @@ from foretrace.envs.messages import make_option_style
     ("module", "library", "extra"),
     [
         ("foretrace.envs.atropos.environment", "atroposlib", "atropos"),
-        ("foretrace.envs.atropos.model_server", "atroposlib", "atropos"),
+        ("foretrace.envs.atropos.lifecycle", "atroposlib", "atropos"),
         ("foretrace.envs.verifiers.environment", "verifiers", "verifiers"),
     ],
 )

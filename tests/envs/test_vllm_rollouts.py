@@ -80,7 +80,7 @@ async def make_rollout(sandbox: LocalSandbox, protocol: str, *, corrects: bool) 
         )
         started = True
         runner = RolloutRunner(settings, sandbox, tokenizer, sink)
-        made = await runner.run(PROBLEM, connected, Sampling(temperature=1.0, max_tokens=600))
+        made = await runner.run(PROBLEM, [connected], Sampling(temperature=1.0, max_tokens=600))
         await sink.close()
     return made, sampled
 

@@ -24,7 +24,6 @@ from foretrace.envs.trl import (
     reward_fn,
     reward_from_rollout,
     rollout_func,
-    server_generate,
     write_demo_model,
 )
 from foretrace.models.base import Server
@@ -343,13 +342,12 @@ def test_rollouts_by_a_server(folder: Path, tokenizer: Any, llama: Running, prot
     import torch
     from transformers import AutoModelForCausalLM
 
-    generate = server_generate(LlamaCpp("demo-model", Server(base_url=llama.url)))
-    run = rollout_func(protocol, generate, problems="builtin", limit=4, sandbox_settings=BOX)
+    served = LlamaCpp("demo-model", Server(base_url=llama.url))
+    run = rollout_func(protocol, served, problems="builtin", limit=4, sandbox_settings=BOX)
     args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=MOST)
     trainer = SimpleNamespace(args=args, processing_class=tokenizer, model=None)
     output = run(prompt_dataset("builtin", protocol, limit=4)["prompt"], trainer)
     run.close()
-    generate.close()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     assert None not in output["reward"]
     assert check_tokens(output, [rescored(model, output, row, 1.0) for row in range(4)], tokenizer) > 0

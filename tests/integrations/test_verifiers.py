@@ -155,7 +155,8 @@ def test_the_example_runs(tmp_path: Path) -> None:
     script = Path(__file__).resolve().parents[2] / "examples" / "rl" / "verifiers.sh"
     with serving(ModelServer(say=solve, counts=False)) as server:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        subprocess.run([script], cwd=tmp_path, env=os.environ | {"URL": f"{server.url}/v1", "PATH": path}, check=True)
+        given = {"URL": f"{server.url}/v1", "MODEL": "toy", "PATH": path}
+        subprocess.run([script], cwd=tmp_path, env=os.environ | given, check=True)
     episodes = [json.loads(line) for line in (tmp_path / "out" / "it" / "traces.jsonl").read_text().splitlines()]
     assert len(episodes) == 8 and all(episode["ok"] for episode in episodes)
 

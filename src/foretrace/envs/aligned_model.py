@@ -26,15 +26,13 @@ class AlignedModel(ModelWrapper):
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`); its ids say which context is meant."""
         completion = await self._model.complete(msgspec.structs.replace(request, prompt_ids=None))
+        completion = msgspec.structs.replace(completion, prompt_token_ids=request.prompt_ids)
         ids, pieces, why = self._align(request, completion)
-        if why:
-            self.mismatches[why] += 1
-            extra = completion.extra | {"mismatch": why}
-            bare = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none", extra=extra)
-            return msgspec.structs.replace(bare, prompt_token_ids=request.prompt_ids)
-        return msgspec.structs.replace(
-            completion, token_ids=ids, pieces=pieces, prompt_token_ids=request.prompt_ids, exact="text"
-        )
+        if not why:
+            return msgspec.structs.replace(completion, token_ids=ids, pieces=pieces, exact="text")
+        self.mismatches[why] += 1
+        extra = completion.extra | {"mismatch": why}
+        return msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none", extra=extra)
 
     def _align(self, request: Request, completion: Completion) -> tuple[tuple[int, ...], tuple[str, ...], str]:
         """The ids and their texts, or why there are none."""

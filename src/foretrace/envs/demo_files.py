@@ -28,11 +28,9 @@ def write_demo_tokenizer(folder: Path | str) -> str:
         "model_max_length": 1 << 20,
         "chat_template": DEMO_TEMPLATE,
     }
-    made = Path(folder)
-    made.mkdir(parents=True, exist_ok=True)
-    _copy("tokenizer.json", made)
-    (made / "tokenizer_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    return str(made)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    Path(folder, "tokenizer_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    return _copy(folder, "tokenizer.json")
 
 
 def write_demo_model(folder: Path | str) -> str:
@@ -42,11 +40,10 @@ def write_demo_model(folder: Path | str) -> str:
     Returns:
         The folder, which is made.
     """
-    made = write_demo_tokenizer(folder)
-    for name in ("config.json", "model.safetensors"):
-        _copy(name, Path(made))
-    return made
+    return _copy(write_demo_tokenizer(folder), "config.json", "model.safetensors")
 
 
-def _copy(name: str, folder: Path) -> None:
-    (folder / name).write_bytes((CHECKPOINT / name).read_bytes())
+def _copy(folder: Path | str, *names: str) -> str:
+    for name in names:
+        Path(folder, name).write_bytes((CHECKPOINT / name).read_bytes())
+    return str(folder)

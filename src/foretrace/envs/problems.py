@@ -17,12 +17,7 @@ _log = logging.getLogger("foretrace.envs")
 
 
 def load_problems(name: str, path: str | None, limit: int | None = None) -> list[Problem]:
-    """The first problems of a set, `NAME`, or `NAME:FILE` for a file of that form; rows that cannot be used are left
-    out with a warning.
-
-    Raises:
-        UsageError, ProblemError: as `registry.load_problems`.
-    """
+    """As `registry.load_problems`; rows that cannot be used are left out with a warning."""
 
     def warn(row: UnusableRow) -> None:
         _log.warning("left out: %s: %s", row.at, row.reason)

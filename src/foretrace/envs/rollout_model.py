@@ -43,12 +43,12 @@ class RolloutModel(ModelWrapper):
         self.model, self.gives_ids = model, gives_ids
         self._tokenizer = tokenizer
         self.max_sequence_tokens = max_sequence_tokens
-        self.running = self.failures = 0
-        """Rollouts that it serves now, and the failures in a row among those that ended."""
+        self.started = self.running = self.failures = 0
+        """Rollouts that it was given, those that it serves now, and the failures in a row among those that ended."""
 
-    def measure_load(self) -> int:
-        """What it has to do. A server that fails is passed over until the others are busier."""
-        return self.running + _FAILURE_LOAD * self.failures
+    def measure_load(self) -> tuple[int, int]:
+        """What it has to do, then what it had. A server that fails is passed over until the others are busier."""
+        return self.running + _FAILURE_LOAD * self.failures, self.started
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`).

@@ -86,6 +86,7 @@ class RolloutRunner:
         sample = self._sink.next_sample(self._make_episode(problem, identity).key)
         seed = derive_seed(settings.seed, problem, sample)
         identity = msgspec.structs.replace(identity, sample=sample, sampling={**identity.sampling, "seed": seed})
+        model.started += 1
         model.running += 1
         try:
             trace = await rollout(

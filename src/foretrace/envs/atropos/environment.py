@@ -129,11 +129,7 @@ class CodeTraceEnv(ResilientEnv):
         self._rollout_slots = asyncio.Semaphore(config.max_rollouts)
 
     async def setup(self) -> None:
-        """Load the problems, ask the model servers what they can do, start the sandbox.
-
-        Raises:
-            ForetraceError: what cannot be served; says what to do.
-        """
+        """Load the problems, ask the model servers what they can do, start the sandbox."""
         config = self.config
         if self.training and config.group_size == 1 and config.ensure_scores_are_not_same:
             unsent = ": Atropos drops groups in which all scores are the same; choose 2 or more, or "
@@ -176,11 +172,7 @@ class CodeTraceEnv(ResilientEnv):
         self._fit_problems(config.max_token_length)
 
     def _fit_problems(self, max_tokens: int) -> None:
-        """Leave out the problems whose prompts leave no room in a sequence of that length.
-
-        Raises:
-            UsageError: none is left.
-        """
+        """Leave out the problems whose prompts leave no room in a sequence of that length; one must be left."""
         for model in self._models:
             model.max_sequence_tokens = max_tokens
         lengths = {p.id: len(self._runner.render_prompt(p)) for p in (*self._train, *self._eval)}
@@ -199,11 +191,7 @@ class CodeTraceEnv(ResilientEnv):
     # --- training
 
     async def process_manager(self) -> None:
-        """`process`.
-
-        Raises:
-            ForetraceError: also where Atropos left out every group, so that nothing was written.
-        """
+        """`process`, which fails where Atropos left out every group, so that nothing was written."""
         await super().process_manager()
         if self._unsent and not self._sent:
             fix = ", or give more "
@@ -215,11 +203,7 @@ class CodeTraceEnv(ResilientEnv):
         return next(self._order).id
 
     async def collect_trajectories(self, item: str) -> tuple[dict[str, Any] | None, list[str]]:
-        """One whole group, or none.
-
-        Raises:
-            ForetraceError: no other group would fare better.
-        """
+        """One whole group, or none. What is raised ends the run: no other group would fare better."""
         if self.fatal is not None:
             raise self.fatal
         config, sampling = self.config, self.config.sampling()
@@ -282,11 +266,7 @@ class CodeTraceEnv(ResilientEnv):
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Attempt each problem of the evaluation once, and write the metrics. In a run that trains, an
-        evaluation that fails is only logged.
-
-        Raises:
-            ModelError: no rollout came to its end.
-        """
+        evaluation that fails is only logged."""
         try:
             if self._eval:
                 await self._evaluate()

@@ -68,11 +68,7 @@ class ResilientEnv(BaseEnv):
         await self._retry(super().setup_wandb)
 
     async def register_env(self) -> None:
-        """Wait for run-api and for a trainer, within bounds.
-
-        Raises:
-            ForetraceError: they are not there.
-        """
+        """Wait for run-api and for a trainer, within bounds."""
         await self._retry(super().register_env)
 
     async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -94,22 +90,14 @@ class ResilientEnv(BaseEnv):
             raise ForetraceError(waited, Setting("rollout_server_url")) from None
 
     async def get_server_info(self) -> None:
-        """Ask for the batch size and the longest sequence of the trainer.
-
-        Raises:
-            UsageError: a group is larger than a batch.
-        """
+        """Ask for the batch size and the longest sequence of the trainer; a group must not be larger than a batch."""
         try:
             await super().get_server_info()
         except ValueError as error:
             raise UsageError(f"{error}: choose a smaller ", Setting("group_size"), " or a larger batch") from None
 
     async def get_status(self) -> None:
-        """Ask run-api how far the trainer is; where it was restarted, register again.
-
-        Raises:
-            ForetraceError: the run is to end.
-        """
+        """Ask run-api how far the trainer is; where it was restarted, register again."""
         if self.fatal is not None:
             raise self.fatal
         try:

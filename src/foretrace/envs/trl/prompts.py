@@ -44,18 +44,18 @@ def prompt_dataset(
     from datasets import Dataset
 
     chosen = resolve_protocol(protocol)
-    return Dataset.from_list([_make_row(problem, chosen) for problem in resolve_problems(problems, path, limit)])
+    rows: list[dict[str, Any]] = []
+    for problem in resolve_problems(problems, path, limit):
+        task = make_task(problem).id
+        prompt = [{"role": m.role, "content": m.content, TASK_KEY: task} for m in chosen.opening(make_view(problem))]
+        rows.append({"prompt": prompt, TASK_KEY: task, "problem": msgspec.json.encode(problem).decode()})
+    return Dataset.from_list(rows)
 
 
 def resolve_problems(
     problems: str | Iterable[Problem], path: str | None = None, limit: int | None = None
 ) -> list[Problem]:
-    """The problems of a set by its name, or as they are given.
-
-    Raises:
-        UsageError: no such set.
-        ProblemError: there is none, one has no tests, or two have one id.
-    """
+    """The problems of a set by its name, or as they are given (see `prompt_dataset`)."""
     if isinstance(problems, str):
         return load_problems(problems, path, limit)
     return check_problems(list(problems)[:limit])
@@ -66,23 +66,8 @@ def resolve_protocol(protocol: str | InteractionProtocol) -> InteractionProtocol
     return make_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
-def _make_row(problem: Problem, protocol: InteractionProtocol) -> dict[str, Any]:
-    """One row: `prompt` (messages), `task` (the id), `problem` (JSON, with all tests)."""
-    task = make_task(problem).id
-    opening = protocol.opening(make_view(problem))
-    return {
-        "prompt": [{"role": m.role, "content": m.content, TASK_KEY: task} for m in opening],
-        TASK_KEY: task,
-        "problem": msgspec.json.encode(problem).decode(),
-    }
-
-
 def read_problem(text: str) -> Problem:
-    """The problem that a row's column `problem` holds.
-
-    Raises:
-        UsageError: the text is none.
-    """
+    """The problem that a row's column `problem` holds; a UsageError where it holds none."""
     try:
         return msgspec.json.decode(text, type=Problem)
     except (msgspec.MsgspecError, TypeError) as error:
@@ -92,10 +77,7 @@ def read_problem(text: str) -> Problem:
 def find_problem(
     prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: InteractionProtocol
 ) -> Problem:
-    """The problem that a prompt asks for.
-
-    Args:
-        problems: by the id of their task.
+    """The problem that a prompt asks for, of those by the id of their task.
 
     Raises:
         UsageError: the prompt names none, one that is not known, or is written for another protocol.

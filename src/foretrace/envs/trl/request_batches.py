@@ -52,14 +52,7 @@ class RequestBatcher:
             self._pending = []
 
     def generate_all(self, generate: GenerateFunc, loop: asyncio.AbstractEventLoop) -> None:
-        """Generate for all batches in this thread, until the end.
-
-        Args:
-            loop: that of the episodes.
-
-        Raises:
-            UsageError: the function gave another number of results.
-        """
+        """Generate for all batches in this thread, until the end; the loop is that of the episodes."""
         for batch in iter(self.batches.get, None):
             requests = [one.request for one in batch]
             prompts = [list(request.prompt_ids or ()) for request in requests]

@@ -159,11 +159,7 @@ class RolloutFunc:
         return running.result()
 
     def _read_sampling(self, trainer: Any) -> Sampling:
-        """The trainer's: its own logprobs are computed for that temperature.
-
-        Raises:
-            UsageError: a server samples, whose logprobs are not those of such a sampling.
-        """
+        """The trainer's: its own logprobs are computed for that temperature."""
         args = trainer.args
         if self._model is not None and (args.temperature != 1.0 or args.top_p != 1.0 or args.top_k):
             raise UsageError(
@@ -174,11 +170,7 @@ class RolloutFunc:
         return Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.top_k or None, max_tokens=max_tokens)
 
     def _make_lists(self, rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> dict[str, list[Any]]:
-        """What the trainer takes.
-
-        Raises:
-            ModelError: no episode came to its end: there is nothing to train on.
-        """
+        """What the trainer takes; a ModelError where no episode came to its end: there is nothing to train on."""
         if all(one.sequence is None for one in rollouts):
             counts = Counter(one.why_unusable for one in rollouts)
             reasons = ", ".join(f"{number} x {why}" for why, number in counts.items())

@@ -21,7 +21,6 @@ from foretrace.registry import make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 _log = logging.getLogger("foretrace.envs")
-_SAMPLING_FIELDS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed"})
 
 
 async def run_attempt(
@@ -62,9 +61,9 @@ def _warn_once(line: str) -> None:
 
 def read_sampling(arguments: Mapping[str, Any]) -> Sampling:
     """The sampling of a run: what it leaves open is foretrace's own default."""
-    return Sampling(
-        **{name: value for name, value in arguments.items() if name in _SAMPLING_FIELDS and value is not None}
-    )
+    fields = Sampling.__struct_fields__
+    given = {name: value for name, value in arguments.items() if name in fields and value is not None}
+    return Sampling(**given)
 
 
 def make_report(episode: Episode) -> dict[str, Any]:
@@ -81,11 +80,7 @@ def make_report(episode: Episode) -> dict[str, Any]:
 
 
 def read_reward(report: Mapping[str, Any] | None) -> float:
-    """The reward that a report holds.
-
-    Raises:
-        ValueError: the attempt came to no end that could be judged.
-    """
+    """The reward that a report holds; a ValueError where the attempt came to no end that could be judged."""
     outcome = (report or {}).get("outcome", {})
     if outcome.get("reward") is None:
         why = outcome.get("error", {}).get("message", "it was stopped before it began")
@@ -110,11 +105,7 @@ that its fork server is started once."""
 
 
 def get_shared_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
-    """The sandbox with these settings, one for all rollouts of the running loop.
-
-    Raises:
-        UsageError: no such sandbox.
-    """
+    """The sandbox with these settings, one for all rollouts of the running loop."""
     sandboxes = _OPEN.setdefault(asyncio.get_running_loop(), {})
     key = (names, msgspec.json.encode(settings))
     if key not in sandboxes:

@@ -84,11 +84,7 @@ class ProblemData(vf.TaskData):
     path: str | None = None
 
     def problem(self) -> Problem:
-        """The problem.
-
-        Raises:
-            ProblemError: the set has no such problem (any more).
-        """
+        """The problem; a ProblemError where the set has it no more."""
         try:
             return _read_set(self.problems, self.path)[self.id]
         except KeyError:
@@ -132,11 +128,7 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
     """The problems of a set, in its order."""
 
     def load(self) -> Iterator[ProblemTask]:
-        """A task for each problem.
-
-        Raises:
-            SystemExit: the set cannot be read: the library has no other way to end a run with a line.
-        """
+        """A task for each problem. A set that cannot be read ends the run, which the library does in no other way."""
         name, path = self.config.source
         try:
             problems = _read_set(name, path)
@@ -295,11 +287,7 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
     """One attempt at one problem an episode."""
 
     async def start(self) -> None:
-        """Start the sandbox before any episode.
-
-        Raises:
-            SystemExit: none serves: the run ends with one line and exit code 1, and no episode is made.
-        """
+        """Start the sandbox before any episode. Where none serves, the run ends with one line and exit code 1."""
         harness = self.config.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
             try:
