@@ -42,7 +42,7 @@ from foretrace.sandbox.local import LocalSandbox
 from sandbox.boxes import marked, until
 
 PROTOCOLS = ("tools", "interleaved_tools", "interleaved_forced", "interleaved", "structured", "inline")
-LIMITS = Limits(wall_s=0.8, file_mb=1, scratch_mb=1)
+LIMITS = Limits(wall_s=2.0, file_mb=1, scratch_mb=1)
 
 BODIES = (
     "def plus(x):\n    return x + {n}",
