@@ -71,9 +71,10 @@ def test_eval_rows_look_ahead_over_the_next_five_types(tmp_path: Path) -> None:
 def test_license_source_and_success_go_with_the_row(tmp_path: Path) -> None:
     one = corpus(1)[0]
     bare = msgspec.structs.replace(one, key="bare", provenance=msgspec.structs.replace(one.provenance, license=None))
-    built(tmp_path, bare)
-    row = next(rows(tmp_path / "d", "trajectories"))
-    assert (row["license"], row["source"], row["success"], row["key"]) == ("unknown", "little", True, "bare")
+    built(tmp_path, one, bare)
+    found = {row["key"]: row for row in rows(tmp_path / "d", "trajectories")}
+    assert {key: row["license"] for key, row in found.items()} == {"bare": "unknown", one.key: "MIT"}
+    assert (found["bare"]["source"], found["bare"]["success"]) == ("little", True)
 
 
 def test_rows_say_how_their_attempt_ended_and_weigh_it(tmp_path: Path) -> None:
