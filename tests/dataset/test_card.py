@@ -83,6 +83,16 @@ def test_every_gate_stands_in_the_card_with_its_figures(text: str, manifest: dic
             assert all(f"{name} {value}" in line for name, value in gate["figure"].items())
 
 
+def test_counts_drops_and_warnings_stand_in_the_card(text: str, manifest: dict[str, Any]) -> None:
+    for config, by_split in manifest["configs"].items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{config}` |"))
+        assert all(f"| {about['rows']} |" in row for about in by_split.values())
+    for reasons in manifest["drops"].values():
+        assert all(f"{reason} {count}" in text for reason, count in reasons.items())
+    assert all(f"- {warning}" in text for warning in manifest["warnings"])
+    assert all(f"| {action} |" in text for action in manifest["actions"]["train"])
+
+
 def test_manifest_describes_the_files(manifest: dict[str, Any], sample_dataset: Path) -> None:
     for config, by_split in manifest["configs"].items():
         for split, about in by_split.items():
@@ -117,6 +127,13 @@ def test_card_of_no_rows_and_of_strange_names_is_still_yaml(manifest: dict[str, 
     ):
         text = make_card(manifest | {"licenses": licenses, "configs": {}}, ALL_CONFIGS)
         assert named(yaml.safe_load(text.split("---\n")[1])["license"]) == keys
+
+
+def test_settings_without_a_value_say_what_they_mean(text: str) -> None:
+    settings = next(line for line in text.splitlines() if line.startswith("Settings: "))
+    shown = dict(part.split(" ", 1) for part in settings.removeprefix("Settings: ").rstrip(".").split(", "))
+    assert [shown[name] for name in ("recipes", "license_allow")] == ["all", "all"]
+    assert [shown[name] for name in ("license_deny", "decontaminate")] == ["none"] * 2
 
 
 def test_card_warns_of_traces_that_were_not_looked_through(manifest: dict[str, Any]) -> None:

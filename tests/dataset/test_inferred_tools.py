@@ -91,6 +91,23 @@ def test_what_is_not_taken_for_a_tool() -> None:
     assert infer(of_group("a", calls("book", {}), tools=(ToolSpec(name="book"),))).agents == {}
 
 
+def test_the_order_of_jobs_does_not_matter() -> None:
+    rng = random.Random(1)
+    traces = [
+        of_group(
+            f"g{rng.randrange(9)}", *(calls(rng.choice("abc"), {rng.choice("xyz"): rng.choice([1, "1"])}) for _ in "12")
+        )
+        for _ in range(40)
+    ]
+    whole = infer(*traces)
+    for _ in range(5):
+        rng.shuffle(traces)
+        merged = InferredTools()
+        for at in range(0, 40, 7):
+            merged.merge(infer(*traces[at : at + 7]))
+        assert merged == whole
+
+
 def test_too_many_are_none_whatever_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inferred_tools, "MAX_TOOLS", 3)
     monkeypatch.setattr(inferred_tools, "MAX_ARGUMENTS", 3)

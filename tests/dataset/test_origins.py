@@ -59,6 +59,12 @@ def test_table_of_sources_adds_up(dataset: tuple[dict[str, Any], str]) -> None:
     assert looked and "humaneval by " in looked[0] and "(164 problems)" in looked[0]
 
 
+def test_what_was_done_before_the_build_is_counted(dataset: tuple[dict[str, Any], str]) -> None:
+    manifest, card = dataset
+    assert manifest["transforms"] == {"tools of little": 18}
+    assert "- done before the build: tools of little, 18 traces\n" in card
+
+
 def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
     """In the card it is a cell and a quoted word, and no heading."""
     hostile = "a|b`c`$(touch PWN)\n## Free\n```"

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -114,6 +116,23 @@ def sample(count: int = 40) -> list[Row]:
     return as_rows(values)
 
 
+def test_pandas_and_datasets_read_plain_strings(tmp_path: Path) -> None:
+    """No dictionary type, no number where a text stood; actions are a ClassLabel of the nine."""
+    import datasets
+
+    path = write(tmp_path / "train.parquet", sample())
+    frame = pd.read_parquet(path)
+    assert all(type(m["content"]) is str and type(m["role"]) is str for prompt in frame["prompt"] for m in prompt)
+    loaded = datasets.load_dataset("parquet", data_files=str(path), cache_dir=str(tmp_path / "c"), split="train")
+    assert loaded.features["action"] == datasets.ClassLabel(names=ACTIONS)
+    assert loaded.features["next"].feature == datasets.ClassLabel(names=ACTIONS)
+    first = pq.read_table(path).to_pylist()[0]
+    assert loaded[0] == first and isinstance(loaded[0]["prompt"][0]["content"], str)
+    assert pq.read_schema(path).field("prompt").type == pa.list_(
+        pa.struct([("role", pa.string()), ("content", pa.string())])
+    )
+
+
 def test_order_is_that_of_the_rank_and_not_of_arrival(tmp_path: Path) -> None:
     given = sample()
     first = write(tmp_path / "a.parquet", given).read_bytes()
@@ -144,6 +163,11 @@ def test_a_window_ends_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.Monk
     path = write(tmp_path / "a.parquet", given)
     assert pq.ParquetFile(path).num_row_groups > 4
     assert sorted(pq.read_table(path)["key"].to_pylist()) == sorted(r.key for r in given)
+
+
+def test_no_row_makes_no_file(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path / "a.parquet", CONFIG, 0)
+    assert writer.close() == 0 and not list(tmp_path.iterdir())
 
 
 def test_a_file_that_two_jobs_write_at_one_time_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

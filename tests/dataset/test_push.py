@@ -179,6 +179,17 @@ def test_push_arrives_byte_for_byte_in_one_commit_a_repository(hub: FakeHub, dat
     assert hub.requests[0].path == "/api/whoami-v2"
 
 
+def test_two_datasets_of_one_organisation_live_side_by_side(hub: FakeHub, tmp_path: Path) -> None:
+    """Under a name of its own the second overwrites nothing of the first."""
+    first, second = build(tmp_path / "a"), build(tmp_path / "b", extra=1)
+    push(first, "acme")
+    done = push(second, "acme", name="my-agent_2.0")
+    assert [p.repo_id for p in done] == [f"acme/my-agent_2.0-{ending}" for ending in REPOSITORIES]
+    assert hub.file(PROPOSER, "manifest.json") == (first / "manifest.json").read_bytes()
+    assert hub.file(done[0].repo_id, "manifest.json") == (second / "manifest.json").read_bytes()
+    assert b"acme/my-agent_2.0-proposer-sft" in hub.file(done[0].repo_id, "README.md")
+
+
 def test_one_repository_holds_all_configs_on_a_branch(hub: FakeHub, dataset: Path) -> None:
     (done,) = push(dataset, repo="acme/mine", revision="v2")
     configs = tuple(config for held in REPOSITORIES.values() for config in held)
@@ -265,6 +276,21 @@ def test_load_dataset_reads_back_the_rows(hub: FakeHub, dataset: Path, tmp_path:
     assert loaded["streamed"]["train"] == loaded[f"{PROPOSER}:proposer"]["train"]
 
 
+def test_xet_push_is_one_commit_too(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("hf_xet")
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
+    hub.cas = str(tmp_path / "cas")
+    Path(hub.cas).mkdir()
+    push(small, "acme")
+    data = (small / "proposer/train-00000-of-00001.parquet").read_bytes()
+    note = f"xet {hashlib.sha256(data).hexdigest()} {len(data)}".encode()
+    assert hub.file(PROPOSER, "proposer/train-00000-of-00001.parquet") == note
+    assert len(hub.log("POST", "/commit/")) == 1 and not hub.log("PUT") and not hub.log("POST", "lfs")
+    assert sum(path.stat().st_size for path in tmp_path.glob("cas/**/*") if path.is_file()) > 0
+
+
 def test_dry_run_makes_no_request_and_needs_no_token(hub: FakeHub, dataset: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     lines: list[str] = []
@@ -281,6 +307,12 @@ def test_no_token(hub: FakeHub, small: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("HF_TOKEN")
     text = refused(small, "acme")
     assert "HF_TOKEN" in text and "hf auth login" in text and not hub.requests
+
+
+def test_stored_login_is_used(hub: FakeHub, small: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    (tmp_path / "no-token").write_text(TOKEN + "\n")
+    assert not push(small, "acme")[0].skipped
 
 
 def test_wrong_token(hub: FakeHub, small: Path) -> None:

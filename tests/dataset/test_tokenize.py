@@ -131,6 +131,14 @@ def test_newlines_do_not_merge_across_the_generation_prompt():
     assert tokenizer.decode(made["input_ids"][at - 1 : at]) == "\n"
 
 
+def test_text_is_tokenised_once():
+    tokenizer = FakeTokenizer()
+    many = [m for _ in range(40) for m in CHAT]
+    (made,) = foretrace.tokenize([row(*many)], tokenizer)
+    assert len(trained_texts(tokenizer, made)) == 80
+    assert tokenizer.seen < len(tokenizer.decode(made["input_ids"])) + 20
+
+
 def test_a_tokenizer_that_puts_a_space_before_every_text():
     tokenizer = FakeTokenizer(prefix=" ")
     plain = (CHAT[0], THOUGHT, *CHAT[2:5], message("assistant", "Done.", train=True))
@@ -159,6 +167,14 @@ def test_max_length_cuts_behind_the_last_message_that_fits():
 
 def test_rows_without_trained_messages_are_left_out():
     assert list(foretrace.tokenize([row(*({**m, "trained": False} for m in CHAT))], FakeTokenizer())) == []
+
+
+def test_tools_are_shown_and_none_means_none():
+    tool = {"type": "function", "function": {"name": "bash", "description": "", "parameters": {"type": "object"}}}
+    tokenizer = FakeTokenizer()
+    (made,) = foretrace.tokenize([row(*CHAT, tools=(tool,))], tokenizer)
+    assert tokenizer.decode(made["input_ids"]).startswith(f"{START}system\n[{{")
+    assert trained_texts(tokenizer, made) == TRAINED
 
 
 def test_arguments_as_text_for_a_template_that_wants_text():

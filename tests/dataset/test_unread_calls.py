@@ -44,3 +44,13 @@ def test_unread_calls_fail_the_build(tmp_path: Path) -> None:
     allowed = foretrace.build(tmp_path / "traces", out=tmp_path / "out", allow_unread=True).manifest
     (gate,) = [gate for gate in allowed["gates"] if gate["name"] == "unread_calls"]
     assert gate["verdict"] == "pass" and gate["figure"] == {"unread": 60, "steps": 90}
+
+
+def test_a_pattern_reads_them(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path)
+    pattern = r"@@(?P<tool>\w+) (?P<input>[^@]*)@@"
+    report = foretrace.import_source("chat", rows, out=tmp_path / "traces", call_pattern=pattern)
+    assert not report.unread
+    manifest = foretrace.build(tmp_path / "traces", out=tmp_path / "out").manifest
+    (gate,) = [gate for gate in manifest["gates"] if gate["name"] == "unread_calls"]
+    assert gate["figure"] == {"unread": 0, "steps": 90}

@@ -58,6 +58,13 @@ def test_time_is_divided_by_what_can_take_the_calls_back() -> None:
     assert (pure.saved_s or 0) + (forkable.saved_s or 0) == pytest.approx(wider.oracle.saved_s)
 
 
+def test_one_unsafe_call_makes_its_step_unsafe() -> None:
+    calls = (ToolCall(id="a", name="read_file"), ToolCall(id="b", name="write_file", arguments='{"path": "x"}'))
+    results = [Message(role="tool", author="environment", tool_call_ids=(i,), tool_s=1.0) for i in "ab"]
+    agent = Message(role="assistant", author="model", tool_calls=calls, model_s=5.0)
+    assert measure_ceiling([make([agent, *results])]).oracle.saved_s == 0
+
+
 def test_a_write_makes_what_was_read_ahead_stale() -> None:
     report = measure_ceiling([make_trace([Timed(4.0, 1.0, WRITE), Timed(1.0, 6.0)])], guess_latency=0)
     assert (report.ahead["2"].saved_s, report.ahead["2"].stale, report.ahead["2"].repeated_s) == (1.0, 1, 6.0)
@@ -142,6 +149,30 @@ def test_parallel_calls_are_shared_between_their_tools() -> None:
     assert {row.name: row.oracle.saved_s for row in report.tools} == {"read_file": 2.25, "grep": 0.75}
 
 
+def test_every_source_agent_and_tool_has_all_three_ways() -> None:
+    """Prefetching, running ahead and early calls: what the rows of a kind save adds up to the total."""
+    traces = [
+        make_trace([Timed(4.0, 1.0, RUN), Timed(1.0, 6.0), Timed(5.0, 2.0)], key="a", task="a", source="x"),
+        make_trace([Timed(3.0, 1.0), Timed(1.0, 7.0)], key="b", task="b", source="y", agent="one"),
+        make_trace([Timed(5.0, call=None)], key="c", task="c", source="z"),
+    ]
+    # The call is written in the first tenth of a reply of 5 s, and the tool takes 3 s: nothing is left to wait for.
+    call = ToolCall(id="a", name="grep", span=(0, 10))
+    agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
+    result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
+    report = measure_ceiling([*traces, make([agent, result], key="d", task="d", source="x")], guess_latency=0)
+    assert report.ahead["3"].saved_s != report.ahead["1"].saved_s and report.eager.saved_s == 3.0
+    for rows in (report.sources, report.agents, report.tools):
+        assert sum(row.eager.saved_s or 0 for row in rows) == pytest.approx(3.0)
+        for depth, total in report.ahead.items():
+            assert sum(row.ahead[depth].saved_s or 0 for row in rows) == pytest.approx(total.saved_s)
+    first, second, third = report.sources
+    assert (first.name, first.ahead["2"].saved_s, first.eager.share) == ("x", 6.0 + 2.0 + 3.0, 3.0 / 27.0)
+    assert first.ahead["2"].low is not None and first.eager.coverage == 1.0
+    assert (second.name, second.ahead["1"].saved_s, second.ahead["2"].saved_s) == ("y", 2.0, 1.0 + 4.0)
+    assert (third.eager.saved_s, third.eager.coverage) == (0.0, 1.0), "without a call there is nothing to know"
+
+
 def test_times_from_stamps_may_hold_a_wait() -> None:
     """Their share stands apart, and the longest calls are named; what was measured is not part of it."""
 
@@ -175,6 +206,17 @@ def test_intervals_hold_the_true_share() -> None:
         ((low, high),) = Resamples(tasks, world).find_ratio_intervals([(won, [1.0] * 60)])
         held += low is not None and high is not None and low <= 0.5 <= high
     assert 72 <= held <= 79
+
+
+def test_intervals_are_seeded_and_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(seed: int) -> Any:
+        resamples = Resamples([f"{n:02}" for n in range(50)], seed)
+        return resamples.find_ratio_intervals([([n % 3 for n in range(50)], [3.0] * 50)])
+
+    first = measure(1)
+    assert first == measure(1) != measure(2)
+    monkeypatch.setattr("foretrace.evaluation.bootstrap._CELLS", 333)
+    assert measure(1) == [pytest.approx(first[0], abs=1e-12)]
 
 
 def call(tool_s: float, written_at: float) -> CallTimes:
