@@ -46,11 +46,11 @@ def test_a_place_inside_the_traces_is_refused(run: Run, traces: Path) -> None:
     ("call", "more", "says"),
     [
         (("bash", {"command": "ls src"}), [], "may run ahead: pure_read"),
-        (("bash", '{"command": "rm a"}'), [], "may not run ahead: unknown"),
+        (("bash", '{"command": "rm a"}'), [], "may not run ahead: local_write"),
         (RUN, [], "may not run ahead: sandbox_exec; seen 1 times: unsafe"),
         (RUN, ["--allow", "sandbox_exec"], "may run ahead: sandbox_exec; seen 1 times: unsafe"),
         (READ, [], "may run ahead: pure_read; seen 2 times: read_only"),
-        (DEPLOY, [], "may not run ahead: unknown"),
+        (DEPLOY, [], "may not run ahead: external_write"),
     ],
 )
 def test_a_call_is_checked(run: Run, tmp_path: Path, call: tuple[str, Any], more: list[str], says: str) -> None:
@@ -74,4 +74,4 @@ def test_what_is_not_a_call_or_a_manifest(run: Run, tmp_path: Path) -> None:
     for arguments in (["--check", "ls"], ["--check", '{"tool": "ls"}'], ["--check", "{}", "--out", "x"], [tmp_path]):
         assert run("effects", *arguments).code == 2
     done = run("effects", "--check", '{"name": "x"}', "--manifest", tmp_path / "m.json")
-    assert done.code != 0 and "is not a manifest that `foretrace effects` wrote" in done.err
+    assert done.code != 0 and "is not a manifest of effects" in done.err

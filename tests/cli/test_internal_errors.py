@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -191,10 +192,10 @@ def test_a_trace_that_a_filter_cannot_look_at_is_left_out(
 
     usual = CopyFilter.examine
 
-    def examine(self: CopyFilter, trace: Trace) -> object:
+    def examine(self: CopyFilter, trace: Trace, evidence: Any) -> object:
         if "town 1" in trace.messages[0].content:
             raise LookupError("no such rule")
-        return usual(self, trace)
+        return usual(self, trace, evidence)
 
     monkeypatch.setattr(CopyFilter, "examine", examine)
     result = run("build", weather, "--out", "dataset", "--outcomes", "all", "--no-statistical-gates", "--workers", "1")

@@ -201,7 +201,7 @@ def read_manifest(path: Path) -> EffectsManifest:
         return msgspec.json.decode(path.read_bytes(), type=EffectsManifest)
     except (OSError, msgspec.MsgspecError, UnicodeError) as error:
         reason = find_first_line(error)
-        raise PredictionError(f"{path}: is not a manifest that `foretrace effects` wrote: {reason}") from None
+        raise PredictionError(f"{path}: is not a manifest of effects: {reason}") from None
 
 
 def _list_patterns(patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> list[PatternEffects]:

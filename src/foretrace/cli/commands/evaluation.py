@@ -42,6 +42,7 @@ def effects(
     evidence and the hints that MCP's tool annotations have. What wrote once is never called read-only.
 
     Args:
+        traces: Traces folder.
         out: Manifest: .json.
         check: A call, {"name": ..., "arguments": {...}}: say whether it may run ahead. - reads calls from stdin, one a
             line, and answers each with a line of JSON.
