@@ -10,39 +10,41 @@ from typing import Any
 import pytest
 
 from foretrace.actions.taxonomy import Effect
-from foretrace.core.message_columns import ChatText
+from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Message, ToolSpec
 from foretrace.evaluation import prediction_service
 from foretrace.evaluation.prediction_service import PredictionService, ServiceCounts
-from foretrace.evaluation.predictors.base import Guess
 
-VIEW = Guess("file_read", "view", {"path": "src/parser.py", "first": 1, "last": 20}, 0.5)
-LS = Guess("retrieval", "bash", '{"command": "ls src"}', 0.3)
-TEST = Guess("verifier", "bash", {"command": "pytest -q"}, None)
-TYPE = Guess("file_write", "edit", {}, 0.1)
+
+def guess(action: str, tool: str, arguments: dict[str, Any], confidence: float | None) -> Prediction:
+    calls = (PredictedCall(tool, json.dumps(arguments)),)
+    return Prediction(key="", step=0, action=action, calls=calls, confidence=confidence)
+
+
+VIEW = guess("file_read", "view", {"path": "src/parser.py", "first": 1, "last": 20}, 0.5)
+LS = guess("retrieval", "bash", {"command": "ls src"}, 0.3)
+TEST = guess("verifier", "bash", {"command": "pytest -q"}, None)
+TYPE = guess("file_write", "edit", {}, 0.1)
+NOTHING = Prediction(key="", step=0, action=None, completion="Hm.")
 MESSAGES = [{"role": "user", "content": "Fix the parser."}]
 
 
 class Client:
     """Talks with a service whose predictor says the same of every prompt."""
 
-    def __init__(self, *guesses: Guess, wait: asyncio.Event | None = None) -> None:
+    def __init__(self, *guesses: Prediction, wait: asyncio.Event | None = None) -> None:
         self.counts = ServiceCounts()
-        self.prompts: list[Sequence[ChatText]] = []
+        self.asked: list[tuple[list[str], list[str]]] = []
 
-        def render(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ChatText]:
-            names = "".join(f"[{tool.name}]" for tool in tools)
-            return [ChatText(message.role, message.content + names) for message in messages]
-
-        async def ask(prompt: Sequence[ChatText]) -> Sequence[Guess]:
-            self.prompts.append(prompt)
+        async def ask(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[Prediction]:
+            self.asked.append(([message.content for message in messages], [tool.name for tool in tools]))
             if wait is not None:
                 await wait.wait()
-            if "explode" in prompt[-1].content:
+            if "explode" in messages[-1].content:
                 raise KeyError("of a user's own predictor")
             return guesses
 
-        self.service = PredictionService(ask, render, {Effect.PURE_READ}, self.counts)
+        self.service = PredictionService(ask, {Effect.PURE_READ}, self.counts)
 
     async def send(self, kind: str, turn: str = "a", **fields: Any) -> Any:
         return json.loads(await self.service.answer(json.dumps({"type": kind, "turn": turn, **fields}).encode()))
@@ -63,7 +65,7 @@ def name_predicted(reply: Any) -> list[tuple[str | None, Any, float | None]]:
 
 
 def test_a_turn() -> None:
-    client = Client(VIEW, LS, TEST, TYPE)
+    client = Client(VIEW, LS, TEST, TYPE, NOTHING)
     tools = [{"type": "function", "function": {"name": "view", "parameters": {}}}]
     began, hit, missed, ended = client.talk(
         ("turn_begins", {"messages": MESSAGES, "tools": tools}),
@@ -71,14 +73,14 @@ def test_a_turn() -> None:
         ("call", {"name": "bash", "arguments": '{"command": "rm -rf src"}'}),
         ("turn_ends", {}),
     )
-    assert client.prompts == [[ChatText("user", "Fix the parser.[view]")]]
+    assert client.asked == [(["Fix the parser."], ["view"])]
     assert [(each["action"], each["effect"], each["may_run_ahead"]) for each in began["predictions"]] == [
         ("file_read", "pure_read", True),
         ("retrieval", "pure_read", True),
         ("verifier", "sandbox_exec", False),
         ("file_write", "unknown", False),
     ]
-    assert began["predictions"][0]["arguments"] == VIEW.arguments and began["predictions"][2]["confidence"] is None
+    assert began["predictions"][0]["arguments"]["last"] == 20 and began["predictions"][2]["confidence"] is None
     assert hit == {"type": "call", "turn": "a", "rank": 2, "effect": "pure_read", "may_run_ahead": True}
     assert (missed["rank"], missed["may_run_ahead"]) == (None, False)
     assert ended == {"type": "turn_ends", "turn": "a"}
@@ -98,9 +100,9 @@ def test_a_turn() -> None:
         ('{"other": 1', []),
     ],
 )
-def test_an_unfinished_call_keeps_what_it_may_become(arguments: str, kept: list[Guess]) -> None:
+def test_an_unfinished_call_keeps_what_it_may_become(arguments: str, kept: list[Prediction]) -> None:
     _, reply = Client(VIEW, LS).talk(BEGIN, ("text", {"calls": [{"name": "view", "arguments": arguments}]}))
-    assert name_predicted(reply) == [(guess.tool, guess.arguments, guess.confidence) for guess in kept]
+    assert [each[0] for each in name_predicted(reply)] == [each.calls[0].tool for each in kept]
 
 
 def test_a_whole_call_is_known_before_the_reply_ends() -> None:

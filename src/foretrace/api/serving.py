@@ -8,19 +8,17 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from foretrace.core.errors import PredictionError, Setting, StoreError, UsageError, find_first_line
+from foretrace.core.errors import StoreError, find_first_line
 from foretrace.core.places import make_local_path
 from foretrace.core.progress import ignore_progress
 
 if TYPE_CHECKING:
-    from foretrace.core.message_columns import ChatText
     from foretrace.core.progress import ProgressFunc
-    from foretrace.evaluation.predict_with_model import ModelSettings
-    from foretrace.evaluation.prediction_service import AskPredictor, PredictionService, ServiceCounts
-    from foretrace.evaluation.predictors.base import Guess, Predictor
-    from foretrace.models.base import ChatModel, Server
+    from foretrace.evaluation.prediction_service import PredictionService, ServiceCounts
+    from foretrace.evaluation.predictors.base import Predictor
+    from foretrace.models.base import Server
 
 MAX_LINE = 64 << 20
 """Bytes of one line of a client."""
@@ -67,70 +65,40 @@ def serve(
         BuildError: a dataset of another version.
         StoreError: the socket cannot be opened.
     """
-    from foretrace.api.event_loop import run_in_event_loop, run_with_model
-    from foretrace.core.message_columns import ChatText
-    from foretrace.core.plugins import plugin_names
-    from foretrace.dataset.prompts import PromptRenderer
+    from foretrace.api.event_loop import run_in_event_loop
+    from foretrace.api.guessers import make_guesser
+    from foretrace.core.predictions import PredictionId
     from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
     from foretrace.evaluation.predict_with_model import ModelSettings
     from foretrace.evaluation.prediction_service import PredictionService, ServiceCounts
-    from foretrace.registry import make_predictor
 
-    for name, value in (("k", k), ("samples", samples)):
-        check_number(name, value, lowest=1)
-    folder, counts, safe = make_local_path(dataset), ServiceCounts(), choose_safe_effects(allow)
-    renderer = PromptRenderer(folder, tokenizer=tokenizer)
+    check_number("k", k, lowest=1)
+    counts, safe = ServiceCounts(), choose_safe_effects(allow)
+    guesser = make_guesser(
+        predictor,
+        make_local_path(dataset),
+        server=server,
+        tokenizer=tokenizer,
+        settings=ModelSettings(samples=samples, temperature=temperature, max_tokens=max_tokens),
+        seed=seed,
+        progress=progress or ignore_progress,
+    )
 
-    def render(messages: Any, tools: Any) -> list[ChatText]:
-        return [ChatText(**message) for message in renderer.render(messages, tools)]
+    def make_service() -> PredictionService:
+        return PredictionService(
+            lambda messages, tools: guesser.guess(PredictionId("", 0), messages, tools, k), safe, counts
+        )
 
-    async def listen(ask: AskPredictor) -> ServiceCounts:
-        make = lambda: PredictionService(ask, render, safe, counts)  # noqa: E731
+    async def listen() -> ServiceCounts:
         with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
-            await (_serve_stdin(make, report_ready) if socket is None else _serve_socket(make, socket, report_ready))
+            if socket is None:
+                await _serve_stdin(make_service, report_ready)
+            else:
+                await _serve_socket(make_service, socket, report_ready)
+        await guesser.close()
         return counts
 
-    if isinstance(predictor, str) and predictor.partition(":")[0] in plugin_names("model"):
-        how = ModelSettings(samples=samples, temperature=temperature, max_tokens=max_tokens)
-        how.check()
-        return run_with_model(predictor, server, lambda model: listen(_ask_model(model, how, k, seed)))
-    if server is not None:
-        raise UsageError(Setting(server.list_settings_except()[0]), " is for a model, and a predictor needs no server")
-    made = make_predictor(predictor) if isinstance(predictor, str) else predictor
-    ask = _ask_predictor(made, str(predictor), folder, k, progress or ignore_progress)
-    return run_in_event_loop(lambda: listen(ask))
-
-
-def _ask_predictor(predictor: Predictor, name: str, dataset: Path, k: int, progress: ProgressFunc) -> AskPredictor:
-    """Let a predictor learn from the train rows of a dataset; returns what asks it."""
-    from threadpoolctl import threadpool_limits
-
-    from foretrace.evaluation.dataset_rows import read_rows
-    from foretrace.evaluation.predict import check_guesses
-
-    rows = read_rows(dataset, "proposer", "train")
-    if not rows:
-        raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
-    progress(f"{name} learns from {len(rows):,} rows", 0, None)
-    try:
-        predictor.fit(rows)
-    except Exception as error:  # a user's own class may fail in any way
-        raise PredictionError(f"{name}: cannot learn from {len(rows):,} rows: {find_first_line(error)}") from error
-    threadpool_limits(1)  # after the fit, which loads the libraries that are to be limited
-
-    async def ask(prompt: Sequence[ChatText]) -> list[Guess]:
-        return check_guesses(predictor.predict(prompt, k), k)
-
-    return ask
-
-
-def _ask_model(model: ChatModel, how: ModelSettings, k: int, seed: int) -> AskPredictor:
-    from foretrace.evaluation.predict_with_model import guess_with_model
-
-    async def ask(prompt: Sequence[ChatText]) -> list[Guess]:
-        return (await guess_with_model(model, prompt, seed, how))[:k]
-
-    return ask
+    return run_in_event_loop(listen)
 
 
 async def _serve_stdin(make: Callable[[], PredictionService], report_ready: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +30,15 @@ FORMAT = 1
 """Version of the file's format, as its header has it."""
 _DAY_S = 86_400.0
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
+
+
+class PredictionId(NamedTuple):
+    """What a prediction is for."""
+
+    key: str
+    """Key of the trace."""
+    step: int
+    """Index of the step's assistant message in the trace."""
 
 
 class PredictedCall(msgspec.Struct, frozen=True):

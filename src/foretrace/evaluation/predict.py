@@ -19,6 +19,7 @@ from foretrace.core.errors import PredictionError, Setting, UsageError, find_fir
 from foretrace.core.predictions import (
     PredictedCall,
     Prediction,
+    PredictionId,
     PredictionsHeader,
     digest_dataset,
     read_origin,
@@ -271,7 +272,9 @@ class _Run:
         self.guessed.rows.extend(make_predictions(row, guesses, shown))
 
 
-def make_predictions(row: DatasetRow, guesses: Sequence[Guess], seconds: float | None) -> Iterator[Prediction]:
+def make_predictions(
+    row: DatasetRow | PredictionId, guesses: Sequence[Guess], seconds: float | None
+) -> Iterator[Prediction]:
     """The lines of a file for the guesses at one row."""
     for rank, guess in enumerate(guesses, 1):
         arguments = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))

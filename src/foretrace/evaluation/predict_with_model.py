@@ -20,6 +20,7 @@ from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import (
     PredictedCall,
     Prediction,
+    PredictionId,
     PredictionsHeader,
     read_guess,
 )
@@ -34,7 +35,6 @@ from foretrace.evaluation.predict import (
     start_header,
     write_guesses,
 )
-from foretrace.evaluation.predictors.base import Guess
 from foretrace.models.base import ChatModel, ConfiguredModel
 
 
@@ -108,8 +108,11 @@ async def predict_with_model(
     )
 
 
-async def guess_with_model(model: ChatModel, prompt: Sequence[ChatText], seed: int, how: ModelSettings) -> list[Guess]:
-    """A model's guesses at what comes after one prompt, the likeliest first; a step of several calls is left out.
+async def guess_with_model(
+    model: ChatModel, at: PredictionId, prompt: Sequence[ChatText], seed: int, how: ModelSettings
+) -> list[Prediction]:
+    """A model's guesses at what comes after one prompt, the likeliest first; where no answer names an action, one
+    without.
 
     Raises:
         ModelError: a request failed.
@@ -118,12 +121,11 @@ async def guess_with_model(model: ChatModel, prompt: Sequence[ChatText], seed: i
     requests = [_make_request(prompt, ("guess", str(seed), str(number)), how) for number in numbers]
     completions = await asyncio.gather(*map(model.complete, requests))
     answers = [make_answer((number,), each) for number, each in zip(numbers, completions, strict=True)]
-    guesses: list[Guess] = []
-    for rank in rank_guesses(answers, how.samples, logprobs=how.logprobs):
-        call = rank.calls[0] if rank.calls else PredictedCall("", "{}")
-        if len(rank.calls) <= 1:
-            guesses.append(Guess(rank.action, call.tool, call.arguments, rank.confidence))
-    return guesses
+    ranked = rank_guesses(answers, how.samples, logprobs=how.logprobs)
+    if ranked:
+        return [*_make_predictions(at, ranked, None)]
+    text, tokens = answers[0].text, [answer.tokens or 0 for answer in answers]
+    return [Prediction(key=at.key, step=at.step, action=None, completion=text, tokens=sum(tokens))]
 
 
 def _make_header(
@@ -224,7 +226,9 @@ def _explain_loss(answer: Answer) -> str:
     return "" if read_guess({}, answer.text)[0] in ACTIONS else "no_action"
 
 
-def _make_predictions(row: DatasetRow, ranked: Sequence[_Rank], seconds: float | None) -> Iterator[Prediction]:
+def _make_predictions(
+    row: DatasetRow | PredictionId, ranked: Sequence[_Rank], seconds: float | None
+) -> Iterator[Prediction]:
     for number, rank in enumerate(ranked, 1):
         tokens = [answer.tokens for answer in rank.answers]
         yield Prediction(

@@ -18,10 +18,9 @@ from foretrace.actions.label_steps import ACTION_OF_KIND, classify_calls
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.errors import ForetraceError, UsageError, find_first_line
-from foretrace.core.message_columns import ChatText
+from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Message, Provenance, Task, ToolCall, ToolSpec, Trace
 from foretrace.encodings.calls_in_text import find_calls
-from foretrace.evaluation.predictors.base import Guess
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import check_objects, read_tool_specs
 from foretrace.sources.row_messages import make_messages
@@ -33,10 +32,8 @@ _MAX_READ = 100_000
 """Characters of an unfinished call that are read."""
 _TASK, _PROVENANCE = Task(id="turn", group="turn"), Provenance(origin="imported", source="turn")
 
-AskPredictor = Callable[[Sequence[ChatText]], Coroutine[Any, Any, Sequence[Guess]]]
-"""From a prompt to guesses, the likeliest first."""
-RenderPrompt = Callable[[Sequence[Message], Sequence[ToolSpec]], Sequence[ChatText]]
-"""From all messages so far and the agent's tools to the prompt that the predictor knows."""
+AskGuesser = Callable[[Sequence[Message], Sequence[ToolSpec]], Coroutine[Any, Any, Sequence[Prediction]]]
+"""From all messages so far and the agent's tools to predictions, the likeliest first."""
 
 
 class CallSoFar(msgspec.Struct, frozen=True):
@@ -140,7 +137,7 @@ class _Turn:
 
     def __init__(self, tools: tuple[ToolSpec, ...]) -> None:
         self.trace = Trace(key="turn", task=_TASK, tools=tools, messages=(), provenance=_PROVENANCE)
-        self.guesses: Sequence[Guess] = ()
+        self.guesses: Sequence[Prediction] = ()
         self.in_order = asyncio.Lock()
         """Held while a line of this turn is answered."""
 
@@ -152,16 +149,13 @@ class PredictionService:
     """Serves one client.
 
     Args:
-        ask: The predictor.
-        render: Makes its prompts.
+        ask: Guesses.
         safe: Effects whose calls may run ahead.
         counts: Added to.
     """
 
-    def __init__(
-        self, ask: AskPredictor, render: RenderPrompt, safe: Collection[Effect], counts: ServiceCounts
-    ) -> None:
-        self._ask, self._render, self._safe, self._counts = ask, render, safe, counts
+    def __init__(self, ask: AskGuesser, safe: Collection[Effect], counts: ServiceCounts) -> None:
+        self._ask, self._safe, self._counts = ask, safe, counts
         self._turns: dict[str, _Turn] = {}
 
     async def answer(self, line: bytes) -> bytes:
@@ -201,7 +195,8 @@ class PredictionService:
             return self._check(turn, request)
         if isinstance(request, TurnBegins):
             try:
-                turn.guesses = await self._ask(self._render(_read_messages(request.messages), turn.trace.tools))
+                found = await self._ask(_read_messages(request.messages), turn.trace.tools)
+                turn.guesses = [each for each in found if each.action is not None]
             except BaseException:
                 del self._turns[request.turn]
                 raise
@@ -219,11 +214,11 @@ class PredictionService:
 
     def _check(self, turn: _Turn, request: CallKnown) -> CallChecked:
         call = ToolCall(name=request.name, arguments=_write_arguments(request.arguments))
-        own = canonicalise_json(call.arguments)
+        own = call.name, canonicalise_json(call.arguments)
         same = (
             rank
             for rank, guess in enumerate(turn.guesses, 1)
-            if guess.tool == call.name and canonicalise_json(_write_arguments(guess.arguments)) == own
+            if own in [(each.tool, canonicalise_json(each.arguments)) for each in guess.calls]
         )
         rank, effect = next(same, None), _classify(turn, call).effect
         self._counts.calls += 1
@@ -231,18 +226,17 @@ class PredictionService:
         self._counts.predicted += rank is not None
         return CallChecked(request.turn, rank, effect.value, effect in self._safe)
 
-    def _describe(self, turn: _Turn, guess: Guess) -> ServedPrediction:
-        text = _write_arguments(guess.arguments)
-        effect = Effect.UNKNOWN
-        if guess.tool and text != "{}":  # a type without arguments is not a call
-            effect = _classify(turn, ToolCall(name=guess.tool, arguments=text)).effect
+    def _describe(self, turn: _Turn, guess: Prediction) -> ServedPrediction:
+        call, effect = next(iter(guess.calls), None), Effect.UNKNOWN
+        if call is not None and call.arguments != "{}":  # a type without arguments is not a call
+            effect = _classify(turn, ToolCall(name=call.tool, arguments=call.arguments)).effect
         return ServedPrediction(
-            action=guess.action,
-            tool=guess.tool or None,
-            arguments=json.loads(text),
-            confidence=None if guess.confidence is None else round(guess.confidence, 6),
+            action=str(guess.action),
+            tool=None if call is None else call.tool,
+            arguments={} if call is None else json.loads(call.arguments),
+            confidence=guess.confidence,
             effect=effect.value,
-            may_run_ahead=effect in self._safe,
+            may_run_ahead=effect in self._safe and len(guess.calls) == 1,
         )
 
 
@@ -265,7 +259,7 @@ def _write_arguments(arguments: Any) -> str:
     return arguments or "{}" if isinstance(arguments, str) else json.dumps(dict(arguments))
 
 
-def _narrow(turn: _Turn, so_far: TextSoFar) -> Sequence[Guess]:
+def _narrow(turn: _Turn, so_far: TextSoFar) -> Sequence[Prediction]:
     """The calls that are known by now, and the guesses that an unfinished one may still become."""
     known = [call for call in find_calls(so_far.text) if call.error is None]
     known += [
@@ -274,12 +268,13 @@ def _narrow(turn: _Turn, so_far: TextSoFar) -> Sequence[Guess]:
     unfinished = next((each for each in so_far.calls[-1:] if not _is_whole(each)), None)
     if not known and unfinished is None:
         return turn.guesses
-    found: list[Guess] = []
+    found: list[Prediction] = []
     for call in known:
         action = ACTION_OF_KIND.get(_classify(turn, call).kind, ActionType.TOOL_CALL)
-        found.append(Guess(action, call.name, call.arguments, 1.0))
+        calls = (PredictedCall(call.name, call.arguments),)
+        found.append(Prediction(key="", step=0, action=action, calls=calls, confidence=1.0))
     if unfinished is not None:
-        found += [guess for guess in turn.guesses if guess.tool == unfinished.name and _may_become(unfinished, guess)]
+        found += [guess for guess in turn.guesses if guess.calls and _may_become(unfinished, guess.calls[0])]
     return found
 
 
@@ -290,12 +285,14 @@ def _is_whole(call: CallSoFar) -> bool:
         return False
 
 
-def _may_become(call: CallSoFar, guess: Guess) -> bool:
+def _may_become(call: CallSoFar, guess: PredictedCall) -> bool:
     """Whether the part of a call's arguments that is written agrees with a guess."""
     import json_repair
 
     written: Any = json_repair.loads(_write_arguments(call.arguments)[:_MAX_READ])
-    guessed = json.loads(_write_arguments(guess.arguments))
+    guessed = json.loads(guess.arguments)
+    if call.name != guess.tool or not isinstance(guessed, dict):
+        return False
     if not written or not isinstance(written, dict):
         return True
     *whole, (name, value) = written.items()

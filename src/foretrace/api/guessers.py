@@ -1,0 +1,139 @@
+"""Who guesses at the next action of a running agent: a predictor that learns from a dataset, or a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from foretrace.core.errors import PredictionError, Setting, UsageError, find_first_line
+from foretrace.core.message_columns import ChatText
+from foretrace.core.progress import ProgressFunc, ignore_progress
+
+if TYPE_CHECKING:
+    from foretrace.core.predictions import Prediction, PredictionId
+    from foretrace.core.trace import Message, ToolSpec
+    from foretrace.dataset.prompts import PromptRenderer
+    from foretrace.evaluation.predict_with_model import ModelSettings
+    from foretrace.evaluation.predictors.base import Predictor
+    from foretrace.models.base import ChatModel, Server
+
+
+class Guesser(Protocol):
+    """Guesses at what comes after messages, at prompts as a dataset has them."""
+
+    name: str
+
+    async def guess(
+        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
+    ) -> list[Prediction]:
+        """At most `k` predictions, the likeliest first; one of a model may have no action."""
+        ...
+
+    async def close(self) -> None:
+        """End what was started."""
+        ...
+
+
+class PredictorGuesser:
+    """Asks a predictor, in a thread beside the event loop: one at a time, as it may not be thread-safe."""
+
+    def __init__(self, name: str, predictor: Predictor, renderer: PromptRenderer) -> None:
+        self.name, self._predictor, self._renderer = name, predictor, renderer
+        self._thread = ThreadPoolExecutor(1, "guessing")
+
+    async def guess(
+        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
+    ) -> list[Prediction]:
+        """See `Guesser.guess`."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guess, at, messages, tools, k)
+
+    def _guess(
+        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
+    ) -> list[Prediction]:
+        from foretrace.evaluation.predict import check_guesses, make_predictions
+
+        given = self._predictor.predict(_render(self._renderer, messages, tools), k)
+        return [*make_predictions(at, check_guesses(given, k), None)]
+
+    async def close(self) -> None:
+        """See `Guesser.close`."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class ModelGuesser:
+    """Asks a model."""
+
+    def __init__(self, model: ChatModel, renderer: PromptRenderer, settings: ModelSettings, seed: int) -> None:
+        self.name, self._model, self._renderer = model.spec, model, renderer
+        self._settings, self._seed = settings, seed
+
+    async def guess(
+        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
+    ) -> list[Prediction]:
+        """See `Guesser.guess`."""
+        from foretrace.evaluation.predict_with_model import guess_with_model
+
+        prompt = _render(self._renderer, messages, tools)
+        return (await guess_with_model(self._model, at, prompt, self._seed, self._settings))[:k]
+
+    async def close(self) -> None:
+        """See `Guesser.close`."""
+        await self._model.close()
+
+
+def _render(renderer: PromptRenderer, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ChatText]:
+    return [ChatText(**message) for message in renderer.render(messages, tools)]
+
+
+def make_guesser(
+    predictor: str | Predictor,
+    dataset: Path,
+    *,
+    server: Server | None = None,
+    tokenizer: str | Path | None = None,
+    settings: ModelSettings,
+    seed: int = 0,
+    progress: ProgressFunc = ignore_progress,
+) -> Guesser:
+    """The guesser of that name; a predictor learns here.
+
+    Args:
+        predictor: Name of a predictor or a model, or a predictor.
+        dataset: What a predictor learns from, and how prompts look.
+        server: Where the server of a model is.
+        tokenizer: The one that the dataset was built with.
+        settings: How a model is asked.
+
+    Raises:
+        UsageError: no such predictor or model, or a setting that cannot be served.
+        PredictionError: no dataset, no rows, or a predictor that cannot learn from them.
+        BuildError: a dataset of another version.
+    """
+    from threadpoolctl import threadpool_limits
+
+    from foretrace.core.plugins import plugin_names
+    from foretrace.dataset.prompts import PromptRenderer
+    from foretrace.evaluation.dataset_rows import read_rows
+    from foretrace.registry import make_model, make_predictor
+
+    settings.check()
+    renderer = PromptRenderer(dataset, tokenizer=tokenizer)
+    if isinstance(predictor, str) and predictor.partition(":")[0] in plugin_names("model"):
+        return ModelGuesser(make_model(predictor, server), renderer, settings, seed)
+    if server is not None:
+        raise UsageError(Setting(server.list_settings_except()[0]), " is for a model, and a predictor needs no server")
+    name = predictor if isinstance(predictor, str) else type(predictor).__name__
+    made = make_predictor(predictor) if isinstance(predictor, str) else predictor
+    rows = read_rows(dataset, "proposer", "train")
+    if not rows:
+        raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
+    progress(f"{name} learns from {len(rows):,} rows", 0, None)
+    try:
+        made.fit(rows)
+    except Exception as error:  # a user's own class may fail in any way
+        raise PredictionError(f"{name}: cannot learn from {len(rows):,} rows: {find_first_line(error)}") from error
+    threadpool_limits(1)  # after the fit, which loads the libraries that are to be limited
+    return PredictorGuesser(name, made, renderer)
