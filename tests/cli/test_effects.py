@@ -64,9 +64,12 @@ def test_a_call_is_checked(run: Run, tmp_path: Path, call: tuple[str, Any], more
 
 
 def test_calls_are_checked_from_stdin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO('{"name": "bash", "arguments": {"command": "ls"}}\n{"name": "x"}\n'))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO('{"name": "bash", "arguments": {"command": "ls"}}\nx\n{"name": "x"}\n')
+    )
     done = run("effects", "--check", "-")
-    assert [json.loads(line)["may_run_ahead"] for line in done.out.splitlines()] == [True, False]
+    first, wrong, last = map(json.loads, done.out.splitlines())
+    assert (first["may_run_ahead"], last["may_run_ahead"]) == (True, False) and "is not a call" in wrong["error"]
 
 
 def test_what_is_not_a_call_or_a_manifest(run: Run, tmp_path: Path) -> None:

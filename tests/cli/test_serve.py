@@ -37,10 +37,22 @@ def test_stdin_and_stdout(sample_dataset: Path) -> None:
     process = start("markov:2", sample_dataset, "--k", "2")
     out, err = process.communicate(write([*LINES, {"type": "what"}]), timeout=60)
     assert process.returncode == 0
-    first, *others = map(json.loads, out.splitlines())
+    replies = [json.loads(line) for line in out.splitlines()]
+    first, *others = (each for each in replies if each["turn"] == "1")
     assert first["type"] == "predictions" and len(first["predictions"]) == 2
-    assert [each["type"] for each in others] == ["call", "turn_ends", "error"]
+    assert [each["type"] for each in others] == ["call", "turn_ends"] and len(replies) == 4
     assert b"served 1 turn: 1 call, 0 of them predicted (0 by the first prediction); 1 line refused" in err
+
+
+def test_it_ends_with_a_signal_while_it_waits_for_stdin(sample_dataset: Path) -> None:
+    process = start("majority", sample_dataset)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(write([BEGIN]))
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["type"] == "predictions"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0 and process.stderr is not None
+    assert b"served 1 turn" in process.stderr.read()
 
 
 def test_clients_of_a_socket_have_turns_of_their_own(sample_dataset: Path, tmp_path: Path) -> None:
@@ -55,8 +67,16 @@ def test_clients_of_a_socket_have_turns_of_their_own(sample_dataset: Path, tmp_p
         client.sendall(write([BEGIN]))
         with client.makefile("rb") as answers:
             assert json.loads(answers.readline())["type"] == "predictions"
+    again = start("majority", sample_dataset, "--socket", path)
+    assert b"another service answers there" in again.communicate(timeout=60)[1] and again.returncode == 1
+    rude = socket.socket(socket.AF_UNIX)
+    rude.connect(str(path))
+    rude.sendall(write([{**BEGIN, "turn": str(n)} for n in range(50)]))
+    rude.close()
     process.send_signal(signal.SIGINT)
-    assert b"served 2 turns" in process.communicate(timeout=60)[1] and process.returncode == 0
+    err = process.communicate(timeout=60)[1]
+    assert b"served " in err and b"Traceback" not in err and process.returncode == 0
+    assert not path.exists()
 
 
 def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
@@ -79,6 +99,8 @@ def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
         (["majority", "DATASET", "--k", "0"], "--k 0: give 1 or more"),
         (["majority", "DATASET", "--allow", "local_write"], "is not safe to run early"),
         (["majority", "DATASET", "--socket", "/nowhere/s"], "/nowhere/s: cannot be opened"),
+        (["majority", "DATASET", "--socket", "localhost:999999"], "give HOST:PORT, or the path of a Unix socket"),
+        (["majority", "DATASET", "--socket", ":7798"], "give HOST:PORT"),
     ],
 )
 def test_what_cannot_be_served(run: Run, sample_dataset: Path, arguments: list[str], error: str) -> None:

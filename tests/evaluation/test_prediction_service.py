@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from foretrace.actions.taxonomy import Effect
@@ -66,14 +67,14 @@ def name_predicted(reply: Any) -> list[tuple[str | None, Any, float | None]]:
 
 def test_a_turn() -> None:
     client = Client(VIEW, LS, TEST, TYPE, NOTHING)
-    tools = [{"type": "function", "function": {"name": "view", "parameters": {}}}]
+    tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("view", "bash", "edit")]
     began, hit, missed, ended = client.talk(
         ("turn_begins", {"messages": MESSAGES, "tools": tools}),
         ("call", {"name": "bash", "arguments": {"command": "ls src"}}),
         ("call", {"name": "bash", "arguments": '{"command": "rm -rf src"}'}),
         ("turn_ends", {}),
     )
-    assert client.asked == [(["Fix the parser."], ["view"])]
+    assert client.asked == [(["Fix the parser."], ["view", "bash", "edit"])]
     assert [(each["action"], each["effect"], each["may_run_ahead"]) for each in began["predictions"]] == [
         ("file_read", "pure_read", True),
         ("retrieval", "pure_read", True),
@@ -128,6 +129,7 @@ def test_a_whole_call_is_known_before_the_reply_ends() -> None:
         (b'{"type": "turn_begins", "turn": "a", "messages": [{"role": "martian", "content": "x"}]}', "'martian'"),
         (b'{"type": "turn_begins", "turn": "a", "messages": [{"role": "user", "content": "explode"}]}', "KeyError"),
         (b'{"type": "text", "turn": "a"}', "'a' is not open: send turn_begins first"),
+        (b'{"type": "text", "turn": "\\ud800"}', "not understood"),
         (b'{"type": "turn_ends", "turn": "a"}', "'a' is not open"),
     ],
 )
@@ -137,6 +139,20 @@ def test_what_cannot_be_served_is_an_error_and_the_next_line_is_served(line: byt
     assert refused["type"] == "error" and error in refused["error"] and "\n" not in refused["error"]
     assert client.talk(BEGIN)[0]["type"] == "predictions"
     assert client.counts.errors == 1
+
+
+def test_what_no_reply_can_hold_is_left_out() -> None:
+    odd = msgspec.structs.replace(LS, calls=(PredictedCall("bash", '{"command": "\\ud800"}'),))
+    known = ("text", {"calls": [{"name": "bash", "arguments": '{"a": "\\ud800"}'}]})
+    began, narrowed, ended = Client(odd).talk(BEGIN, known, ("turn_ends", {}))
+    assert (began["predictions"], narrowed["predictions"], ended["type"]) == ([], [], "turn_ends")
+
+
+def test_guesses_at_tools_that_the_agent_lacks_or_that_are_not_calls_are_left_out() -> None:
+    tools = [{"name": "view", "input_schema": {}}]
+    listed = Prediction(key="", step=0, action="file_read", calls=(PredictedCall("view", "[1]"),))
+    (reply,) = Client(LS, listed, VIEW).talk(("turn_begins", {"messages": MESSAGES, "tools": tools}))
+    assert [each[0] for each in name_predicted(reply)] == ["view"]
 
 
 def test_turns_are_bounded_and_a_name_is_used_once_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +177,7 @@ def test_the_lines_of_a_turn_are_answered_in_their_order_and_others_do_not_wait(
             note("text", "a"),
             note("turn_ends", "a"),
             note("text", "b"),
+            note("turn_begins", "a", messages=MESSAGES),
         ]
         tasks = [asyncio.create_task(line) for line in lines]
         await asyncio.sleep(0)
@@ -169,4 +186,7 @@ def test_the_lines_of_a_turn_are_answered_in_their_order_and_others_do_not_wait(
         await asyncio.gather(*tasks)
         return order
 
-    assert asyncio.run(run()) == ["b error", "a predictions", "a predictions", "a turn_ends"]
+    assert asyncio.run(run()) == [
+        "b error",
+        *(f"a {kind}" for kind in ("predictions", "predictions", "turn_ends", "predictions")),
+    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from foretrace.core.errors import StoreError, find_first_line
+from foretrace.core.errors import Setting, StoreError, UsageError, find_first_line
 from foretrace.core.places import make_local_path
 from foretrace.core.progress import ignore_progress
 
@@ -107,10 +108,16 @@ async def _serve_stdin(make: Callable[[], PredictionService], report_ready: Call
     loop, lines, room = asyncio.get_running_loop(), asyncio.Queue[bytes](), threading.Semaphore(_IN_FLIGHT)
 
     def read() -> None:
+        rest = b""
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            while line := sys.stdin.buffer.readline(MAX_LINE):
-                room.acquire()
-                loop.call_soon_threadsafe(lines.put_nowait, line)
+            while chunk := os.read(sys.stdin.fileno(), 1 << 16):  # a buffered reader cannot be left at exit
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    room.acquire()
+                    loop.call_soon_threadsafe(lines.put_nowait, line + b"\n")
+                if len(rest) > MAX_LINE:
+                    break
+            loop.call_soon_threadsafe(lines.put_nowait, rest)
             loop.call_soon_threadsafe(lines.put_nowait, b"")
 
     async def each_line() -> AsyncIterator[bytes]:
@@ -138,23 +145,41 @@ async def _serve_socket(
             writer.write(reply)
             await writer.drain()
 
-        # It went away, or sent a line that is too long, or the service ends.
-        with contextlib.suppress(ConnectionError, ValueError, asyncio.CancelledError):
-            await _answer_lines(make(), reader, write)
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # it went away, or the service ends
+            try:
+                await _answer_lines(make(), reader, write)
+            except ValueError:
+                await write(b'{"type":"error","error":"a line is longer than 64 MiB: the connection is closed"}\n')
         writer.close()
 
-    host, _, port = address.rpartition(":")
+    host, colon, port = address.rpartition(":")
     try:
-        if host and port.isascii() and port.isdigit():
+        if not colon or "/" in address:
+            opened = await _open_unix_socket(serve_client, Path(address))
+        elif host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
             opened = await asyncio.start_server(serve_client, host.strip("[]"), int(port), limit=MAX_LINE)
         else:
-            opened = await asyncio.start_unix_server(serve_client, address, limit=MAX_LINE)
-    except (OSError, OverflowError) as error:
+            raise UsageError(Setting("socket", address), ": give HOST:PORT, or the path of a Unix socket")
+    except OSError as error:
         raise StoreError(f"{address}: cannot be opened: {find_first_line(error)}") from error
     found = opened.sockets[0].getsockname()
     report_ready(found if isinstance(found, str) else f"{found[0]}:{found[1]}")
-    async with opened:
-        await opened.serve_forever()
+    try:
+        async with opened:
+            await opened.serve_forever()
+    finally:
+        if isinstance(found, str):
+            Path(found).unlink(missing_ok=True)
+
+
+async def _open_unix_socket(serve_client: Any, path: Path) -> asyncio.Server:
+    """A socket at a path where no other service answers; one that a killed service left is replaced."""
+    try:
+        _, other = await asyncio.open_unix_connection(path)
+    except OSError:
+        return await asyncio.start_unix_server(serve_client, path, limit=MAX_LINE)
+    other.close()
+    raise StoreError(f"{path}: another service answers there")
 
 
 async def _answer_lines(
@@ -168,13 +193,18 @@ async def _answer_lines(
     async def answer(line: bytes) -> None:
         await write(await service.answer(line) + b"\n")
 
-    async for line in lines:
-        if line.strip():
-            running.add(asyncio.create_task(answer(line)))
-        if len(running) >= _IN_FLIGHT:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for task in [each for each in running if each.done()]:
-            running.discard(task)
-            task.result()
-    if running:
-        await asyncio.gather(*running)
+    try:
+        async for line in lines:
+            if line.strip():
+                running.add(asyncio.create_task(answer(line)))
+            if len(running) >= _IN_FLIGHT:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in [each for each in running if each.done()]:
+                running.discard(task)
+                task.result()
+        while running:
+            await running.pop()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

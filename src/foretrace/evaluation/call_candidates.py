@@ -109,6 +109,9 @@ def _take_out_root(text: str, root: str) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(root)}(?![\w.-])", "<root>", text) if root else text
 
 
+_ENTER_ROOT = "cd <root> && "
+
+
 def fill_template(template: CallTemplate, paths: Sequence[str], root: str) -> str:
     """The arguments of a call as JSON text.
 
@@ -125,7 +128,7 @@ def fill_template(template: CallTemplate, paths: Sequence[str], root: str) -> st
 
     text = _FILE_SLOT.sub(fill, template.arguments) if left else template.arguments
     if not root:  # not known: the command runs where the agent is
-        text = text.replace("cd <root> && ", "")
+        text = text.replace(_ENTER_ROOT, "")
     return text.replace("<root>", root)
 
 
@@ -334,6 +337,8 @@ def list_candidates(
     found: Candidates = {}
     list_fillings = lru_cache(lambda files: _list_fillings(files, values))
     for template, shares in templates.items():
+        if not values.root and "<root>" in template.arguments.replace(_ENTER_ROOT, ""):
+            continue
         fillings = list_fillings(template.files)
         usage = Usage(
             template.action,

@@ -138,8 +138,6 @@ class _Turn:
     def __init__(self, tools: tuple[ToolSpec, ...]) -> None:
         self.trace = Trace(key="turn", task=_TASK, tools=tools, messages=(), provenance=_PROVENANCE)
         self.guesses: Sequence[Prediction] = ()
-        self.in_order = asyncio.Lock()
-        """Held while a line of this turn is answered."""
 
 
 _decode = msgspec.json.Decoder(TurnBegins | TextSoFar | CallKnown | TurnEnds).decode
@@ -157,6 +155,8 @@ class PredictionService:
     def __init__(self, ask: AskGuesser, safe: Collection[Effect], counts: ServiceCounts) -> None:
         self._ask, self._safe, self._counts = ask, safe, counts
         self._turns: dict[str, _Turn] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        """By turn: held while one of its lines is answered."""
 
     async def answer(self, line: bytes) -> bytes:
         """The reply to one line, without its end: `Predictions`, `CallChecked`, `TurnEnded` or `Refused`.
@@ -167,50 +167,57 @@ class PredictionService:
         try:
             request = _decode(line)
             turn = request.turn
-            reply = await self._serve(request)
+            return await self._answer_in_turn(request)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            reply = Refused(f"not understood: {find_first_line(error)}", turn)
+            refused = Refused(f"not understood: {find_first_line(error)}", turn)
         except RowError as error:
-            reply = Refused(f"messages: {error.drop.detail or error.drop.reason}", turn)
-        except ForetraceError as error:
-            reply = Refused(find_first_line(error), turn)
-        except Exception as error:  # of a predictor of one's own; the agent must not lose its service by it
-            reply = Refused(f"{type(error).__name__}: {find_first_line(error)}", turn)
-        self._counts.errors += isinstance(reply, Refused)
-        return msgspec.json.encode(reply)
+            refused = Refused(f"messages: {error.drop.detail or error.drop.reason}", turn)
+        except Exception as error:  # a predictor of one's own may fail in any way; the agent must not lose its service
+            name = "" if isinstance(error, ForetraceError) else f"{type(error).__name__}: "
+            refused = Refused(name + find_first_line(error), turn)
+        self._counts.errors += 1
+        return msgspec.json.encode(refused)
+
+    async def _answer_in_turn(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> bytes:
+        lock = self._locks.setdefault(request.turn, asyncio.Lock())
+        try:
+            async with lock:
+                return msgspec.json.encode(await self._serve(request))
+        finally:
+            if request.turn not in self._turns and not lock.locked():
+                self._locks.pop(request.turn, None)
 
     async def _serve(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> Any:
-        turn = self._begin(request) if isinstance(request, TurnBegins) else self._turns.get(request.turn)
-        if turn is not None:
-            async with turn.in_order:
-                if self._turns.get(request.turn) is turn:
-                    return await self._serve_turn(turn, request)
-        raise UsageError(f"turn {request.turn!r} is not open: send turn_begins first")
-
-    async def _serve_turn(self, turn: _Turn, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> Any:
+        turn = self._turns.get(request.turn)
+        if isinstance(request, TurnBegins):
+            if turn is not None:
+                raise UsageError(f"turn {request.turn!r} is open already: end it, or use another name")
+            return await self._begin(request)
+        if turn is None:
+            raise UsageError(f"turn {request.turn!r} is not open: send turn_begins first")
         if isinstance(request, TurnEnds):
             del self._turns[request.turn]
             return TurnEnded(request.turn)
         if isinstance(request, CallKnown):
             return self._check(turn, request)
-        if isinstance(request, TurnBegins):
-            try:
-                found = await self._ask(_read_messages(request.messages), turn.trace.tools)
-                turn.guesses = [each for each in found if each.action is not None]
-            except BaseException:
-                del self._turns[request.turn]
-                raise
-        shown = _narrow(turn, request) if isinstance(request, TextSoFar) else turn.guesses
-        return Predictions(request.turn, [self._describe(turn, each) for each in shown])
+        return Predictions(request.turn, self._narrow(turn, request))
 
-    def _begin(self, request: TurnBegins) -> _Turn:
-        if request.turn in self._turns:
-            raise UsageError(f"turn {request.turn!r} is open already: end it, or use another name")
+    async def _begin(self, request: TurnBegins) -> Predictions:
         if len(self._turns) >= MAX_OPEN_TURNS:
             raise UsageError(f"{MAX_OPEN_TURNS:,} turns are open: end some of them (turn_ends)")
+        turn = _Turn(read_tool_specs(request.tools))
+        found = await self._ask(_read_messages(request.messages), turn.trace.tools)
+        names = {tool.name for tool in turn.trace.tools}
+        turn.guesses = [
+            guess
+            for guess in found
+            if guess.action is not None
+            and all(_is_object(call.arguments) and (not names or call.tool in names) for call in guess.calls)
+        ]
+        predictions = Predictions(request.turn, [self._describe(turn, each) for each in turn.guesses])
+        self._turns[request.turn] = turn
         self._counts.turns += 1
-        turn = self._turns[request.turn] = _Turn(read_tool_specs(request.tools))
-        return turn
+        return predictions
 
     def _check(self, turn: _Turn, request: CallKnown) -> CallChecked:
         call = ToolCall(name=request.name, arguments=_write_arguments(request.arguments))
@@ -226,9 +233,10 @@ class PredictionService:
         self._counts.predicted += rank is not None
         return CallChecked(request.turn, rank, effect.value, effect in self._safe)
 
-    def _describe(self, turn: _Turn, guess: Prediction) -> ServedPrediction:
-        call, effect = next(iter(guess.calls), None), Effect.UNKNOWN
-        if call is not None and call.arguments != "{}":  # a type without arguments is not a call
+    def _describe(self, turn: _Turn, guess: Prediction, *, is_known: bool = False) -> ServedPrediction:
+        call = next(iter(guess.calls), None)
+        effect = Effect.UNKNOWN
+        if call is not None and (is_known or call.arguments != "{}"):  # else it may be a type without arguments
             effect = _classify(turn, ToolCall(name=call.tool, arguments=call.arguments)).effect
         return ServedPrediction(
             action=str(guess.action),
@@ -238,6 +246,24 @@ class PredictionService:
             effect=effect.value,
             may_run_ahead=effect in self._safe and len(guess.calls) == 1,
         )
+
+    def _narrow(self, turn: _Turn, so_far: TextSoFar) -> list[ServedPrediction]:
+        """The calls that are known by now, and the guesses that an unfinished one may still become."""
+        known = [call for call in find_calls(so_far.text) if call.error is None]
+        for each in so_far.calls:
+            if _is_object(each.arguments):
+                known.append(ToolCall(name=each.name, arguments=_write_arguments(each.arguments)))
+        unfinished = next((each for each in so_far.calls[-1:] if not _is_object(each.arguments)), None)
+        shown: list[ServedPrediction] = []
+        for call in known:
+            action = ACTION_OF_KIND.get(_classify(turn, call).kind, ActionType.TOOL_CALL)
+            calls = (PredictedCall(call.name, call.arguments),)
+            whole = Prediction(key="", step=0, action=action, calls=calls, confidence=1.0)
+            shown.append(self._describe(turn, whole, is_known=True))
+        guesses = () if known else turn.guesses
+        if unfinished is not None:
+            guesses = [guess for guess in turn.guesses if guess.calls and _may_become(unfinished, guess.calls[0])]
+        return [*shown, *(self._describe(turn, guess) for guess in guesses)]
 
 
 def _read_messages(messages: list[Any]) -> tuple[Message, ...]:
@@ -259,29 +285,12 @@ def _write_arguments(arguments: Any) -> str:
     return arguments or "{}" if isinstance(arguments, str) else json.dumps(dict(arguments))
 
 
-def _narrow(turn: _Turn, so_far: TextSoFar) -> Sequence[Prediction]:
-    """The calls that are known by now, and the guesses that an unfinished one may still become."""
-    known = [call for call in find_calls(so_far.text) if call.error is None]
-    known += [
-        ToolCall(name=each.name, arguments=_write_arguments(each.arguments)) for each in so_far.calls if _is_whole(each)
-    ]
-    unfinished = next((each for each in so_far.calls[-1:] if not _is_whole(each)), None)
-    if not known and unfinished is None:
-        return turn.guesses
-    found: list[Prediction] = []
-    for call in known:
-        action = ACTION_OF_KIND.get(_classify(turn, call).kind, ActionType.TOOL_CALL)
-        calls = (PredictedCall(call.name, call.arguments),)
-        found.append(Prediction(key="", step=0, action=action, calls=calls, confidence=1.0))
-    if unfinished is not None:
-        found += [guess for guess in turn.guesses if guess.calls and _may_become(unfinished, guess.calls[0])]
-    return found
-
-
-def _is_whole(call: CallSoFar) -> bool:
+def _is_object(arguments: str | dict[str, Any]) -> bool:
+    """Whether arguments are a whole JSON object, which can be written again."""
     try:
-        return isinstance(json.loads(_write_arguments(call.arguments)), dict) and call.arguments != ""
-    except ValueError:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        return isinstance(value, dict) and bool(msgspec.json.encode(value))
+    except (ValueError, RecursionError):
         return False
 
 
@@ -291,7 +300,7 @@ def _may_become(call: CallSoFar, guess: PredictedCall) -> bool:
 
     written: Any = json_repair.loads(_write_arguments(call.arguments)[:_MAX_READ])
     guessed = json.loads(guess.arguments)
-    if call.name != guess.tool or not isinstance(guessed, dict):
+    if call.name != guess.tool:
         return False
     if not written or not isinstance(written, dict):
         return True

@@ -72,16 +72,30 @@ def _check_calls(output: Output, check: str, manifest: Path | None, allow: Seque
     from foretrace.evaluation.effects_manifest import read_manifest
 
     seen = None if manifest is None else read_manifest(manifest)
-    output.json = output.json or check == "-"
-    for line in sys.stdin if check == "-" else [check]:
+    if check != "-":
+        output.show(check_call(*_read_call(check), manifest=seen, allow=allow))
+        return
+    output.json = True
+    for line in sys.stdin:
         try:
-            call = json.loads(line)
-            name, arguments = call["name"], call.get("arguments", {})
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise UsageError(
-                f'{line.strip()[:80]!r} is not a call: write {{"name": ..., "arguments": {{...}}}}'
-            ) from None
-        output.show(check_call(str(name), arguments, manifest=seen, allow=allow))
+            output.show(check_call(*_read_call(line), manifest=seen, allow=allow))
+        except UsageError as error:
+            output.write_json({"error": str(error)})
+
+
+def _read_call(text: str) -> tuple[str, str]:
+    """Name and arguments, as JSON text, of a call that is written as JSON.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        call = json.loads(text)
+        name, arguments = call["name"], call.get("arguments", {})
+        arguments = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise UsageError(f'{text.strip()[:80]!r} is not a call: write {{"name": ..., "arguments": {{...}}}}') from None
+    return str(name), arguments
 
 
 def predict(output: Output, dataset: Path, *, out: Path, **settings: Any) -> None:
