@@ -415,6 +415,7 @@ def view(
     """
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.tokenize import load_tokenizer
+    from foretrace.report.dataset_page import is_dataset
     from foretrace.report.page import FolderPage, SinglePage
     from foretrace.report.view import write_view
 
@@ -423,6 +424,8 @@ def view(
     folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
     place = make_local_path(out or single or "")
     if isinstance(tokenizer, (str, Path)):
+        if not any(map(is_dataset, folders)):
+            raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
         tokenizer = load_tokenizer(make_local_path(tokenizer))
     return write_view(
         folders,

@@ -207,6 +207,8 @@ def load_tokenizer(folder: Path) -> Any:
     Raises:
         BuildError: transformers is not installed, or the folder holds no tokenizer with a chat template.
     """
+    if not folder.is_dir():
+        raise BuildError(f"{folder}: is not a folder of a tokenizer")
     try:
         from transformers import AutoTokenizer
     except ImportError:
