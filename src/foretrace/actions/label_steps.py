@@ -6,7 +6,7 @@ those that end in `_tables`. `docs/actions.md` lists all rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text_message_rules import classify_text, find_nonstep_reason
 from foretrace.actions.tool_rules import classify_call, classify_description
 from foretrace.core.internal_errors import contain_errors
-from foretrace.core.trace import Message, ToolCall, Trace
+from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 
 ACTION_OF_KIND = {
     CallKind.SETUP: ActionType.TOOL_CALL,
@@ -51,7 +51,7 @@ def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
 def classify_each_call(trace: Trace, calls: Iterable[ToolCall]) -> list[CallFacts]:
     """What each of these calls does in this trace; one of which not even the name could be read is left out."""
     # Such a call was never executed.
-    return [_classify_call(trace, call) for call in calls if call.name or not call.error]
+    return [classify_lone_call(call, trace.tools) for call in calls if call.name or not call.error]
 
 
 class ShownResult(NamedTuple):
@@ -163,11 +163,11 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
     return LabelEvidence(label, facts, repair, [])
 
 
-def _classify_call(trace: Trace, call: ToolCall) -> CallFacts:
-    """Classify a call; where its name says nothing, by the description of the tool in the trace."""
+def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFacts:
+    """What one call does; where its name says nothing, by the description of the tool among `tools`."""
     facts = classify_call(call.name, call.arguments)
     if facts.rule == "tool.unknown":
-        description = next((spec.description for spec in trace.tools if spec.name == call.name), "")
+        description = next((spec.description for spec in tools if spec.name == call.name), "")
         kind = classify_description(description) if description else None
         if kind is not None:
             return msgspec.structs.replace(facts, kind=kind, rule="tool.described")

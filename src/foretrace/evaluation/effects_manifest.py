@@ -14,19 +14,15 @@ import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind
 from foretrace.actions.call_patterns import find_call_pattern
-from foretrace.actions.label_steps import classify_calls
+from foretrace.actions.label_steps import classify_calls, classify_lone_call
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, Effect
 from foretrace.actions.tool_rules import find_tool_group
 from foretrace.core.errors import PredictionError, find_first_line
 from foretrace.core.report import Report
-from foretrace.core.trace import Provenance, Task, ToolCall, Trace
+from foretrace.core.trace import ToolCall, Trace
 
 FORMAT = 1
 """Version of the manifest's format."""
-
-_NO_TRACE = Trace(
-    key="call", task=Task(id="call", group="call"), messages=(), provenance=Provenance(origin="imported", source="call")
-)
 
 EffectClass = Literal["read_only", "idempotent", "unsafe", "unknown"]
 
@@ -227,8 +223,7 @@ def check_call(call: ToolCall, safe: Set[Effect], manifest: EffectsManifest | No
         safe: Effects whose calls may run ahead.
         manifest: Of the agent's own traces.
     """
-    facts, pattern = classify_calls(_NO_TRACE, [call]), find_call_pattern(call)
-    assert facts is not None, "one call was given"
+    facts, pattern = classify_lone_call(call), find_call_pattern(call)
     tools = [] if manifest is None else manifest.tools
     alike = (each for tool in tools if tool.tool == call.name for each in tool.patterns if each.pattern == pattern)
     found = next(alike, None)

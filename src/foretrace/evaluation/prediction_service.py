@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.call_facts import CallFacts
-from foretrace.actions.label_steps import ACTION_OF_KIND, classify_calls
+from foretrace.actions.label_steps import ACTION_OF_KIND, classify_lone_call
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.errors import ForetraceError, UsageError, find_first_line
 from foretrace.core.predictions import PredictedCall, Prediction
-from foretrace.core.trace import Message, Provenance, Task, ToolCall, ToolSpec, Trace
+from foretrace.core.trace import Message, ToolCall, ToolSpec
 from foretrace.encodings.calls_in_text import find_calls
 from foretrace.sources.base import RowError
 from foretrace.sources.openai_messages import check_objects, read_tool_specs
@@ -30,7 +29,6 @@ MAX_OPEN_TURNS = 10_000
 """Turns that one client may have open at a time."""
 _MAX_READ = 100_000
 """Characters of an unfinished call that are read."""
-_TASK, _PROVENANCE = Task(id="turn", group="turn"), Provenance(origin="imported", source="turn")
 
 AskGuesser = Callable[[Sequence[Message], Sequence[ToolSpec]], Coroutine[Any, Any, Sequence[Prediction]]]
 """From all messages so far and the agent's tools to predictions, the likeliest first."""
@@ -136,7 +134,7 @@ class _Turn:
     """One open turn: its messages are read at once, and only the guesses are kept."""
 
     def __init__(self, tools: tuple[ToolSpec, ...]) -> None:
-        self.trace = Trace(key="turn", task=_TASK, tools=tools, messages=(), provenance=_PROVENANCE)
+        self.tools = tools
         self.guesses: Sequence[Prediction] = ()
 
 
@@ -206,8 +204,8 @@ class PredictionService:
         if len(self._turns) >= MAX_OPEN_TURNS:
             raise UsageError(f"{MAX_OPEN_TURNS:,} turns are open: end some of them (turn_ends)")
         turn = _Turn(read_tool_specs(request.tools))
-        found = await self._ask(_read_messages(request.messages), turn.trace.tools)
-        names = {tool.name for tool in turn.trace.tools}
+        found = await self._ask(_read_messages(request.messages), turn.tools)
+        names = {tool.name for tool in turn.tools}
         turn.guesses = [
             guess
             for guess in found
@@ -227,7 +225,7 @@ class PredictionService:
             for rank, guess in enumerate(turn.guesses, 1)
             if own in [(each.tool, canonicalise_json(each.arguments)) for each in guess.calls]
         )
-        rank, effect = next(same, None), _classify(turn, call).effect
+        rank, effect = next(same, None), classify_lone_call(call, turn.tools).effect
         self._counts.calls += 1
         self._counts.first += rank == 1
         self._counts.predicted += rank is not None
@@ -237,7 +235,7 @@ class PredictionService:
         call = next(iter(guess.calls), None)
         effect = Effect.UNKNOWN
         if call is not None and (is_known or call.arguments != "{}"):  # else it may be a type without arguments
-            effect = _classify(turn, ToolCall(name=call.tool, arguments=call.arguments)).effect
+            effect = classify_lone_call(ToolCall(name=call.tool, arguments=call.arguments), turn.tools).effect
         return ServedPrediction(
             action=str(guess.action),
             tool=None if call is None else call.tool,
@@ -256,7 +254,7 @@ class PredictionService:
         unfinished = next((each for each in so_far.calls[-1:] if not _is_object(each.arguments)), None)
         shown: list[ServedPrediction] = []
         for call in known:
-            action = ACTION_OF_KIND.get(_classify(turn, call).kind, ActionType.TOOL_CALL)
+            action = ACTION_OF_KIND.get(classify_lone_call(call, turn.tools).kind, ActionType.TOOL_CALL)
             calls = (PredictedCall(call.name, call.arguments),)
             whole = Prediction(key="", step=0, action=action, calls=calls, confidence=1.0)
             shown.append(self._describe(turn, whole, is_known=True))
@@ -273,12 +271,6 @@ def _read_messages(messages: list[Any]) -> tuple[Message, ...]:
         RowError: something that is not such a message.
     """
     return make_messages(flatten_turns(enumerate(check_objects(messages, "messages")), (None, None)))
-
-
-def _classify(turn: _Turn, call: ToolCall) -> CallFacts:
-    facts = classify_calls(turn.trace, [call])
-    assert facts is not None, "one call was given"
-    return facts
 
 
 def _write_arguments(arguments: Any) -> str:
