@@ -18,6 +18,7 @@ from foretrace.core.python_source import try_parse
 from foretrace.core.report import Report
 from foretrace.exports.export_traces import make_file_name, open_new_folder
 from foretrace.problems.harbor import ANSWER, RECORD
+from foretrace.problems.public_tests.extract import extract_public_tests
 from foretrace.sandbox.judging import compare
 
 FORMAT = "harbor-tasks"
@@ -155,9 +156,10 @@ def _make_instruction(problem: Problem) -> str:
     parts = [_quote(problem.statement)]
     if problem.prompt.strip() and problem.prompt.strip() not in problem.statement:
         parts += ["The answer continues or builds on this code:", _quote(problem.prompt)]
-    tests = [test for test in problem.public_tests if test.code.strip() not in problem.statement]
-    if tests:
-        parts += ["It must pass these tests, among others:", *(_fence(test.code) for test in tests)]
+    text, code = f"{problem.statement}\n\n{problem.prompt}", problem.prompt or problem.reference or ""
+    shown = extract_public_tests(text, problem.entry_point, code=code) if problem.entry_point else problem.public_tests
+    if tests := [test.code.strip() for test in problem.public_tests if test not in shown]:
+        parts += ["It must pass these tests, among others:", _fence("\n".join(tests))]
     what = "the program" if problem.entry_point is None else f"Python code that defines `{problem.entry_point}`"
     return "\n\n".join([*parts, f"Write {what} to `{_PATH}`.\n"])
 
