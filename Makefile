@@ -79,7 +79,7 @@ test-integrations: .venv/integrations .venv/harbor/installed .venv/browser
 # skipped and say so, and the next run tries again.
 HARBOR_PYTHON ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python) 3.12)
 .venv/harbor/installed: .venv/dev
-	if $(BIN)/uv venv --quiet --clear --python $(HARBOR_PYTHON) .venv/harbor; then \
+	if $(BIN)/uv venv --quiet --clear --no-python-downloads --python $(HARBOR_PYTHON) .venv/harbor; then \
 		$(BIN)/uv pip install --quiet --python .venv/harbor/bin/python "harbor==0.26.*" && touch $@; \
 	else echo "no Python 3.12 (HARBOR_PYTHON=PATH names one): the tests with Harbor will be skipped"; fi
 

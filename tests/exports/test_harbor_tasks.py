@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +70,20 @@ def judge(task: Path, answer: str | None, root: Path) -> str:
     (root / "test.sh").write_text(script.replace("/logs/", f"{root}/logs/"))
     if answer is not None:
         (root / "root" / "solution.py").write_text(answer)
-    subprocess.run(["bash", root / "test.sh"], cwd=root / "root", check=True, capture_output=True)
-    return (root / "logs" / "verifier" / "reward.txt").read_text()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the judge needs Python 3.10
+    command = ["bash", root / "test.sh"]
+    subprocess.run(
+        command, cwd=root / "root", check=True, capture_output=True, timeout=60, env={**os.environ, "PATH": path}
+    )
+    (reward,) = (root / "logs" / "verifier").iterdir()
+    return reward.read_text()
+
+
+def judge_one(tmp_path: Path, row: dict[str, Any], answer: str) -> str:
+    tmp_path.mkdir(exist_ok=True)
+    write_all(tmp_path / "own", tmp_path, [row])
+    (task,) = (tmp_path / "own").iterdir()
+    return judge(task, answer.replace("/logs/", f"{tmp_path}/root/logs/"), tmp_path / "root")
 
 
 def test_tasks_are_read_back_as_they_were(tmp_path: Path) -> None:
@@ -93,15 +109,110 @@ def test_test_sh_passes_references_and_nothing_else(tmp_path: Path) -> None:
             assert judge(task, answers[word], tmp_path / task.name / word) == f"{int(word == 'right')}\n", problem.id
 
 
-@pytest.mark.parametrize("answer", ["import os\nos._exit(0)\n", "import sys\nsys.exit(0)\n", "raise SystemExit\n"])
-def test_an_answer_that_leaves_early_fails(tmp_path: Path, answer: str) -> None:
-    (problem,) = write_all(tmp_path / "own", tmp_path, ROWS[2:3])
-    assert judge(tmp_path / "own" / make_file_name(problem.id), answer, tmp_path / "root") == "0\n"
+WRONG = {
+    "os._exit": "import os\nos._exit(0)\n",
+    "sys.exit": "import sys\nsys.exit(0)\n",
+    "SystemExit": "raise SystemExit\n",
+    "word": "import os, __main__\nos.write(1, __main__.secret.encode())\nos._exit(0)\n",
+    "stdin": "import os, sys\nfor fd in range(3, 20):\n    try: os.write(fd, sys.stdin.buffer.read())\n"
+    "    except OSError: pass\nos._exit(0)\n",
+    "reward": "open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')\n",
+}
+
+
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
+def test_an_answer_that_leaves_early_or_writes_the_reward_fails(tmp_path: Path, answer: str) -> None:
+    assert judge_one(tmp_path, ROWS[2], answer) == "0\n"
+
+
+SHARED = {**ROWS[2], "setup": "class Box:\n    size = 1\n\n\ndef helper(n):\n    return n + Box.size\n"}
+RIGHT: dict[str, tuple[dict[str, Any], str]] = {
+    "a function named check": (
+        {**ROWS[2], "entry_point": "check", "setup": "", "check": "def test_it():\n    assert check(1) == 2\n"},
+        "def check(n):\n    return n + 1\n",
+    ),
+    "a helper named as in the setup": (
+        {**SHARED, "check": "def test_it():\n    assert f(1) == helper(1)\n"},
+        "def helper(n, by):\n    return n + by\n\n\ndef f(n):\n    return helper(n, 1)\n",
+    ),
+    "a variable of the tests named as in the answer": (
+        {**SHARED, "check": "step = 5\n\n\ndef test_it():\n    assert f(step) == 6\n"},
+        "step = 1\n\n\ndef f(n):\n    return n + step\n",
+    ),
+    "a class of the setup": (
+        {**SHARED, "check": "def test_it():\n    assert type(f(1)) is Box\n"},
+        "def f(n):\n    return Box()\n",
+    ),
+    "a helper of the answer that the tests use": (
+        {**SHARED, "check": "def test_it():\n    assert inverse(f(1)) == 1\n"},
+        "def inverse(n):\n    return n - 1\n\n\ndef f(n):\n    return n + 1\n",
+    ),
+    "a lambda that is no test": (
+        {
+            **SHARED,
+            "check": "test_close = lambda a, b: abs(a - b) < 1\n\n\ndef test_it():\n    assert test_close(f(1), 2)\n",
+        },
+        "def f(n):\n    return n + 1\n",
+    ),
+    "prints": (
+        ROWS[2],
+        "import atexit, os\natexit.register(print, 'bye')\nos.write(1, b'\\xff')\n\n\ndef f(n):\n    return n + 1\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_names_of_answer_and_tests_do_not_meet(tmp_path: Path, name: str) -> None:
+    row, answer = RIGHT[name]
+    assert judge_one(tmp_path, row, answer) == "1\n"
+
+
+def test_a_program_that_fails_after_printing_fails(tmp_path: Path) -> None:
+    row = {"id": "p", "statement": "Print one.", "cases": [{"stdin": "", "stdout": "1\n"}]}
+    assert judge_one(tmp_path / "a", row, "print(1)\n") == "1\n"
+    assert judge_one(tmp_path / "b", row, "print(1)\nraise SystemExit(3)\n") == "0\n"
+    assert judge_one(tmp_path / "c", row, "import os\nos.write(1, b'\\xff')\n") == "0\n"
+
+
+def test_an_answer_without_end_is_stopped(tmp_path: Path) -> None:
+    write_all(tmp_path / "own", tmp_path, ROWS[2:3])
+    (task,) = (tmp_path / "own").iterdir()
+    code = (task / "tests" / "judge.py").read_text()
+    (task / "tests" / "judge.py").write_text(code.replace("LIMIT_S = 60", "LIMIT_S = 1"))
+    assert judge(task, "while True: pass\n", tmp_path / "root") == "0\n"
+
+
+def test_modules_beside_the_judge_do_not_stand_in_for_the_standard_library(tmp_path: Path) -> None:
+    write_all(tmp_path / "own", tmp_path, ROWS[2:])
+    for number, task in enumerate((tmp_path / "own").iterdir()):
+        (task / "tests" / "secrets.py").write_text("import os\nos._exit(0)\n")
+        (task / "tests" / "itertools.py").write_text("import os\nos._exit(0)\n")
+        assert judge(task, "raise ValueError\n", tmp_path / str(number)) == "0\n"
+
+
+def test_harbor_takes_the_names_and_texts_of_any_problem(tmp_path: Path) -> None:
+    ids = ["日本", "_private", "range 1..n", "😀 \x7f"]
+    code = 'def f(n):\n    """```\n    >>> f(1)\n    ```"""\n'
+    public = {"public_tests": ["assert f(7) == 8"], "prompt": code, "license": "😀", "reference": "x = 1\r\n"}
+    own = write_all(tmp_path / "own", tmp_path, [{**ROWS[2], **public, "id": id} for id in ids])
+    found = {}
+    for task in (tmp_path / "own").iterdir():
+        config = tomllib.loads((task / "task.toml").read_text())
+        found[config["metadata"]["problem"]] = config["metadata"]["license"]
+        assert re.fullmatch(r"foretrace/[A-Za-z0-9][\w.-]*", config["task"]["name"]), task
+        assert ".." not in task.name and os.access(task / "tests" / "test.sh", os.X_OK)
+        text = (task / "instruction.md").read_text()
+        assert f"````python\n{code.strip()}\n````" in text and "```python\nassert f(7) == 8\n```" in text
+    assert found == dict.fromkeys(ids, "😀")
+    back = load_problems(f"harbor:{tmp_path / 'own'}", None, None)
+    assert sorted(back, key=lambda one: one.id) == sorted(own, key=lambda one: one.id)
 
 
 def test_what_plain_python_cannot_judge_is_dropped_and_counted(tmp_path: Path) -> None:
     code = "import pytest\n\n\ndef test_it():\n    assert f(1) == pytest.approx(2)\n"
-    rows = [{**ROWS[2], "id": "pytest", "check": code}, {**ROWS[2], "id": "plain", "reference": None}]
+    helper = "import asyncio\n\n\nasync def ask():\n    return f(1)\n\n\n"
+    plain = f"{helper}def test_it():\n    assert asyncio.run(ask()) == 2\n"
+    rows = [{**ROWS[2], "id": "pytest", "check": code}, {**ROWS[2], "id": "plain", "check": plain, "reference": None}]
     report = export(f"jsonl:{write_rows(tmp_path / 'r.jsonl', rows)}", format="harbor-tasks", out=tmp_path / "out")
     assert (getattr(report, "problems", 0), report.written, getattr(report, "without_solution", 0)) == (2, 1, 1)
     assert getattr(report, "dropped", {}) == {"its tests need pytest or unittest": 1}

@@ -55,13 +55,71 @@ COPIED = {
     "solution/solve.sh": "cp /solution/clamp.py /app/clamp.py",
     "solution/clamp.py": "def clamp(n, low, high): ...",
 }
+HEREDOC = TASK["solution/solve.sh"]
+UNTOLD = (
+    "python3 /solution/write_it.py",
+    "sed 's/a/b/' /solution/clamp.py > /app/clamp.py",
+    f"{COPIED['solution/solve.sh']}\nsed -i 's/low/high/' /app/clamp.py",
+    f"{HEREDOC}sed -i 's/low/high/' /app/clamp.py\n",
+    f"{HEREDOC}cat >> /app/clamp.py << 'EOF'\nclamp = None\nEOF\n",
+)
 
 
 def test_a_reference_is_read_where_the_solution_shows_it(tmp_path: Path) -> None:
     (copied,) = load(write_task(tmp_path / "copied", COPIED))
     assert isinstance(copied, Problem) and copied.reference == COPIED["solution/clamp.py"]
-    (unknown,) = load(write_task(tmp_path / "unknown", {"solution/solve.sh": "python3 /solution/write_it.py"}))
-    assert isinstance(unknown, Problem) and unknown.reference is None
+    for number, script in enumerate(UNTOLD):
+        (unknown,) = load(write_task(tmp_path / str(number), {**COPIED, "solution/solve.sh": script}))
+        assert isinstance(unknown, Problem) and unknown.reference is None, script
+
+
+ACCEPTED = {
+    "imports beside sys": {
+        "tests/test_outputs.py": TASK["tests/test_outputs.py"].replace(
+            "import math\nimport sys\n", "import sys, math\n"
+        )
+    },
+    "an image with a command": {
+        "environment/Dockerfile": 'FROM --platform=linux/amd64 python:3.10 AS base\nENV PYTHONPATH=/app\nCMD ["bash"]\n'
+    },
+    "a reward after &&": {
+        "tests/test.sh": "python3 -m pip install pytest -q\n"
+        "python3 -m pytest -q /tests/test_outputs.py > /dev/null 2>&1"
+        " && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+    },
+    "the usual script": {
+        "tests/test.sh": "apt-get update\n"
+        "apt-get install -y curl\ncurl -LsSf https://astral.sh/uv/0.9.7/install.sh | sh\n"
+        'source $HOME/.local/bin/env\nif [ "$PWD" = "/" ]; then\n  echo "no WORKDIR"\n  exit 1\nfi\n'
+        "uvx -p 3.13 -w pytest==8.4.1 -w pytest-json-ctrf==0.3.5 "
+        "pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA\n"
+        "if [ $? -eq 0 ]; then\n  echo 1 > /logs/verifier/reward.txt\nfi\n"
+    },
+}
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_a_task_that_needs_only_python_and_pytest_is_a_problem(tmp_path: Path, run: Run, what: str) -> None:
+    write_task(tmp_path / "clamp", ACCEPTED[what])
+    facts = run("problems", "check", f"harbor:{tmp_path}", "--json").json
+    assert (facts["references_passed"], facts["empty_passed"], facts["sound"]) == (1, 0, True)
+
+
+WRONG = {
+    'environment = "docker"': "task.toml: Expected `object`, got `str` - at `$.environment`",
+    'task = "x"': "task.toml: Expected `object`, got `str` - at `$.task`",
+    "[metadata]\nlicense = 3": "task.toml: Expected `str | null`, got `int` - at `$.metadata.license`",
+    "[": "task.toml: Invalid",
+}
+
+
+@pytest.mark.parametrize("config", WRONG)
+def test_a_task_toml_that_is_wrong_says_where(tmp_path: Path, config: str) -> None:
+    write_task(tmp_path / "a", {"task.toml": config})
+    write_task(tmp_path / "b")
+    row, good = load(tmp_path)
+    assert isinstance(row, UnusableRow) and row.reason.startswith(WRONG[config]) and not row.task
+    assert isinstance(good, Problem)
 
 
 TESTS, SCRIPT = TASK["tests/test_outputs.py"], TASK["tests/test.sh"]
@@ -74,7 +132,7 @@ REFUSED = {
         "environment/Dockerfile": "FROM python:3.12\nRUN apt-get install -y \\\n  gcc\n"
     },
     "its image has `FROM ubuntu:24.04`": {"environment/Dockerfile": "FROM ubuntu:24.04\n"},
-    "its tests are not test.sh and one Python file": {"tests/data.json": "{}"},
+    "its tests are not test.sh and one Python file": {"tests/problem.json": '{"id": 3}'},
     "tests/test.sh runs `make -C /app`": {"tests/test.sh": f"cd /app && make -C /app\n{SCRIPT}"},
     "tests/test.sh runs `RC=1 make`": {"tests/test.sh": f"RC=1 make\n{SCRIPT}"},
     "tests/test.sh runs `python3 /app/clamp.py`": {"tests/test.sh": f"{SCRIPT}if python3 /app/clamp.py; then :; fi"},
@@ -86,6 +144,35 @@ REFUSED = {
     },
     "its tests use subprocess": {"tests/test_outputs.py": f"{TESTS}\nimport subprocess\n"},
     "its tests use open": {"tests/test_outputs.py": f"{TESTS}\n\ndef test_file():\n    assert open('/app/x').read()\n"},
+    "task.toml asks for a system other than Linux": {"task.toml": "[environment]\nos = 3\n"},
+    "task.toml asks for variables": {"task.toml": "[verifier.env]\nA = 'b'\n"},
+    "task.toml asks for a verifier's environment": {"task.toml": "[verifier]\nenvironment_mode = 'separate'\n"},
+    "its image has `ENV MODE=1`": {"environment/Dockerfile": "FROM python:3.12\nENV MODE=1\n"},
+    "its image has `FROM python:2.7-slim`": {"environment/Dockerfile": "FROM python:2.7-slim\n"},
+    "its image has `FROM python:3.9`": {"environment/Dockerfile": "FROM python:3.9\n"},
+    "its image has `RUN pip install pytest numpy`": {
+        "environment/Dockerfile": "FROM python:3.12\nRUN pip install pytest numpy\n"
+    },
+    "tests/test.sh runs `pytest -k inside": {"tests/test.sh": "if pytest -k inside /tests/test_outputs.py; then :; fi"},
+    "tests/test.sh runs `pytest /tests/test_outputs.py::": {
+        "tests/test.sh": "pytest /tests/test_outputs.py::test_ends"
+    },
+    "tests/test.sh runs `pip install numpy`": {"tests/test.sh": f"pip install numpy\n{SCRIPT}"},
+    "tests/test.sh runs `uv run make`": {"tests/test.sh": f"uv run make\n{SCRIPT}"},
+    "tests/test.sh runs `make -C /app/x`": {"tests/test.sh": f"echo x & make -C /app/x\n{SCRIPT}"},
+    "tests/test.sh runs `echo x > /app/clamp.py`": {"tests/test.sh": f"echo x > /app/clamp.py\n{SCRIPT}"},
+    "tests/test.sh gives a reward whatever pytest says": {
+        "tests/test.sh": "pip install pytest && pytest /tests/test_outputs.py\necho 1 > /logs/verifier/reward.txt\n"
+    },
+    "its tests use glob": {"tests/test_outputs.py": f"{TESTS}\nimport glob\n"},
+    "its tests use urllib.request": {"tests/test_outputs.py": f"{TESTS}\nimport urllib.request\n"},
+    "its tests use exec": {"tests/test_outputs.py": f"{TESTS}\nexec('1')\n"},
+    "its tests use __import__": {"tests/test_outputs.py": f"{TESTS}\nnumpy = __import__('numpy')\n"},
+    "its tests name clamp in a text": {
+        "tests/test_outputs.py": f"from unittest.mock import patch\n{TESTS}\n\ndef test_it():\n"
+        "    with patch('clamp.max'):\n        assert clamp(1, 0, 3)\n"
+    },
+    "its tests import clamp": {"tests/test_outputs.py": TESTS.replace("import clamp", "import clamp as c")},
     "its tests import numpy": {"tests/test_outputs.py": f"import numpy\n{TESTS}"},
     "its tests import no function of the answer by name": {
         "tests/test_outputs.py": "def test_it():\n    assert 1 == 2\n"

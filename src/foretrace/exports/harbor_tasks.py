@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from foretrace.core.python_source import try_parse
 from foretrace.core.report import Report
 from foretrace.exports.export_traces import make_file_name, open_new_folder
 from foretrace.problems.harbor import ANSWER, RECORD
+from foretrace.problems.public_tests.extract import extract_public_tests
 from foretrace.sandbox.judging import compare
 
 FORMAT = "harbor-tasks"
@@ -28,7 +30,9 @@ _TEST = f"""\
 #!/bin/bash
 # The reward is 1 if {_PATH} passes all tests, else 0.
 mkdir -p /logs/verifier
-if python3 /tests/judge.py {_PATH}; then reward=1; else reward=0; fi
+if python3 -I /tests/judge.py {_PATH}; then reward=1; else reward=0; fi
+# Harbor prefers other files to reward.txt: the answer may have written one.
+rm -rf /logs/verifier/reward.*
 echo $reward > /logs/verifier/reward.txt
 """
 _SOLVE = f"#!/bin/bash\ncp /solution/{ANSWER} {_PATH}\n"
@@ -85,7 +89,7 @@ def write_tasks(problems: Iterable[Problem], out: Path) -> TasksReport:
                 drops[reason] += 1
                 continue
             counts["without_solution"] += problem.reference is None
-            name = make_file_name(problem.id)
+            name = _make_name(problem.id)
             for path, text in _make_files(problem, name).items():
                 file = folder / name / path
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -109,11 +113,19 @@ def _find_refusal(problem: Problem) -> str | None:
             names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
             if any(name.partition(".")[0] in ("pytest", "unittest") for name in names):
                 return "its tests need pytest or unittest"
-        if isinstance(node, ast.AsyncFunctionDef) or (
-            isinstance(node, ast.FunctionDef) and node.name.startswith("test") and ast.unparse(node.args)
+        if (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.name.startswith("test")
+            and (isinstance(node, ast.AsyncFunctionDef) or ast.unparse(node.args))
         ):
             return "its tests need pytest or unittest"
     return None
+
+
+def _make_name(id: str) -> str:
+    """A name that Harbor takes: letters, digits, `-`, `_` and single dots, of which a letter or digit comes first."""
+    name = re.sub(r"\.+", ".", make_file_name(id))
+    return name if name[0].isalnum() else f"task-{name.lstrip('-_.')}"
 
 
 def _make_files(problem: Problem, name: str) -> dict[str, str]:
@@ -122,7 +134,7 @@ def _make_files(problem: Problem, name: str) -> dict[str, str]:
     license = problem.license or "unknown"
     facts = {"name": f"foretrace/{name}", "problem": problem.id, "license": license, "image": _IMAGE}
     files = {
-        "task.toml": _CONFIG.format(**{key: json.dumps(value) for key, value in facts.items()}),
+        "task.toml": _CONFIG.format(**{key: _quote_toml(value) for key, value in facts.items()}),
         "instruction.md": _make_instruction(problem),
         "environment/Dockerfile": f"FROM {_IMAGE}\n",
         "tests/test.sh": _TEST,
@@ -135,10 +147,19 @@ def _make_files(problem: Problem, name: str) -> dict[str, str]:
     return files
 
 
+def _quote_toml(text: str) -> str:
+    """JSON's escapes are TOML's, but for pairs of surrogates, and DEL, which JSON leaves as it is."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _make_instruction(problem: Problem) -> str:
     parts = [_quote(problem.statement)]
     if problem.prompt.strip() and problem.prompt.strip() not in problem.statement:
         parts += ["The answer continues or builds on this code:", _quote(problem.prompt)]
+    text, code = f"{problem.statement}\n\n{problem.prompt}", problem.prompt or problem.reference or ""
+    shown = extract_public_tests(text, problem.entry_point, code=code) if problem.entry_point else problem.public_tests
+    if tests := [test.code.strip() for test in problem.public_tests if test not in shown]:
+        parts += ["It must pass these tests, among others:", _fence("\n".join(tests))]
     what = "the program" if problem.entry_point is None else f"Python code that defines `{problem.entry_point}`"
     return "\n\n".join([*parts, f"Write {what} to `{_PATH}`.\n"])
 
@@ -147,4 +168,10 @@ def _quote(text: str) -> str:
     """Code in a fence, and words as they are."""
     tree = try_parse(text)
     is_code = tree is not None and any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in tree.body)
-    return f"```python\n{text.strip()}\n```" if is_code else text.strip()
+    return _fence(text) if is_code else text.strip()
+
+
+def _fence(text: str) -> str:
+    """The code in a fence longer than any in it."""
+    marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{marks}python\n{text.strip()}\n{marks}"

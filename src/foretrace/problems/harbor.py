@@ -7,6 +7,7 @@ an image with nothing but Python. All others need their own image: `problems che
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import sys
 import tomllib
@@ -32,19 +33,53 @@ ANSWER = "solution.py"
 """Name of the file with the answer, in tasks that foretrace writes."""
 RECORD = "problem.json"
 """File in `tests/` of the tasks that foretrace writes: the whole problem but for its reference."""
+_PYTHON = r"(docker\.io/)?(library/)?python:(latest|slim|3(\.1\d(\.\w+)?)?)(-[\w.-]+)?(@\S+)?"
+"""Images of Python from 3.10 on."""
+_PYTEST = r"['\"]?(pytest|pytest-json-ctrf)([=<>~]=[\w.]+)?['\"]?"
 _PLAIN_IMAGE = re.compile(
-    r"(FROM\s+(docker\.io/)?(library/)?python:\S+|WORKDIR\s.*|RUN\s+mkdir\s+-p\s+[\w/ ]+|ENV\s+PYTHON\w+[= ]\S+"
-    r"|RUN\s+(uv )?pip3? install( --[\w-]+)* pytest[\w.=-]*)",
+    rf"(FROM (--platform=\S+ )?{_PYTHON}( AS \w+)?|WORKDIR .*|CMD .*|RUN mkdir -p [\w/ ]+|ENV PYTHON\w+[= ]\S+"
+    rf"|RUN (uv )?pip3? install( -[\w-]+| {_PYTEST})+)",
     re.IGNORECASE,
 )
 """Lines of a Dockerfile that add nothing to Python that an answer or its tests could need."""
-_TEST_COMMAND = re.compile(r"\[\[?|apt-get|cd|command|curl|echo|exit|export|mkdir|pip3?|pytest|set|source|uvx?")
-"""What a `test.sh` may run: it installs pytest, runs it, and writes the reward."""
-_SHELL_WORDS = ("if", "!", "then", "else", "fi")
-_OUTSIDE = frozenset(
-    {"importlib", "io", "open", "os", "pathlib", "runpy", "shutil", "socket", "subprocess", "tempfile"}
+_PLAIN_COMMAND = re.compile(
+    r"(\[.*|\w+=[\w$?/.~-]*|sh|true|(cd|echo|exit|export|mkdir|set)( [^<>]*)?|source \S+/(env|activate)|curl [-\w]+ https://astral\.sh/uv/\S+"
+    r"|apt-get (update|install)( -\S+| curl| ca-certificates)*"
+    rf"|(python3? -m |uv )?pip3? install( -[\w-]+| {_PYTEST})+"
+    rf"|(python3? -m |uvx (-p [\d.]+ |--python [\d.]+ |(-w|--with) {_PYTEST} )*)?pytest"
+    r"( -[rvqsl]\w*| --(tb|color)=\w+| --ctrf[= ]\S+| --verbose| --quiet| --no-header| -p no:cacheprovider|"
+    r" [\w./${}'\"]+)+)?"
 )
-"""What tests look at files or run programs with."""
+"""What a `test.sh` may run: it installs pytest, runs it on a whole file, and writes the reward."""
+_SHELL_WORDS = ("if", "!", "then", "else", "fi")
+# fmt: off
+_PLAIN_MODULES = frozenset((
+    "__future__", "abc", "array", "asyncio", "base64", "bisect", "cmath", "collections", "contextlib", "copy",
+    "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools",
+    "json", "math", "numbers", "operator", "pprint", "pytest", "random", "re", "statistics", "string", "struct",
+    "sys", "textwrap", "threading", "time", "types", "typing", "unittest", "uuid", "warnings",
+))
+# fmt: on
+"""What tests may import beside the answer: modules that look at no files and run no programs."""
+_OUTSIDE = frozenset({"open", "__import__", "eval", "exec", "compile"})
+
+
+class _Task(msgspec.Struct, frozen=True):
+    name: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    license: str | None = None
+
+
+class _Config(msgspec.Struct, frozen=True):
+    """What is read of a `task.toml`."""
+
+    task: _Task = _Task()
+    metadata: _Metadata = _Metadata()
+    environment: dict[str, Any] = {}
+    verifier: dict[str, Any] = {}
+    steps: Any = None
 
 
 class Harbor:
@@ -71,20 +106,23 @@ def _make_row(folder: Path) -> ProblemRow:
 
 def _make_problem(row: ProblemRow) -> Problem:
     folder: Path = row.value["folder"]
-    if (record := folder / "tests" / RECORD).is_file():
-        problem = msgspec.json.decode(record.read_bytes(), type=Problem)
+    with contextlib.suppress(OSError, msgspec.DecodeError):  # others may name a file of theirs so
+        problem = msgspec.json.decode((folder / "tests" / RECORD).read_bytes(), type=Problem)
         reference = folder / "solution" / ANSWER
-        return msgspec.structs.replace(problem, reference=_read(reference) if reference.is_file() else None)
+        return msgspec.structs.replace(problem, reference=_read(reference, "") if reference.is_file() else None)
     try:
-        return _make_from_pytest(folder, row.name)
+        config = msgspec.convert(tomllib.loads(_read(folder / "task.toml")), type=_Config)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UnusableError(f"task.toml: {error}") from None
+    try:
+        return _make_from_pytest(folder, row.name, config)
     except UnusableError as error:
         raise NeedsImageError(f"needs its own image: {error}", folder) from None
 
 
-def _make_from_pytest(folder: Path, name: str) -> Problem:
-    config: dict[str, Any] = tomllib.loads(_read(folder / "task.toml"))
+def _make_from_pytest(folder: Path, name: str, config: _Config) -> Problem:
     _check_config(config)
-    _check_image(folder / "environment", config.get("environment", {}).get("docker_image"))
+    _check_image(folder / "environment", config.environment.get("docker_image"))
     tests = sorted(file for file in (folder / "tests").rglob("*") if file.is_file())
     sources = [file for file in tests if file.suffix == ".py"]
     if len(sources) != 1 or {file.name for file in tests} != {"test.sh", sources[0].name}:
@@ -94,21 +132,21 @@ def _make_from_pytest(folder: Path, name: str) -> Problem:
     solve = _read(folder / "solution" / "solve.sh") if (folder / "solution" / "solve.sh").is_file() else ""
     code, module, asked = _read_tests(_read(sources[0]), instruction + solve)
     return Problem(
-        id=config.get("task", {}).get("name") or name,
+        id=config.task.name or name,
         statement=instruction.strip(),
         entry_point=asked,
         hidden_tests=(Test(code=code),),
         reference=_find_reference(folder / "solution", solve, f"{module}.py", asked),
         source=Harbor.name,
-        license=config.get("metadata", {}).get("license"),
+        license=config.metadata.license,
     )
 
 
-def _check_config(config: dict[str, Any]) -> None:
-    environment, verifier = config.get("environment", {}), config.get("verifier", {})
+def _check_config(config: _Config) -> None:
+    environment, verifier = config.environment, config.verifier
     given = {
-        "several steps": config.get("steps"),
-        "a system other than Linux": environment.get("os", "linux").lower() != "linux",
+        "several steps": config.steps,
+        "a system other than Linux": str(environment.get("os", "linux")).lower() != "linux",
         "a GPU or TPU": environment.get("gpus") or environment.get("tpu"),
         "servers or skills for the agent": environment.get("mcp_servers") or environment.get("skills_dir"),
         "variables": environment.get("env") or verifier.get("env"),
@@ -118,7 +156,7 @@ def _check_config(config: dict[str, Any]) -> None:
         raise UnusableError(f"task.toml asks for {', '.join(asks)}")
 
 
-def _check_image(folder: Path, pulled: str | None) -> None:
+def _check_image(folder: Path, pulled: Any) -> None:
     others = sorted(file.name for file in folder.rglob("*") if file.is_file() and file.name != "Dockerfile")
     if others:
         raise UnusableError(f"environment/ has {others[0]}")
@@ -130,16 +168,18 @@ def _check_image(folder: Path, pulled: str | None) -> None:
 
 def _check_script(script: str, tests: str) -> None:
     code = re.sub(r"\\\n", " ", re.sub(r"(?m)(^|\s)#.*$", "", script))
-    for command in re.split(r"&&|\|\||[;|\n]", code):
+    code = re.sub(r"\d?>>?\s*(&\d|['\"]?/(logs/|dev/null)\S*)", " ", code)
+    for command in re.split(r"&&|\|\||[;&|\n]", code):
         words = command.split()
         while words and words[0] in _SHELL_WORDS:
             del words[0]
-        is_python = words[:1] in (["python"], ["python3"]) and words[1:3] in (["-m", "pytest"], ["-m", "pip"])
-        is_plain = not words or words == ["sh"] or re.fullmatch(r"\w+=[\w$?]+", command.strip())
-        if "$(" in command or "`" in command or not (is_plain or is_python or _TEST_COMMAND.fullmatch(words[0])):
+        if "$(" in command or "`" in command or not _PLAIN_COMMAND.fullmatch(" ".join(words)):
             raise UnusableError(f"tests/test.sh runs `{' '.join(words)[:60]}`")
-    if not re.search(rf"pytest\b.*{re.escape(tests)}", script, re.DOTALL):
+    file = re.escape(tests)
+    if not re.search(rf"pytest\b.*{file}", script, re.DOTALL):
         raise UnusableError(f"tests/test.sh does not run pytest on {tests}")
+    if not re.search(rf"\bif [^\n]*{file}|{file}[^\n]*&&|{file}.*\$\?", code, re.DOTALL):
+        raise UnusableError("tests/test.sh gives a reward whatever pytest says")
 
 
 def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
@@ -149,8 +189,8 @@ def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
         texts: The instruction and the solution, one of which names the answer's file.
     """
     tree = parse_code(source)
-    tree.body = [node for node in tree.body if not ast.unparse(node).startswith(("import sys", "sys.path."))]
-    module, names = "", list[str]()
+    tree.body = [node for node in tree.body if not ast.unparse(node).startswith("sys.path")]
+    module, names, texts_of_tests = "", list[str](), list[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
@@ -159,33 +199,42 @@ def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
         else:
             if isinstance(node, ast.Name) and node.id in _OUTSIDE:
                 raise UnusableError(f"its tests use {node.id}")
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts_of_tests.append(node.value)
             continue
         for name in found:
-            if name in _OUTSIDE:
-                raise UnusableError(f"its tests use {name}")
-            if name.partition(".")[0] in sys.stdlib_module_names or name == "pytest":
+            if (top := name.partition(".")[0]) in _PLAIN_MODULES:
                 continue
-            if f"{name}.py" not in texts or module not in ("", name) or not isinstance(node, ast.ImportFrom):
+            if top in sys.stdlib_module_names:
+                raise UnusableError(f"its tests use {name}")
+            renamed = any(alias.asname for alias in node.names)
+            if f"{name}.py" not in texts or module not in ("", name) or isinstance(node, ast.Import) or renamed:
                 raise UnusableError(f"its tests import {name}")
             module, node.module = name, "solution"
             names += [alias.name for alias in node.names]
     if not names or "*" in names:
         raise UnusableError("its tests import no function of the answer by name")
+    if any(text.startswith(f"{module}.") for text in texts_of_tests):
+        raise UnusableError(f"its tests name {module} in a text, as patch() does")
     return ast.unparse(tree), module, names[0]
 
 
 def _find_reference(folder: Path, solve: str, file: str, asked: str) -> str | None:
     """The answer that `solve.sh` writes or copies; `None` where that cannot be told."""
-    heredoc = re.search(
-        rf"{re.escape(file)}['\"]?[^\n]*<<\s*['\"]?(\w+)['\"]?[^\n]*\n(.*?\n)\1\s*$", solve, re.S | re.M
-    )
+    name = re.escape(file)
+    heredoc = re.search(rf"{name}['\"]?[^\n]*<<\s*['\"]?(\w+)['\"]?[^\n]*\n(.*?\n)\1\s*$", solve, re.S | re.M)
+    rest = solve.replace(heredoc[2], "", 1) if heredoc else solve
+    lines = [line for line in rest.splitlines() if re.search(rf"(?<!\w){name}", line.partition("#")[0])]
+    if len(lines) != 1 or not (heredoc or re.match(r"\s*cp\s", lines[0])):
+        return None  # something else touches it, too
     texts = [heredoc[2]] if heredoc else [_read(folder / file)] if (folder / file).is_file() else []
     return next((text for text in texts if asked in find_definitions(text)), None)
 
 
-def _read(file: Path) -> str:
+def _read(file: Path, newline: str | None = None) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8", newline=newline) as text:
+            return text.read()
     except (OSError, UnicodeDecodeError) as error:
         raise UnusableError(
             f"{file.parent.name}/{file.name} cannot be read ({getattr(error, 'strerror', error)})"
