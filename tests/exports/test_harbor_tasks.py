@@ -14,7 +14,7 @@ import pytest
 
 from cli.conftest import write_rows
 from foretrace.api.traces import export
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.episodes.validate import make_empty_answer
 from foretrace.exports.export_traces import make_file_name
@@ -96,6 +96,10 @@ def test_tasks_are_read_back_as_they_were(tmp_path: Path) -> None:
     assert {one.id: one for one in load_problems(f"harbor:{tmp_path / 'builtin'}", None, None)} == {
         one.id: one for one in builtin
     }
+    edited = next((tmp_path / "own").glob("*/instruction.md"))
+    edited.write_text("Do something else.")
+    with pytest.raises(ProblemError, match=r"instruction\.md was edited, and tests/problem\.json is what counts"):
+        load_problems(f"harbor:{edited.parent}", None, None)
 
 
 def test_test_sh_passes_references_and_nothing_else(tmp_path: Path) -> None:

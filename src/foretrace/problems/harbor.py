@@ -108,6 +108,8 @@ def _make_problem(row: ProblemRow) -> Problem:
     folder: Path = row.value["folder"]
     with contextlib.suppress(OSError, msgspec.DecodeError):  # others may name a file of theirs so
         problem = msgspec.json.decode((folder / "tests" / RECORD).read_bytes(), type=Problem)
+        if problem.statement.strip() not in _read(folder / "instruction.md", ""):
+            raise UnusableError(f"instruction.md was edited, and tests/{RECORD} is what counts: edit that too")
         reference = folder / "solution" / ANSWER
         return msgspec.structs.replace(problem, reference=_read(reference, "") if reference.is_file() else None)
     try:
