@@ -31,6 +31,7 @@ from foretrace.envs.atropos.groups import make_group
 from foretrace.envs.rollout_model import RolloutModel
 from foretrace.envs.rollouts import RolloutRunner, RolloutSettings
 from foretrace.envs.trace_sink import TraceSink
+from foretrace.envs.train_sequence import MASKED
 from foretrace.envs.trl import EnvironmentFactory, ToolCalls, prompt_dataset, reward_from_rollout, rollout_func
 from foretrace.envs.verifiers.attempts import make_report, read_reward, run_attempt
 from foretrace.episodes.episode import Episode
@@ -39,7 +40,7 @@ from foretrace.episodes.rollout import rollout
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.servers.demo import Demo
 from foretrace.registry import make_protocol
-from foretrace.sandbox.base import SandboxSettings
+from foretrace.sandbox.base import Isolation, SandboxSettings
 from foretrace.sandbox.local import LocalSandbox
 
 BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
@@ -130,15 +131,21 @@ def by_atropos(scripts: Scripts, sandbox: Any) -> list[Made]:
         for problem, _ in scripts:
             one = await runner.run(problem, [model], Sampling())
             if one.why_unusable:
-                made.append(Made(None, one.trace.outcome))
+                made.append(
+                    Made(None, one.trace.outcome, trained=_read_trained(one.sequence.masks if one.sequence else []))
+                )
                 continue
             group = make_group([one], {}, messages=False)
             (tokens,), (masks,), (score,) = group["tokens"], group["masks"], group["scores"]
-            made.append(Made(score, one.trace.outcome, tokens, [mask for mask in masks if mask != -100]))
+            made.append(Made(score, one.trace.outcome, tokens, _read_trained(masks)))
         await sandbox.close()
         return made
 
     return asyncio.run(run())
+
+
+def _read_trained(masks: list[int]) -> list[int]:
+    return [mask for mask in masks if mask != MASKED]
 
 
 def by_trl_rollouts(scripts: Scripts, sandbox: Any) -> list[Made]:
@@ -228,7 +235,8 @@ def test_a_server_that_fails_costs_the_episode(way: str, after: int, sandbox: Lo
     failed, solved = WAYS[way]([(plus(4), [*[RIGHT][:after], gone]), SOLVED], sandbox)
     error = failed.outcome.error
     assert failed.reward is None and error is not None and error.kind == "refused"
-    assert not failed.trained and solved.reward == 1.0
+    assert failed.trained == ([] if way in ("atropos", "trl rollouts") else None), "the others give no tokens"
+    assert solved.reward == 1.0
 
 
 @pytest.mark.parametrize("way", WITH_SERVERS)
@@ -267,6 +275,53 @@ def test_a_sandbox_that_fails_costs_the_episode_of_a_tool() -> None:
     assert environment.trace is not None and environment.trace.outcome.error is not None
 
 
+def test_a_call_with_a_wrong_argument_is_answered_and_the_episode_goes_on() -> None:
+    factory = EnvironmentFactory(sandbox=LocalSandbox(BOX))
+    environment: Any = factory()
+    environment.reset(**prompt_dataset([plus(3)], ToolCalls())[0])
+
+    async def call() -> float | None:
+        for code in (5, None, ["x = 1"]):
+            assert "code must be a string" in await environment.run_tests(code)
+        await environment.run_tests("def plus(x):\n    return x + 3")
+        assert "has ended" in await environment.submit(None)
+        return await environment.get_reward()
+
+    try:
+        assert asyncio.run(call()) == 1.0
+    finally:
+        factory.close()
+
+
+def test_a_sandbox_that_starts_no_more_costs_the_episode_of_a_tool() -> None:
+    class Failing(LocalSandbox):
+        starts = 0
+
+        async def start(self) -> Isolation:
+            self.starts += 1
+            if self.starts == 2:
+                raise OSError("no process is left")
+            return await super().start()
+
+    factory = EnvironmentFactory(sandbox=Failing(BOX))
+    environment: Any = factory()
+    row: Any = prompt_dataset([plus(3)], ToolCalls())[0]
+
+    async def call() -> tuple[str, float | None]:
+        answer = await environment.run_tests("def plus(x):\n    return x + 3")
+        return answer, await environment.get_reward()
+
+    try:
+        environment.reset(**row)
+        answer, reward = asyncio.run(call())
+        assert "has ended" in answer and reward is None
+        assert environment.trace.outcome.error.message == "OSError: no process is left"
+        environment.reset(**row)
+        assert asyncio.run(call())[1] == 1.0
+    finally:
+        factory.close()
+
+
 KILLED = """
 import os, signal, sys
 from types import SimpleNamespace
@@ -291,26 +346,51 @@ def test_a_trainer_that_is_killed_loses_no_finished_episode(tmp_path: Path) -> N
     assert len(list(read_traces(tmp_path / "traces"))) == 2
 
 
-def test_rollouts_are_shared_by_the_servers_and_a_dead_one_costs_little() -> None:
-    """Each of them is begun again on another server, and the dead one is passed over from then on."""
-    gone = ModelError("it is gone", kind="refused", retryable=True)
+@pytest.mark.parametrize("after", ["alive", "dead", "back"])
+def test_a_server_that_fails_is_passed_over_until_it_is_back(after: str) -> None:
+    """Each rollout is begun again on another server, and now and then one tries whether the first is back."""
+    gone: Replies = [ModelError("it is gone", kind="refused", retryable=True)]
     settings = RolloutSettings(protocol=make_protocol("tools"), episode=EpisodeSettings(), identity=Identity(), tries=2)
+    works: Replies = [RIGHT, END]
+    first: Scripts = [(plus(3), works if after == "alive" else gone)]
 
-    async def run(first: Replies) -> tuple[list[int], list[str]]:
+    async def run() -> list[list[int]]:
         async with LocalSandbox(BOX) as sandbox:
             runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
             models = [
-                RolloutModel(
-                    Said([(plus(3), replies)]),
-                    TOKENIZER,
-                    asyncio.Semaphore(9),
-                    gives_ids=True,
-                    max_sequence_tokens=9999,
-                )
-                for replies in (first, [RIGHT, END])
+                RolloutModel(Said(one), TOKENIZER, asyncio.Semaphore(99), gives_ids=True, max_sequence_tokens=9999)
+                for one in (first, Scripts([(plus(3), works)]))
             ]
-            made = [await runner.run(plus(3), models, Sampling()) for _ in range(6)]
-            return [model.started for model in models], [one.why_unusable for one in made]
+            started: list[list[int]] = []
+            for count in (6, 34):
+                made = await asyncio.gather(*(runner.run(plus(3), models, Sampling()) for _ in range(count)))
+                assert [one.why_unusable for one in made] == [""] * count
+                started.append([model.started for model in models])
+                if after == "back":
+                    first[0] = plus(3), works
+            return started
 
-    assert asyncio.run(run([RIGHT, END])) == ([3, 3], [""] * 6)
-    assert asyncio.run(run([gone])) == ([1, 6], [""] * 6)
+    (one, other), (later, others) = asyncio.run(run())
+    assert (one, other) == ((3, 3) if after == "alive" else (1, 6))
+    if after == "dead":
+        assert (later, others) == (1 + 2, 6 + 34), "one try in 17"
+    else:
+        assert later + others == one + other + 34 and later > 17
+
+
+def test_a_sandbox_that_fails_is_not_the_server_s_fault() -> None:
+    class Failing(LocalSandbox):
+        async def judge(self, *given: Any, **named: Any) -> Any:
+            raise OSError("the worker is gone")
+
+    settings = RolloutSettings(protocol=make_protocol("tools"), episode=EpisodeSettings(), identity=Identity())
+
+    async def run() -> bool:
+        async with Failing(BOX) as sandbox:
+            runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
+            said = Said([(plus(3), [RIGHT, END])])
+            model = RolloutModel(said, TOKENIZER, asyncio.Semaphore(1), gives_ids=True, max_sequence_tokens=9999)
+            assert (await runner.run(plus(3), [model], Sampling())).why_unusable == "unexpected"
+            return model.failed
+
+    assert not asyncio.run(run())

@@ -213,6 +213,36 @@ def test_a_bad_setting_is_one_line_and_the_right_code(
     assert said in env.errors() and "Traceback" not in env.said()
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"use_wandb": True}, "evaluate does not log to W&B: give --env.use_wandb false"),
+        ({"data_dir_to_save_evals": "file/evals"}, "setting data_dir_to_save_evals: "),
+        ({"openai.num_requests_for_eval": 0}, "see --env.max_eval_workers and --env.model_timeout"),
+    ],
+)
+def test_what_an_evaluation_cannot_do_is_one_line(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    env = Env("evaluate", tmp_path, **settings).start()
+    assert env.wait() == 2, env.said()
+    assert said in env.errors() and "Traceback" not in env.said()
+
+
+def test_an_evaluation_that_cannot_be_written_says_where(tmp_path: Path) -> None:
+    (tmp_path / "evals" / "metrics.json").mkdir(parents=True)
+    env = Env("evaluate", tmp_path, data_dir_to_save_evals="evals").start()
+    assert env.wait() == 1, env.said()
+    assert "--env.data_dir_to_save_evals: " in env.errors() and "Traceback" not in env.said()
+
+
+def test_a_comment_in_yaml_is_no_setting(tmp_path: Path) -> None:
+    """Where it is not given, W&B is off, and nothing of it is written."""
+    (tmp_path / "use_wandb.yaml").write_text("# use_wandb is left out\nenv:\n  protocol: tools\n", encoding="utf-8")
+    env = Env("process", tmp_path, "--config", "use_wandb.yaml", total_steps=1).start()
+    assert env.wait() == 0, env.said()
+    assert not (tmp_path / "wandb").exists()
+
+
 def test_an_unknown_setting_in_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "env.yaml").write_text("env:\n  protokol: tools\n", encoding="utf-8")
     env = Env("process", tmp_path, "--config", "env.yaml").start()

@@ -11,6 +11,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 _HEAVY = [
     "foretrace.envs.atropos.environment",
@@ -46,10 +47,10 @@ class WarmProcess:
         setup: str = "",
         environment: dict[str, str] | None = None,
     ) -> None:
-        os.environ.update(_OFFLINE)  # the libraries look at these when they are imported
-        given = dict(os.environ) | (environment or {})
+        given = dict(os.environ) | _OFFLINE | (environment or {})
         self._process = _CONTEXT.Process(target=_run, args=(module, arguments, str(folder), str(log), setup, given))
-        self._process.start()
+        with mock.patch.dict(os.environ, _OFFLINE):  # the libraries look at these when they are imported
+            self._process.start()
 
     def poll(self) -> int | None:
         return self._process.exitcode

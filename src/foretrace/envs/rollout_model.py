@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -17,7 +18,8 @@ from foretrace.protocols.base import InteractionProtocol
 
 RESERVED_TOKENS = 2
 """Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
-_FAILURE_LOAD = 16
+_SKIPS = 16
+"""Rollouts for which a server that failed is passed over, before one of them tries it again."""
 
 
 class RolloutModel(ModelWrapper):
@@ -43,12 +45,15 @@ class RolloutModel(ModelWrapper):
         self.model, self.gives_ids = model, gives_ids
         self._tokenizer = tokenizer
         self.max_sequence_tokens = max_sequence_tokens
-        self.started = self.running = self.failures = 0
-        """Rollouts that it was given, those that it serves now, and the failures in a row among those that ended."""
+        self.started = self.running = 0
+        """Rollouts that it was given, and those that it serves now."""
+        self.failed, self.skips = False, 0
+        """Whether its last request failed; rollouts that others were given since then, or since its own last one."""
 
-    def measure_load(self) -> tuple[int, int]:
-        """What it has to do, then what it had. A server that fails is passed over until the others are busier."""
-        return self.running + _FAILURE_LOAD * self.failures, self.started
+    def measure_load(self) -> tuple[bool, int, int]:
+        """What it has to do, then what it had, behind all servers that work where it failed and was not passed over
+        often enough."""
+        return self.failed and self.skips < _SKIPS, self.running, self.started
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`).
@@ -71,13 +76,27 @@ class RolloutModel(ModelWrapper):
                 completion = await super().complete(msgspec.structs.replace(request, sampling=sampling))
             except ModelError as error:
                 if error.kind != "empty":
+                    if error.kind != "overflow":
+                        self.failed, self.skips = True, 0
                     raise
                 completion = Completion(text="")  # said again and again: the model's own, which gets its reward
+            self.failed = False
         if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
             completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
         if self.gives_ids:
             completion = _decode_ids(completion, self._tokenizer)
         return msgspec.structs.replace(completion, prompt_token_ids=prompt)
+
+
+def choose_model(models: Sequence[RolloutModel]) -> RolloutModel:
+    """The server with the least to do, for a rollout that begins now. One that failed is tried again by a rollout now
+    and then, so that it is used again when it is back."""
+    chosen = min(models, key=RolloutModel.measure_load)
+    for model in models:
+        model.skips += 1
+    chosen.skips = 0
+    chosen.started += 1
+    return chosen
 
 
 def _decode_ids(completion: Completion, tokenizer: LocalTokenizer) -> Completion:

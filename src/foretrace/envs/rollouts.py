@@ -11,7 +11,7 @@ import msgspec
 from foretrace.core.completion import Sampling
 from foretrace.core.problem import Problem
 from foretrace.core.trace import Trace
-from foretrace.envs.rollout_model import RolloutModel
+from foretrace.envs.rollout_model import RolloutModel, choose_model
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import TrainSequence, make_sequence
@@ -65,15 +65,15 @@ class RolloutRunner:
         return self._tokenizer.apply_template(self._settings.protocol.opening(make_view(problem)))
 
     async def run(self, problem: Problem, models: Sequence[RolloutModel], sampling: Sampling) -> Rollout:
-        """Run one episode to its end, and again where it cannot be used. Each try goes to the model with the least to
-        do; the trace of one that fails is stored, too, and says so.
+        """Run one episode to its end, and again where it cannot be used. Each try goes to a model by
+        `choose_model`; the trace of one that fails is stored, too, and says so.
 
         Raises:
             ModelError, UsageError: no other rollout would fare better.
             StoreError: the trace cannot be stored.
         """
         for left in reversed(range(self._settings.tries)):
-            made = await self._run_once(problem, min(models, key=RolloutModel.measure_load), sampling)
+            made = await self._run_once(problem, choose_model(models), sampling)
             if not (made.why_unusable and left):
                 return made
         raise AssertionError("at least one try")
@@ -86,7 +86,6 @@ class RolloutRunner:
         sample = self._sink.next_sample(self._make_episode(problem, identity).key)
         seed = derive_seed(settings.seed, problem, sample)
         identity = msgspec.structs.replace(identity, sample=sample, sampling={**identity.sampling, "seed": seed})
-        model.started += 1
         model.running += 1
         try:
             trace = await rollout(
@@ -94,7 +93,6 @@ class RolloutRunner:
             )
         finally:
             model.running -= 1
-        model.failures = 0 if trace.outcome.error is None else model.failures + 1
         await self._sink.put(trace)
         if trace.outcome.error is not None:
             return Rollout(trace, None, trace.outcome.error.kind)

@@ -226,9 +226,11 @@ FLOORS = ("models", "sandbox", "problems", "protocols", "episodes")
 NOT_HERE = {
     *("cost", "max_cost", "price_in", "price_out"),  # of a budget, which only runs of `generate` have
     "context_length",  # of Ollama's own interface, and refused for the others
+    "environment",  # of Harbor's own checks of its tasks
     "forms",  # all three decide here
     "min_level",  # a run here has `level`
     "options",  # of adapters that are not used here
+    "speculate",  # only runs of `generate` begin calls early
 }
 
 

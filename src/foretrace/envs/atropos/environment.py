@@ -45,6 +45,10 @@ _UNSET = ("", "default", "none", "x", None)
 """What Atropos writes where a server's name or key was not given."""
 
 
+_SERVER_SETTINGS = ("api_key", "base_url", "health_check", "model_name", "num_max_requests_at_once")
+"""What is read of Atropos' settings of a server; `health_check` is off in any case."""
+
+
 class ForetraceServer(APIServer):
     """What Atropos makes for each of its model servers: one of foretrace's models, which rollouts ask themselves."""
 
@@ -57,6 +61,10 @@ class ForetraceServer(APIServer):
         super().__init__(config, reasoning_config=reasoning_config)
         if config.num_max_requests_at_once < 1:
             raise UsageError(Setting("concurrency", config.num_max_requests_at_once), ": choose 1 or more")
+        for name, field in APIServerConfig.model_fields.items():
+            if name not in _SERVER_SETTINGS and getattr(config, name) != field.default:
+                why = f"--openai.{name} is for Atropos' own requests, which are not made here: leave it out; see "
+                raise UsageError(why, Setting("max_eval_workers"), " and ", Setting("timeout"))
         kind, _, named = self.spec.partition(":")
         is_named = named or kind == "demo" or config.model_name in _UNSET
         given: dict[str, Any] = {} if config.base_url in _UNSET else {"base_url": config.base_url}
@@ -134,6 +142,8 @@ class CodeTraceEnv(ResilientEnv):
         if self.training and config.group_size == 1 and config.ensure_scores_are_not_same:
             unsent = ": Atropos drops groups in which all scores are the same; choose 2 or more, or "
             raise UsageError(Setting("group_size", 1), unsent, Setting("ensure_scores_are_not_same", False))
+        if not self.training and config.use_wandb:
+            raise UsageError("evaluate does not log to W&B: give ", Setting("use_wandb", False))
         problems = load_problems(config.problems, config.problems_path, config.limit)
         self._train, self._eval = split_problems(problems, config.eval_fraction, config.seed)
         self._by_id = {problem.id: problem for problem in problems}
@@ -293,15 +303,19 @@ class CodeTraceEnv(ResilientEnv):
         else:
             print(format_metrics(self._eval_metrics), flush=True)
         if config.data_dir_to_save_evals is not None:
-            await self.evaluate_log(
-                self._eval_metrics,
-                model_name=self._models[0].spec,
-                start_time=start_time,
-                end_time=time.time(),
-                generation_parameters=self._describe_sampling() | {"temperature": config.eval_temperature},
-                samples=[_make_sample(one) for one in rollouts],
-                verbose=False,
-            )
+            try:
+                await self.evaluate_log(
+                    self._eval_metrics,
+                    model_name=self._models[0].spec,
+                    start_time=start_time,
+                    end_time=time.time(),
+                    generation_parameters=self._describe_sampling() | {"temperature": config.eval_temperature},
+                    samples=[_make_sample(one) for one in rollouts],
+                    verbose=False,
+                )
+            except OSError as error:
+                why = f": {find_first_line(error)}; give a folder that can be written"
+                raise StoreError(Setting("data_dir_to_save_evals"), why) from None
 
     def _describe_sampling(self) -> dict[str, Any]:
         return {name: getattr(self.config, name) for name in ("temperature", "top_p", "max_tokens")}

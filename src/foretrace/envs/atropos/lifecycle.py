@@ -16,6 +16,7 @@ from foretrace.envs.messages import missing_library_error
 try:
     import yaml
     from atroposlib.envs.base import BaseEnv
+    from atroposlib.utils.cli import get_double_dash_flags
     from pydantic import ValidationError
     from tenacity import RetryError
 except ImportError as missing:
@@ -116,16 +117,14 @@ class ResilientEnv(BaseEnv):
             print("usage: serve|process|evaluate [--config FILE] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]")
             print("all settings, and what they are: serve --help")
             sys.exit(0 if sys.argv[1:] else UsageError.exit_code)
-        files = [path for arg in sys.argv if (path := Path(arg.rpartition("=")[2])).suffix in (".yaml", ".yml")]
-        given = [*sys.argv, *(path.read_text(encoding="utf-8") for path in files if path.is_file())]
-        if sys.argv[1] != "serve" and not any("use_wandb" in text for text in given):
-            sys.argv += ["--env.use_wandb", "False"]  # Atropos switches it on in the other two
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed
         if not _log.handlers:  # our own lines are few, and are shown whatever Atropos logs
             _log.addHandler(logging.StreamHandler())
             _log.setLevel(logging.INFO)
             _log.propagate = False
         try:
+            if sys.argv[1] != "serve" and not _is_given("use_wandb"):
+                sys.argv += ["--env.use_wandb", "False"]  # Atropos switches it on in the other two
             super().cli()
         except ForetraceError as error:
             _end(render_error(error), error.exit_code)
@@ -138,6 +137,16 @@ class ResilientEnv(BaseEnv):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
+
+
+def _is_given(name: str) -> bool:
+    """Whether a setting of the environment is on the command line or in the YAML file."""
+    flags = get_double_dash_flags()
+    file = Path(str(flags.get("config", "")))
+    settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if not isinstance(settings, dict):
+        raise UsageError(f"{file}: no settings are in it; write them under env: and openai:")
+    return f"env.{name}" in flags or name in (settings.get("env") or {})
 
 
 def _end(message: str, code: int) -> None:

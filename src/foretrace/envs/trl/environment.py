@@ -78,6 +78,8 @@ class EnvironmentFactory:
         self.settings, self.sink = settings, TraceSink(traces_dir, "trl")
         self.loop.close_at_end(self.sink.close)
         self.made: list[ToolEnvironment] = []
+        self.started = False
+        """Whether the sandbox has started."""
 
     def __call__(self) -> ToolEnvironment:
         self.made.append(ToolEnvironment(self))
@@ -103,7 +105,7 @@ class ToolEnvironment:
 
         Raises:
             UsageError: the dataset was not made by `prompt_dataset`, or for another protocol.
-            SandboxError: no sandbox serves.
+            SandboxError: no sandbox serves. Once one has served, a failure of it costs only the episode.
         """
         factory, protocol, chosen = self._factory, ToolCalls(), read_problem(problem)
         check_prompt(prompt, chosen, protocol)
@@ -113,7 +115,7 @@ class ToolEnvironment:
             return Episode(chosen, protocol, factory.loop.sandbox, settings=factory.settings, identity=identity)
 
         self._episode = make(factory.sink.next_sample(make(0).key))
-        factory.loop.submit(self._episode.start()).result()
+        factory.loop.submit(self._start(self._episode)).result()
 
     async def run_tests(self, code: str) -> str:
         """Run code on the public tests of the task.
@@ -139,7 +141,20 @@ class ToolEnvironment:
         )
         return self.trace.outcome.reward if self.trace else None
 
-    async def _call(self, name: str, code: str) -> str:
+    async def _start(self, episode: Episode) -> None:
+        factory = self._factory
+        if not factory.started:
+            await factory.loop.sandbox.start()
+            factory.started = True
+        with contextlib.suppress(Exception):  # the trace says what failed
+            async with record_failure(episode):
+                await episode.start()
+
+    async def _call(self, name: str, code: Any) -> str:
+        if code is None and name == "submit":
+            code = ""
+        if not isinstance(code, str):  # TRL passes on what the model wrote
+            return "Nothing was run: code must be a string, the whole Python code of the answer."
         text = msgspec.json.encode(_Call(name, code)).decode()
         return await asyncio.wrap_future(self._factory.loop.submit(self._step(Completion(text=text))))
 
