@@ -23,6 +23,7 @@ OTHER_PROGRAMS = (
     "evaluation/prompt_values.py",
     "envs/atropos/lifecycle.py",
     "models/adapter.py",
+    "problems/harbor.py",
 )
 """Files that name options of other programs, and the one that writes commands of ours into the card."""
 

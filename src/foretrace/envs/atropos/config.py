@@ -75,7 +75,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     @classmethod
     def _refuse(cls, value: Any) -> Any:
         if value:
-            raise ValueError("not of this environment: leave it out (for Ollama give --env.model_options think=VALUE)")
+            raise ValueError("not of this environment: leave it out (for Ollama give model_options think=VALUE)")
         return value
 
     @field_validator("data_dir_to_save_evals")
