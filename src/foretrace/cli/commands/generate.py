@@ -139,6 +139,8 @@ def check_problems(
         problems, drops = collect_problems(make_problem_set(name).load(path), limit)
         tasks = [drop.task for drop in drops if drop.task is not None and environment is not None]
         drops = [drop for drop in drops if drop.task not in tasks]
+        if environment is not None and not tasks:
+            output.note(f"no task needs an image of its own: none is run in {environment}")
         found = check_problems(
             problems,
             sandbox,
