@@ -333,7 +333,9 @@ def read_launches(folder: Path) -> dict[str, list[Launch]]:
 
 def read_call(call: PredictedCall, handlings: frozenset[Handling]) -> Act | None:
     """The act that a guessed call stands for; `None` where the protocol has none."""
-    handling = next((one for one in TOOL_NAMES if one in handlings and TOOL_NAMES[one] == call.tool), None)
+    handling: Handling | None = next(
+        (one for one in TOOL_NAMES if one in handlings and TOOL_NAMES[one] == call.tool), None
+    )
     try:
         arguments = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except msgspec.DecodeError:
