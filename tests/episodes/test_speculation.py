@@ -101,7 +101,10 @@ class Script:
             return (f"<plan>{turn}</plan>", code, "<reflect>So it is.</reflect>")[turn % 3]
         if self._protocol == "tools":
             return "<verify>It is right.</verify>" if last or (turn and self.pick("ab", seed, turn) == "a") else code
-        return verify if last or self.pick("abc", "verify", seed, turn) == "a" else f"<think>So.</think>{code}"
+        if last or self.pick("abc", "verify", seed, turn) == "a":
+            return verify
+        more = self.pick(("", *BODIES), "more", seed, turn).format(n=number)  # two acts in one reply
+        return f"<think>So.</think>{code}" + f"<code>\n{more}\n</code>" * bool(more)
 
 
 class Waits(Scripted):
@@ -342,12 +345,12 @@ class Never:
 
 
 SITUATION = Situation("k", (), (), frozenset(), None, "", None)
-RAISES = "def plus(x):\n    return x / 0\nplus(1)"
+RAISES = "def plus(x):\n    return x / 0\nplus(1)\n"
 
 
 @pytest.mark.parametrize("first", ["<code>\nassert False\n</code>", "<verify>\nassert False\n</verify>"])
 def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp_path: Path, first: str) -> None:
-    replies = ("<code>\nx = 1\n</code>", f"{first}<code>\n{RAISES}\n</code>", "<verify></verify>")
+    replies = ("<code>\nx = 1\n</code>", f"{first}<code>\n{RAISES}</code>", "<verify></verify>")
 
     def say(request: Request) -> Completion:
         turn = sum(m.role == "assistant" for m in request.messages)
