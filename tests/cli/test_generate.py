@@ -405,6 +405,8 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         (["--speculate", "memory"], "--speculate memory learns from a dataset"),
         (["--speculate", "nobody", "--speculate-dataset", "."], "is not a foretrace dataset"),
         (["--speculate", "tests", "--speculate-width", "0"], "--speculate-width 0: choose 1 or more"),
+        (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),
+        (["--speculate", "tests", "--speculate-url", "http://u"], "--speculate-url is for a predictor or a model"),
         (["--speculate", "tests", "--engine", "ray"], "--speculate tests is for one machine"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -17,8 +18,9 @@ import pytest
 from episodes.generating import PROBLEMS, Ground, stored
 from foretrace.core.completion import Completion, Request
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import UsageError
+from foretrace.core.errors import ModelError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, read_predictions
+from foretrace.core.problem import Ending, RunResult
 from foretrace.core.trace import Isolation, Trace
 from foretrace.episodes.generate.engine import generate
 from foretrace.episodes.generate.settings import GenerateSettings
@@ -26,7 +28,10 @@ from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.speculation import (
     GUESSES_FILE,
     JUDGING,
+    REPORT_FILE,
+    EarlyRuns,
     NextTests,
+    Operation,
     Proposer,
     RecordedGuesses,
     Situation,
@@ -35,6 +40,7 @@ from foretrace.episodes.speculation import (
     SpeculationSettings,
     read_launches,
 )
+from foretrace.episodes.workspace import Workspace
 from foretrace.models.servers.scripted import Scripted
 from foretrace.registry import make_protocol
 from foretrace.sandbox.base import Limits, SandboxSettings
@@ -95,7 +101,10 @@ class Script:
             return (f"<plan>{turn}</plan>", code, "<reflect>So it is.</reflect>")[turn % 3]
         if self._protocol == "tools":
             return "<verify>It is right.</verify>" if last or (turn and self.pick("ab", seed, turn) == "a") else code
-        return verify if last or self.pick("abc", "verify", seed, turn) == "a" else f"<think>So.</think>{code}"
+        if last or self.pick("abc", "verify", seed, turn) == "a":
+            return verify
+        more = self.pick(("", *BODIES), "more", seed, turn).format(n=number)  # two acts in one reply
+        return f"<think>So.</think>{code}" + f"<code>\n{more}\n</code>" * bool(more)
 
 
 class Waits(Scripted):
@@ -301,6 +310,141 @@ def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: G
         ground.runner.run(speculation.start(Isolation(level=1)))
     with pytest.raises(UsageError, match="speculate_width"):
         Speculation(NextTests(), ground.sandbox, SpeculationSettings(width=0))
+
+
+class Says:
+    """Guesses these calls at each reply."""
+
+    name = "says"
+
+    def __init__(self, *calls: tuple[str, dict[str, str]], **fields: Any) -> None:
+        self._calls, self._fields = calls, fields
+
+    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
+        return [
+            Prediction(
+                key=situation.key,
+                step=len(situation.messages),
+                rank=rank,
+                action="tool_call",
+                calls=(PredictedCall(tool, json.dumps(arguments)),),
+                **self._fields,
+            )
+            for rank, (tool, arguments) in enumerate(self._calls[:k], 1)
+        ]
+
+
+class Never:
+    """Is asked in vain."""
+
+    name = "never"
+
+    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
+        await asyncio.Event().wait()
+        return ()
+
+
+SITUATION = Situation("k", (), (), frozenset(), None, "", None)
+RAISES = "def plus(x):\n    return x / 0\nplus(1)\n"
+
+
+@pytest.mark.parametrize("first", ["<code>\nassert False\n</code>", "<verify>\nassert False\n</verify>"])
+def test_the_second_act_of_a_reply_is_as_without_speculation(ground: Ground, tmp_path: Path, first: str) -> None:
+    replies = ("<code>\nx = 1\n</code>", f"{first}<code>\n{RAISES}</code>", "<verify></verify>")
+
+    def say(request: Request) -> Completion:
+        turn = sum(m.role == "assistant" for m in request.messages)
+        return Completion(text=replies[min(turn, 2)], finish="stop")
+
+    for name, proposer in (("plain", None), ("early", Says(("python", {"code": RAISES})))):
+        attempt(ground, tmp_path / name, "interleaved_tools", proposer, samples=1, model=Waits(say, 0.2))
+    assert read(tmp_path / "plain") == read(tmp_path / "early")
+    assert b"block_3.py" in read(tmp_path / "plain").popitem()[1]
+
+
+def test_no_more_run_at_once_than_the_width(ground: Ground) -> None:
+    async def work() -> int:
+        speculation, running, gate = Speculation(NextTests(), ground.sandbox), 0, asyncio.Event()
+
+        async def run() -> None:
+            nonlocal running
+            running += 1
+            await gate.wait()
+
+        early = EarlyRuns(speculation)
+        for number in range(6):
+            early.begin("python", Operation(str(number)), run)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await early.drop_all()
+        await speculation.close()
+        return running
+
+    assert ground.runner.run(work()) == SpeculationSettings().width
+
+
+@pytest.mark.parametrize(("ending", "kept", "runs"), [("ok", "a", 1), ("timeout", "a", 2), ("ok", "b", 2)])
+def test_only_what_was_kept_and_came_to_its_own_end_is_handed_over(
+    ground: Ground, ending: Ending, kept: str, runs: int
+) -> None:
+    async def work() -> int:
+        speculation, count = Speculation(NextTests(), ground.sandbox), 0
+
+        async def run() -> RunResult:
+            nonlocal count
+            count += 1
+            return RunResult(ending=ending, isolation=Isolation(level=2))
+
+        early = EarlyRuns(speculation)
+        early.begin("python", Operation("a"), run)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await early.keep_only([Operation(kept)])
+        await early.take(Operation("a"), run)
+        await speculation.close()
+        return count
+
+    assert ground.runner.run(work()) == runs
+
+
+def test_guesses_are_limited_by_confidence_and_by_tokens_also_of_late_ones(ground: Ground) -> None:
+    calls = (("python", {"code": "x"}),)
+
+    def ask(proposer: Proposer, **settings: Any) -> tuple[list[int], SpeculationReport]:
+        async def work() -> tuple[list[int], SpeculationReport]:
+            speculation = Speculation(proposer, ground.sandbox, SpeculationSettings(**settings), max_answer=512)
+            counts: list[int] = []
+            for _ in range(2):
+                with contextlib.suppress(TimeoutError):
+                    counts.append(len(await asyncio.wait_for(speculation.propose(SITUATION), 0.05)))
+            return counts, speculation.make_report()
+
+        return ground.runner.run(work())
+
+    assert ask(Says(*calls, confidence=0.5), threshold=0.5)[0] == [1, 1]
+    assert ask(Says(*calls, confidence=0.4), threshold=0.5)[0] == ask(Says(*calls), threshold=0.5)[0] == [0, 0]
+    assert ask(Says(*calls, tokens=5), max_tokens=6)[0] == [1, 1]
+    assert ask(Says(*calls, tokens=5), max_tokens=5)[0] == [1, 0]
+    counts, report = ask(Never(), max_tokens=5)
+    assert (counts, report.late, report.tokens) == ([0], 1, 512)
+
+
+def test_a_failure_inside_is_reported_and_a_run_that_ends_in_an_error_leaves_its_figures(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> bool:
+        raise TypeError("a bug")
+
+    def refuse(request: Request) -> str:
+        if any(m.role == "assistant" for m in request.messages):
+            raise ModelError("bad key", final=True)
+        return "<code>\nx = 1\n</code>"
+
+    monkeypatch.setattr(Workspace, "begin_early", fail)
+    with pytest.raises(ModelError, match="bad key"):
+        attempt(ground, tmp_path / "t", "interleaved_tools", Always(), samples=1, model=Waits(refuse))
+    written = json.loads((tmp_path / "t" / REPORT_FILE).read_text())
+    assert written["failed"] == "TypeError: a bug" and written["guesses"]
 
 
 KILLED = """

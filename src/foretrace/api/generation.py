@@ -166,6 +166,8 @@ def run_generate(
         if runner is not None:
             raise UsageError(Setting("speculate", given["speculate"]), " is for one machine: leave out ", _RAY)
         speculation, made = make_speculation(given, sandbox, own)
+    elif unused := [name for name in given if name.startswith("speculate_") and given[name] is not None]:
+        raise UsageError(Setting(unused[0], given[unused[0]]), " does nothing without ", Setting("speculate"))
     model = make_model(model, given["server"]) if isinstance(model, str) else model
     if isinstance(problems, str):
         problems = load_usable_problems(problems, path, given["limit"])

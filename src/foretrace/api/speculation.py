@@ -33,6 +33,13 @@ class LiveGuesses:
     def __init__(self, guesser: Guesser) -> None:
         self.name, self.guesser = guesser.name, guesser
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether a guess takes tokens."""
+        from foretrace.api.guessers import ModelGuesser
+
+        return isinstance(self.guesser, ModelGuesser)
+
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         """See `Proposer.propose`."""
         at = PredictionId(situation.key, len(situation.messages))
@@ -62,7 +69,8 @@ def make_speculation(
     if isinstance(given["sandbox"], str):
         own = msgspec.structs.replace(sandbox_settings, workers=settings.width, max_sessions=1)
         made.append(sandbox := make_sandbox(given["sandbox"], own))
-    return Speculation(proposer, sandbox, settings), made
+    max_answer = _MAX_ANSWER if isinstance(proposer, LiveGuesses) and proposer.asks_model else 0
+    return Speculation(proposer, sandbox, settings, max_answer), made
 
 
 def make_proposer(given: Mapping[str, Any]) -> Proposer:
@@ -77,9 +85,16 @@ def make_proposer(given: Mapping[str, Any]) -> Proposer:
     from foretrace.models.base import Server
 
     name, dataset = given["speculate"], given["speculate_dataset"]
+    path = Path(name)
+    if name == NextTests.name or path.exists():
+        for unused in ("speculate_dataset", "speculate_url"):
+            if given[unused] is not None:
+                raise UsageError(
+                    Setting(unused), " is for a predictor or a model, and not for ", Setting("speculate", name)
+                )
     if name == NextTests.name:
         return NextTests()
-    if (path := Path(name)).exists():
+    if path.exists():
         rows: dict[tuple[str, int], list[Prediction]] = {}
         for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
             rows |= read_predictions(file).by_step()

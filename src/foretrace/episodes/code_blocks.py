@@ -75,7 +75,7 @@ class CodeBlocks:
         at = self._find_state_before(len(self._blocks))
         try:
             run = functools.partial(session.run, code, at=at)
-            return await self._early.take(Operation(code, None, session, at), run)
+            return await self._early.take(self._make_operation(code, session, at), run)
         except SandboxError:  # code can end its own session
             session = await self._reopen()
             return await session.run(code, at=self._find_state_before(len(self._blocks)))
@@ -90,12 +90,16 @@ class CodeBlocks:
         if self._session is None:
             return []
         at = self._find_state_before(len(self._blocks))
-        operations = [Operation(code, None, self._session, at)]
+        operations = [self._make_operation(code, self._session, at)]
         for replacement in find_replacements([block.code for block in self._blocks], code)[:1] if added else ():
             before = self._find_state_before(replacement.start)
-            if before != at:  # else the file of the later one would be named as that of the earlier one
-                operations.append(Operation(replacement.blocks[0], None, self._session, before))
+            operations.append(self._make_operation(replacement.blocks[0], self._session, before))
         return operations
+
+    def _make_operation(self, code: str, session: Session, at: int) -> Operation:
+        """A block on a state of the session. Without speculation, a session need not number its blocks."""
+        number = 0 if self._early.speculation is None else session.next_number(at)
+        return Operation(code, None, session, at, number)
 
     async def close(self) -> None:
         """End the session."""
@@ -116,7 +120,7 @@ class CodeBlocks:
         for code in codes:
             try:
                 run = functools.partial(session.run, code, at=state)
-                result = await self._early.take(Operation(code, None, session, state), run)
+                result = await self._early.take(self._make_operation(code, session, state), run)
             except SandboxError:
                 await self._reopen()
                 return None

@@ -21,7 +21,7 @@ from foretrace.episodes.identity import Identity, make_key, make_provenance, mak
 from foretrace.episodes.metrics import EventCounter, compute_metrics
 from foretrace.episodes.reward import RewardRule, compute_reward
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.episodes.speculation import JUDGING, EarlyRuns, Situation, Speculation, is_safe, read_call
+from foretrace.episodes.speculation import JUDGING, EarlyRuns, Operation, Situation, Speculation, is_safe, read_call
 from foretrace.episodes.token_context import TokenContext
 from foretrace.episodes.transcript import EnvironmentMessage, Transcript, name_tool
 from foretrace.episodes.workspace import Workspace
@@ -134,6 +134,12 @@ class Episode:
         """Guess at the calls of the next reply, and begin them early. Cancelled, and waited for, before `step`."""
         speculation = self._early.speculation
         assert speculation is not None, "see `speculates`"
+        try:
+            await self._begin_early(speculation)
+        except Exception as error:  # no attempt suffers from it
+            speculation.note_failure(error)
+
+    async def _begin_early(self, speculation: Speculation) -> None:
         handlings = frozenset(getattr(self.protocol, "handlings", {}).values())
         messages, last = self._transcript.messages, self._results[-1] if self._results else None
         entry_point = self.problem.entry_point
@@ -148,13 +154,19 @@ class Episode:
 
     async def _keep_wanted(self, reply: Reply) -> None:
         """Drop what was begun early and is not what a reply asks for; the final judging is, as long as the reply leaves
-        the answer as it is."""
+        the answer as it is. Only the first act in the session keeps early runs there: a later one runs on what it
+        leaves, and the first would wait for an early run of it."""
         if not self.speculates:
             return
         acts = [act for act in reply.acts if act.handling is not None and act.error is None]
         if all(act.handling in ("check", "submit") for act in acts):
             acts.append(Act(kind="final", span=(0, 0), handling="submit"))
-        await self._early.keep_only(one for act in acts for one in self._workspace.list_operations(act))
+        wanted, in_session = list[Operation](), False
+        for act in acts:
+            operations = self._workspace.list_operations(act)
+            wanted += [one for one in operations if one.session is None or not in_session]
+            in_session = in_session or any(one.session is not None for one in operations)
+        await self._early.keep_only(wanted)
 
     async def step(self, completion: Completion) -> list[Result]:
         """Read one completion, carry out its acts, and add their results to the prompt, or end the episode.

@@ -27,6 +27,7 @@ from foretrace.core.problem import RunResult, Test, Verdict
 from foretrace.core.python_source import try_parse
 from foretrace.core.report import Report
 from foretrace.core.trace import Isolation, Message, Provenance, Task, ToolCall, ToolSpec, Trace
+from foretrace.episodes.transcript import TOOL_NAMES
 from foretrace.protocols.base import Act, Handling, Result
 from foretrace.sandbox.base import Sandbox, Session
 
@@ -39,12 +40,6 @@ MIN_LEVEL = 2
 """Isolation below this lets code change files that outlive its run."""
 _HANDED_OVER = ("ok", "error", "exit")
 """Endings that say nothing of the load of the machine. What ended otherwise is run again when it is asked for."""
-_HANDLINGS: Mapping[str, tuple[Handling, ...]] = {
-    "python": ("block", "run"),
-    "run_tests": ("check", "test"),
-    "submit": ("submit",),
-}
-"""By name of a tool in traces: how a protocol may handle a call of it (see `transcript`)."""
 
 
 class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -152,6 +147,8 @@ class Operation(NamedTuple):
     """Run it as a block of this session."""
     at: int = 0
     """State of the session that the block is run on."""
+    number: int = 0
+    """In the file's name of the block."""
 
 
 class Row(msgspec.Struct):
@@ -192,12 +189,15 @@ class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 
     predictor: str
     guesses: int
+    late: int
+    """Replies that were there before the guesses at them."""
     refused: int
-    """Guesses that were not run: their effect is not undone by dropping a fork, or is not known."""
+    """Guessed calls that could not be run early: they cannot be read, the protocol has no such call, or their effect is
+    not known or not undone by dropping a fork."""
     failed: str | None
-    """The first failure of the predictor, in words."""
+    """The first failure of the predictor, or of what began its guesses, in words."""
     tokens: int
-    """That the predictor wrote, where it says so."""
+    """That the predictor wrote, where it says so; for a late guess of a model, the most that it can have written."""
     guess_s: float
     """Mean seconds of the predictor for one reply."""
     tool_s: float
@@ -220,17 +220,20 @@ class Speculation:
 
     Args:
         sandbox: For programs and judgements; best one of its own, so that the attempts' own runs never wait.
+        max_answer: Tokens that are counted for a guess that comes too late: the most that it can have taken.
     """
 
-    def __init__(self, proposer: Proposer, sandbox: Sandbox, settings: SpeculationSettings | None = None) -> None:
-        self.proposer, self.sandbox = proposer, sandbox
+    def __init__(
+        self, proposer: Proposer, sandbox: Sandbox, settings: SpeculationSettings | None = None, max_answer: int = 0
+    ) -> None:
+        self.proposer, self.sandbox, self._max_answer = proposer, sandbox, max_answer
         self.settings = settings or SpeculationSettings()
         self.settings.check()
         self.slots = asyncio.Semaphore(self.settings.width)
         self.ending: set[asyncio.Task[None]] = set()
         """Early runs that are being ended, for which no attempt waits."""
         self.rows: dict[str, Row] = {}
-        self.refused = self.tokens = 0
+        self.refused = self.late = self.tokens = 0
         self.launches: list[Launch] = []
         self._guesses: list[Prediction] = []
         self._seconds: list[float] = []
@@ -249,8 +252,12 @@ class Speculation:
             return []
         try:
             found = await self.proposer.propose(situation, settings.top)
+        except asyncio.CancelledError:  # the reply is there
+            self.late += 1
+            self.tokens += self._max_answer
+            raise
         except Exception as error:  # a user's own may fail in any way
-            self._failed = self._failed or f"{type(error).__name__}: {error}"
+            self.note_failure(error)
             return []
         seconds = time.perf_counter() - started
         self._seconds.append(seconds)
@@ -258,6 +265,10 @@ class Speculation:
         self._guesses += found
         self.tokens += sum(guess.tokens or 0 for guess in found)
         return [guess for guess in found if settings.threshold is None or (guess.confidence or 0) >= settings.threshold]
+
+    def note_failure(self, error: Exception) -> None:
+        """Keep the first failure for the report."""
+        self._failed = self._failed or f"{type(error).__name__}: {error}"
 
     async def start(self, isolation: Isolation) -> None:
         """Start the sandbox, where the attempts' own code is isolated like this.
@@ -281,6 +292,7 @@ class Speculation:
         return SpeculationReport(
             predictor=self.proposer.name,
             guesses=len(self._guesses),
+            late=self.late,
             refused=self.refused,
             failed=self._failed,
             tokens=self.tokens,
@@ -321,8 +333,9 @@ def read_launches(folder: Path) -> dict[str, list[Launch]]:
 
 def read_call(call: PredictedCall, handlings: frozenset[Handling]) -> Act | None:
     """The act that a guessed call stands for; `None` where the protocol has none."""
-    possible = _HANDLINGS.get(call.tool, ())
-    handling: Handling | None = next((one for one in possible if one in handlings), None)
+    handling: Handling | None = next(
+        (one for one in TOOL_NAMES if one in handlings and TOOL_NAMES[one] == call.tool), None
+    )
     try:
         arguments = msgspec.json.decode(call.arguments, type=dict[str, Any])
     except msgspec.DecodeError:

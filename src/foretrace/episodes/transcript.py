@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -11,9 +11,9 @@ import msgspec
 
 from foretrace.core.completion import ChatMessage, Completion
 from foretrace.core.trace import Message, Sampled, ToolCall
-from foretrace.protocols.base import Act, Reply
+from foretrace.protocols.base import Act, Handling, Reply
 
-_TOOL_NAMES = {
+TOOL_NAMES: Mapping[Handling, str] = {
     "run": "python",
     "block": "python",
     "test": "run_tests",
@@ -143,7 +143,7 @@ def _get_completion_details(completion: Completion) -> dict[str, Any]:
 
 def name_tool(act: Act) -> str:
     """The tool under which an act is recorded as a call; empty for one that could not be read."""
-    return "" if act.handling is None else _TOOL_NAMES[act.handling]
+    return "" if act.handling is None else TOOL_NAMES[act.handling]
 
 
 def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
@@ -153,7 +153,7 @@ def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
         name = act.call.name or name
         return msgspec.structs.replace(act.call, id=call_id, name=name, span=span, repairs=act.repairs, error=act.error)
     if act.kind == "final":
-        name = _TOOL_NAMES["submit"]
+        name = TOOL_NAMES["submit"]
     arguments: dict[str, str] = {}
     if act.handling == "append":
         arguments = {"path": SOLUTION_FILE, "content": act.code}

@@ -257,4 +257,4 @@ def _relocate_error(run: RunResult, before: int) -> RunResult:
 
 def _make_stdin_prelude(text: str) -> str:
     """Code that makes `text` the standard input of the code behind it."""
-    return f"import sys as _sys, io as _io\n_sys.stdin = _io.StringIO({text!r})\n"
+    return f"import sys as _sys, io as _io\n_sys.stdin = _io.StringIO({text!r})\ndel _sys, _io\n"

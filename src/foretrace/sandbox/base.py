@@ -112,6 +112,10 @@ class Session(Protocol):
         """
         ...
 
+    def next_number(self, at: int) -> int:
+        """The number in the file's name of the next block on the state `at`: its tracebacks show it."""
+        ...
+
     def keep(self, result: RunResult, at: int) -> None:
         """Keep what an early block on the state `at` did."""
         ...

@@ -67,8 +67,9 @@ def _summarise_live(report: SpeculationReport) -> str:
     hidden = f"hid {write_share(report.share)} of {write_time(report.tool_s)} of tools behind the model's replies"
     judging = f", and {write_time(report.judging_saved_s)} of final judging" if report.judging_saved_s else ""
     wasted = f"{write_time(report.wasted_s)} ran for nothing"
-    refused = f"; {count_things(report.refused, 'guessed call')} not safe to run early" if report.refused else ""
-    return f"{report.predictor} {hidden}{judging}; {wasted}{refused}"
+    refused = f"; {count_things(report.refused, 'guessed call')} could not be run early" if report.refused else ""
+    late = f"; the guesses at {count_things(report.late, 'message')} came too late" if report.late else ""
+    return f"{report.predictor} {hidden}{judging}; {wasted}{refused}{late}"
 
 
 def summarise_ceiling(report: CeilingReport) -> str:

@@ -120,7 +120,7 @@ async def generate(
     settings = settings or GenerateSettings()
     check_settings(settings)
     maker = LocalAttempts(protocol, model, sandbox, settings, speculation) if runner is None else runner
-    run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None))
+    run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None), speculation)
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
         run.plan(writer)
@@ -139,11 +139,6 @@ async def generate(
                 if on_failure is not None:
                     on_failure(run.make_report(error))
                 raise
-            report = run.make_report()
-            if speculation is not None:
-                await speculation.close()
-                report = msgspec.structs.replace(report, speculation=speculation.write(writer.folder))
-            return report
     return run.make_report()
 
 
@@ -165,9 +160,11 @@ class _Run:
         runner: AttemptRunner,
         settings: GenerateSettings,
         progress: Callable[[RunProgress], None],
+        speculation: Speculation | None,
     ) -> None:
         self._problems, self._protocol, self._model, self._runner = problems, protocol, model, runner
-        self._settings = settings
+        self._settings, self._speculation = settings, speculation
+        self._speculated: SpeculationReport | None = None
         self._progress = progress
         self._redacted: Counter[str] = Counter()
         self._meter = TokenMeter()
@@ -213,7 +210,8 @@ class _Run:
         self.status.isolation = self._runner.isolation
 
     async def run_attempts(self, writer: TraceWriter) -> None:
-        """Make the attempts of the plan; however the run ends, those that finished are sealed."""
+        """Make the attempts of the plan; however the run ends, those that finished are sealed, and the figures of
+        speculation are written."""
         journal = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
@@ -225,6 +223,9 @@ class _Run:
             self._progress(self.status)
             await journal.close()
             writer.seal(journal.path)
+            if self._speculation is not None:
+                await self._speculation.close()
+                self._speculated = self._speculation.write(writer.folder)
         if self._fatal_error is not None:
             raise self._fatal_error
 
@@ -359,5 +360,6 @@ class _Run:
             isolation=msgspec.to_builtins(status.isolation) if status.isolation else None,
             damaged=tuple(map(str, self._damaged_journals)),
             redacted=dict(sorted(self._redacted.items())),
+            speculation=self._speculated,
             nodes=msgspec.to_builtins(dict(sorted(self._runner.nodes.items()))),
         )

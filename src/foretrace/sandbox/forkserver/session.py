@@ -70,6 +70,10 @@ class _BlockSession:
                 self._keep(start, result.step)
             return result
 
+    def next_number(self, at: int) -> int:
+        """The number of the next block on a state (see `base.Session`)."""
+        return self._next_numbers[at]
+
     def keep(self, result: RunResult, at: int) -> None:
         """Keep what an early block did (see `base.Session`)."""
         self._keep(at, result.step)
