@@ -366,6 +366,11 @@ def test_speculation_is_reported_and_leaves_what_replay_reads(run: Run, setting:
     assert (facts["predictor"], facts["guesses"], facts["settings"]["top"]) == ("guesses.jsonl", 2, 1)
     assert json.loads(Path("u/speculation.json").read_text()) == facts
     assert ids(Path("t")) == ids(Path("u"))
+    for more in (["--limit", "1"], [], []):  # a run that goes on, and one that finds all done, lose nothing
+        assert run("generate", *setting[:-1], "v", "--speculate", "tests", *more).code == 0
+    assert Path("v/guesses.jsonl").read_text().count("\n") == Path("t/guesses.jsonl").read_text().count("\n")
+    launches = [json.loads(line)["key"] for line in Path("v/launches.jsonl").read_text().splitlines()]
+    assert {*launches} == {json.loads(line)["key"] for line in Path("t/launches.jsonl").read_text().splitlines()}
 
 
 def ids(folder: Path) -> list[str]:
@@ -397,6 +402,19 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
             assert (facts["predictor"], facts["failed"], facts["refused"]) == (name, None, 0)
             assert facts["guesses"] and facts["rows"]["run_tests"]["launched"]
             assert facts["rows"]["run_tests"]["used"] == 0
+        asks = [
+            *asks,
+            "--out",
+            "x",
+            "--retries",
+            "0",
+            "--speculate",
+            "openai:toy",
+            "--speculate-dataset",
+            sample_dataset,
+        ]
+        done = run("generate", *PROBLEMS, "--protocol", "tools", *asks, "--speculate-url", "http://127.0.0.1:9")
+        assert done.code == 1 and "127.0.0.1:9" in done.err
 
 
 @pytest.mark.parametrize(
@@ -405,6 +423,8 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         (["--speculate", "memory"], "--speculate memory learns from a dataset"),
         (["--speculate", "nobody", "--speculate-dataset", "."], "is not a foretrace dataset"),
         (["--speculate", "tests", "--speculate-width", "0"], "--speculate-width 0: choose 1 or more"),
+        (["--speculate", "nofile.jsonl"], "--speculate nofile.jsonl: no such file or folder"),
+        (["--speculate", "tests", "--speculate-threshold", "0.5"], "--speculate-threshold needs a confidence"),
         (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),
         (["--speculate", "tests", "--speculate-url", "http://u"], "--speculate-url is for a predictor or a model"),
         (["--speculate", "tests", "--engine", "ray"], "--speculate tests is for one machine"),

@@ -32,6 +32,14 @@ class Guesser(Protocol):
         """At most `k` predictions, the likeliest first; one of a model may have no action."""
         ...
 
+    async def start(self) -> None:
+        """Make sure that it can be asked.
+
+        Raises:
+            ModelError: its server cannot be reached.
+        """
+        ...
+
     async def close(self) -> None:
         """End what was started."""
         ...
@@ -58,6 +66,9 @@ class PredictorGuesser:
         given = self._predictor.predict(_render(self._renderer, messages, tools), k)
         return [*make_predictions(at, check_guesses(given, k), None)]
 
+    async def start(self) -> None:
+        """See `Guesser.start`."""
+
     async def close(self) -> None:
         """See `Guesser.close`."""
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -78,6 +89,10 @@ class ModelGuesser:
 
         prompt = _render(self._renderer, messages, tools)
         return (await guess_with_model(self._model, at, prompt, self._seed, self._settings))[:k]
+
+    async def start(self) -> None:
+        """See `Guesser.start`."""
+        await self._model.probe()
 
     async def close(self) -> None:
         """See `Guesser.close`."""

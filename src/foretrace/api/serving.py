@@ -64,6 +64,7 @@ def serve(
         UsageError: a setting that cannot be served.
         PredictionError: no dataset, no rows, or a predictor that cannot learn from them.
         BuildError: a dataset of another version.
+        ModelError: the model server cannot be reached.
         StoreError: the socket cannot be opened.
     """
     from foretrace.api.event_loop import run_in_event_loop
@@ -91,6 +92,7 @@ def serve(
         )
 
     async def listen() -> ServiceCounts:
+        await guesser.start()
         with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
             if socket is None:
                 await _serve_stdin(make_service, report_ready)

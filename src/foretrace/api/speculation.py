@@ -11,6 +11,7 @@ import msgspec
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.predictions import Prediction, PredictionId, read_predictions
 from foretrace.episodes.speculation import (
+    GUESSES_FILE,
     NextTests,
     Proposer,
     RecordedGuesses,
@@ -39,6 +40,10 @@ class LiveGuesses:
         from foretrace.api.guessers import ModelGuesser
 
         return isinstance(self.guesser, ModelGuesser)
+
+    async def start(self) -> None:
+        """See `Startable.start`."""
+        await self.guesser.start()
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         """See `Proposer.propose`."""
@@ -93,12 +98,19 @@ def make_proposer(given: Mapping[str, Any]) -> Proposer:
                     Setting(unused), " is for a predictor or a model, and not for ", Setting("speculate", name)
                 )
     if name == NextTests.name:
+        if given["speculate_threshold"] is not None:
+            raise UsageError(
+                Setting("speculate_threshold"), " needs a confidence, and ", Setting("speculate", name), " gives none"
+            )
         return NextTests()
     if path.exists():
         rows: dict[tuple[str, int], list[Prediction]] = {}
-        for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+        files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        for file in [path / GUESSES_FILE] if path / GUESSES_FILE in files else files:
             rows |= read_predictions(file).by_step()
         return RecordedGuesses(path.name, rows)
+    if ":" not in name and (path.suffix or len(path.parts) > 1):
+        raise UsageError(Setting("speculate", name), ": no such file or folder")
     if dataset is None:
         what = " learns from a dataset, whose prompts it is asked with: name one with "
         end = (", or give tests, or a file of predictions",)

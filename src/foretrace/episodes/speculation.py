@@ -13,16 +13,22 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from foretrace.actions.label_steps import classify_calls
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.entry_points import read_entry_point
-from foretrace.core.errors import Setting, UsageError
+from foretrace.core.errors import ForetraceError, Setting, UsageError
 from foretrace.core.files import replace_file
-from foretrace.core.predictions import PredictedCall, Prediction, PredictionsHeader, write_predictions
+from foretrace.core.predictions import (
+    PredictedCall,
+    Prediction,
+    PredictionsHeader,
+    read_predictions,
+    write_predictions,
+)
 from foretrace.core.problem import RunResult, Test, Verdict
 from foretrace.core.python_source import try_parse
 from foretrace.core.report import Report
@@ -90,6 +96,19 @@ class Proposer(Protocol):
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         """At most `k` guesses, the likeliest first; cancelled when the reply is there."""
+        ...
+
+
+@runtime_checkable
+class Startable(Protocol):
+    """A proposer that must be started."""
+
+    async def start(self) -> None:
+        """Make sure that it can be asked.
+
+        Raises:
+            ModelError: its server cannot be reached.
+        """
         ...
 
 
@@ -235,6 +254,8 @@ class Speculation:
         self.rows: dict[str, Row] = {}
         self.refused = self.late = self.tokens = 0
         self.launches: list[Launch] = []
+        self.keys: set[str] = set()
+        """Of the attempts that were made."""
         self._guesses: list[Prediction] = []
         self._seconds: list[float] = []
         self._failed: str | None = None
@@ -246,6 +267,7 @@ class Speculation:
     async def propose(self, situation: Situation) -> list[Prediction]:
         """The guesses that are to be run. A predictor that fails guesses nothing: no attempt suffers from it."""
         started, settings = time.perf_counter(), self.settings
+        self.keys.add(situation.key)
         if settings.max_wasted is not None and sum(row.wasted_s for row in self.rows.values()) >= settings.max_wasted:
             return []
         if settings.max_tokens is not None and self.tokens >= settings.max_tokens:
@@ -275,10 +297,13 @@ class Speculation:
 
         Raises:
             UsageError: what code does there is not undone with its process.
+            ModelError: a model that guesses cannot be reached.
         """
         if isolation.level < MIN_LEVEL:
             why = f": needs isolation level {MIN_LEVEL}, and this is level {isolation.level}; leave it out"
             raise UsageError(Setting("speculate", self.proposer.name), why)
+        if isinstance(self.proposer, Startable):
+            await self.proposer.start()
         await self.sandbox.start()
 
     async def close(self) -> None:
@@ -306,23 +331,34 @@ class Speculation:
         )
 
     def write(self, folder: Path) -> SpeculationReport:
-        """Write the report and the guesses beside the traces.
+        """Write the report beside the traces, and the guesses and launches of this run beside those of earlier ones.
 
         Raises:
             StoreError: they cannot be written.
         """
         report = self.make_report()
+        if not self.keys:  # no attempt was made: what is there stays
+            return report
         replace_file(folder / REPORT_FILE, msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
         header = PredictionsHeader(predictor=self.proposer.name, k=self.settings.top, steps=len(self._seconds))
-        rows = sorted(self._guesses, key=lambda guess: (guess.key, guess.step, guess.rank))
+        rows = sorted(self._list_guesses(folder), key=lambda guess: (guess.key, guess.step, guess.rank))
         write_predictions(folder / GUESSES_FILE, header, rows)
-        launches = sorted(self.launches, key=lambda launch: (launch.key, launch.step, launch.after_s))
+        earlier = [each for key, found in read_launches(folder).items() if key not in self.keys for each in found]
+        launches = sorted([*earlier, *self.launches], key=lambda launch: (launch.key, launch.step, launch.after_s))
         replace_file(folder / LAUNCHES_FILE, b"".join(msgspec.json.encode(launch) + b"\n" for launch in launches))
         return report
 
+    def _list_guesses(self, folder: Path) -> list[Prediction]:
+        """The guesses of this run, and those of earlier runs at other attempts."""
+        earlier: Sequence[Prediction] = ()
+        if (folder / GUESSES_FILE).exists():
+            with contextlib.suppress(ForetraceError):  # what cannot be read is replaced
+                earlier = read_predictions(folder / GUESSES_FILE).rows
+        return [*(guess for guess in earlier if guess.key not in self.keys), *self._guesses]
+
 
 def read_launches(folder: Path) -> dict[str, list[Launch]]:
-    """By key of the trace: what was begun early in the last run that speculated; nothing where none did."""
+    """By key of the trace: what was begun early while it was made; nothing where nothing was."""
     found: dict[str, list[Launch]] = {}
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         for line in (folder / LAUNCHES_FILE).read_bytes().splitlines():

@@ -50,7 +50,7 @@ def show_live(output: Output, report: SpeculationReport) -> None:
     head = ("speculation", "calls", "hits", "hidden", "of the time", "begun early", "used", "for nothing")
     rows: list[tuple[Cell, ...]] = [
         (
-            *(name, row.calls, row.hits, write_time(row.saved_s), write_time(row.seconds)),
+            *(name or "(unread)", row.calls, row.hits, write_time(row.saved_s), write_time(row.seconds)),
             *(row.launched, row.used, write_time(row.wasted_s)),
         )
         for name, row in report.rows.items()
@@ -69,7 +69,8 @@ def _summarise_live(report: SpeculationReport) -> str:
     wasted = f"{write_time(report.wasted_s)} ran for nothing"
     refused = f"; {count_things(report.refused, 'guessed call')} could not be run early" if report.refused else ""
     late = f"; the guesses at {count_things(report.late, 'message')} came too late" if report.late else ""
-    return f"{report.predictor} {hidden}{judging}; {wasted}{refused}{late}"
+    none = "; it guessed at no reply of this run" if not report.guesses and not report.late else ""
+    return f"{report.predictor} {hidden}{judging}; {wasted}{refused}{late}{none}"
 
 
 def summarise_ceiling(report: CeilingReport) -> str:
