@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from foretrace.actions.label_steps import classify_calls
+from foretrace.actions.label_steps import classify_lone_call
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.entry_points import read_entry_point
 from foretrace.core.errors import ForetraceError, Setting, UsageError
@@ -32,7 +32,7 @@ from foretrace.core.predictions import (
 from foretrace.core.problem import RunResult, Test, Verdict
 from foretrace.core.python_source import try_parse
 from foretrace.core.report import Report
-from foretrace.core.trace import Isolation, Message, Provenance, Task, ToolCall, ToolSpec, Trace
+from foretrace.core.trace import Isolation, Message, ToolCall, ToolSpec
 from foretrace.episodes.transcript import TOOL_NAMES
 from foretrace.protocols.base import Act, Handling, Result
 from foretrace.sandbox.base import Sandbox, Session
@@ -384,12 +384,8 @@ def read_call(call: PredictedCall, handlings: frozenset[Handling]) -> Act | None
 
 def is_safe(call: PredictedCall, tools: tuple[ToolSpec, ...]) -> bool:
     """Whether the effect of a call is known, and is undone with the process that made it."""
-    trace = Trace(key="", task=Task(id="", group=""), tools=tools, messages=(), provenance=_PROVENANCE)
-    facts = classify_calls(trace, [ToolCall(name=call.tool, arguments=call.arguments)])
-    return facts is not None and facts.effect in (Effect.PURE_READ, Effect.SANDBOX_EXEC)
-
-
-_PROVENANCE = Provenance(origin="generated", source="")
+    facts = classify_lone_call(ToolCall(name=call.tool, arguments=call.arguments), tools)
+    return facts.effect in (Effect.PURE_READ, Effect.SANDBOX_EXEC)
 
 
 class _Turn(NamedTuple):
