@@ -44,9 +44,10 @@ bench: .venv/dev
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
 # kept in screenshots/.
-test-integrations: .venv/integrations .venv/harbor/installed .venv/browser
+test-integrations: .venv/integrations .venv/harbor/installed .venv/inspect/installed .venv/browser
 	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -n 2 --dist loadfile --reruns 1 \
 		-m "integration or slow" tests
+	.venv/inspect/bin/python -m pytest -m integration tests/integrations/test_inspect_ai.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -72,7 +73,7 @@ test-integrations: .venv/integrations .venv/harbor/installed .venv/browser
 	@echo "installing torch, Ray and the trainers' libraries into .venv, a minute or two"
 	$(PIP) "torch==2.13.0"
 	$(UV) -e ".[dev,trl,verifiers,atropos,ray,s3]" "transformers[serving]" peft "gguf==0.19.0" "ollama==0.6.3" \
-		"moto[server]>=5.1" "playwright==1.65.2" "teich>=0.3" "inspect-ai>=0.3.285"
+		"moto[server]>=5.1" "playwright==1.65.2" "teich>=0.3"
 	touch $@
 
 # Harbor needs Python 3.12, so it has an environment of its own: 321 MB. Where there is no such Python, its tests are
@@ -82,6 +83,12 @@ HARBOR_PYTHON ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python
 	if $(BIN)/uv venv --quiet --clear --no-python-downloads --python $(HARBOR_PYTHON) .venv/harbor; then \
 		$(BIN)/uv pip install --quiet --python .venv/harbor/bin/python "harbor==0.26.*" && touch $@; \
 	else echo "no Python 3.12 (HARBOR_PYTHON=PATH names one): the tests with Harbor will be skipped"; fi
+
+# inspect_ai needs an fsspec with which the datasets library cannot read from S3: an environment of its own.
+.venv/inspect/installed: .venv/dev
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/inspect
+	$(BIN)/uv pip install --quiet --python .venv/inspect/bin/python -e ".[dev]" "inspect-ai>=0.3.285"
+	touch $@
 
 # Chromium is the system's: installed where that is allowed, else the tests of pages are skipped and say so, and the next
 # run tries again.
