@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "inspect"
 def test_the_example_scores_as_foretrace_does(
     sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inspect_ai = pytest.importorskip("inspect_ai", reason="inspect_ai has an environment of its own (make test-integrations)")
+    inspect_ai = pytest.importorskip("inspect_ai", reason="inspect_ai has its own environment (make test-integrations)")
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     monkeypatch.syspath_prepend(str(EXAMPLES))
