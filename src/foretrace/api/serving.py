@@ -92,13 +92,15 @@ def serve(
         )
 
     async def listen() -> ServiceCounts:
-        await guesser.start()
-        with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
-            if socket is None:
-                await _serve_stdin(make_service, report_ready)
-            else:
-                await _serve_socket(make_service, socket, report_ready)
-        await guesser.close()
+        try:
+            await guesser.start()
+            with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
+                if socket is None:
+                    await _serve_stdin(make_service, report_ready)
+                else:
+                    await _serve_socket(make_service, socket, report_ready)
+        finally:
+            await guesser.close()
         return counts
 
     return run_in_event_loop(listen)
