@@ -41,7 +41,7 @@ REPORT_FILE, GUESSES_FILE, LAUNCHES_FILE = "speculation.json", "guesses.jsonl", 
 """Beside the manifest of the traces: what speculation gave, what was guessed, as `replay` reads it, and what was begun
 early, as `view` draws it."""
 JUDGING = "final judging"
-"""Name in a report of the judging at the end of an attempt, which is no call of the model."""
+"""Name in a report of the judging at the end of an attempt, which is not a call of the model."""
 MIN_LEVEL = 2
 """Isolation below this lets code change files that outlive its run."""
 _HANDED_OVER = ("ok", "error", "exit")
@@ -434,7 +434,7 @@ class EarlyRuns:
         self._turn = _Turn("", 0, 0.0)
 
     def begin_turn(self, key: str, step: int) -> None:
-        """A reply is waited for from now on: the message of this index."""
+        """Note that the reply with this index is now being waited for."""
         self._turn = _Turn(key, step, time.perf_counter())
 
     def begin(self, tool: str, operation: Operation, run: Callable[[], Awaitable[Any]]) -> None:

@@ -166,7 +166,7 @@ class StartChild(Protocol):
 @contextlib.asynccontextmanager
 async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
     """Start a child on `server` for `request`; a block that is left before the child's exit kills the server, unless it
-    was cancelled and the child can be ended alone."""
+    was cancelled and the child can be ended by itself."""
     server.runs += 1
     channel = ChildChannel(server, request, limits)
     try:
