@@ -172,35 +172,6 @@ def _base64(rng: random.Random, kind: Kind, secret: str) -> str:
     return rng.choice([f"$ base64 config\n{encoded}\n$ ", f"echo {encoded} | base64 -d", json.dumps({"blob": encoded})])
 
 
-def _continued(rng: random.Random, kind: Kind, secret: str) -> tuple[str, int]:
-    cut = rng.randrange(min(12, len(secret) // 2), len(secret) - 4)
-    text = f"export {kind.name}={secret[:cut]}\\\n{secret[cut:]}\nls"
-    return rng.choice([text, json.dumps({"command": text})]), cut
-
-
-def _wrapped(rng: random.Random, kind: Kind, secret: str) -> tuple[str, int]:
-    cut = rng.randrange(min(12, len(secret) // 2), len(secret) - 4)
-    text = rng.choice(
-        [
-            f"Your {kind.words} is {secret[:cut]}\n{secret[cut:]}\nKeep it safe.",
-            f'{kind.name} = ("{secret[:cut]}"\n    "{secret[cut:]}")\nprint(1)\n',
-            f"> {kind.name}: {secret[:cut]}\n> {secret[cut:]}\n> end\n",
-        ]
-    )
-    return rng.choice([text, json.dumps({"text": text})]), cut
-
-
-def _split(
-    place: Callable[[random.Random, Kind, str], tuple[str, int]],
-) -> Callable[[random.Random, str, Kind], Planted]:
-    def plant(rng: random.Random, name: str, kind: Kind) -> Planted:
-        secret = kind.make(rng)
-        text, cut = place(rng, kind, secret)
-        return Planted(name, place.__name__.strip("_"), text, (secret[:cut], secret[cut:]))
-
-    return plant
-
-
 def _whole(place: Callable[[random.Random, Kind, str], str]) -> Callable[[random.Random, str, Kind], Planted]:
     def plant(rng: random.Random, name: str, kind: Kind) -> Planted:
         secret = kind.make(rng)
@@ -215,7 +186,6 @@ def _whole(place: Callable[[random.Random, Kind, str], str]) -> Callable[[random
 
 
 _PLACES = [_whole(p) for p in (_prose, _json, _json_in_json, _shell, _shell_in_json, _diff, _yaml, _dotenv, _base64)]
-_CUT = [_split(_continued), _split(_wrapped)]
 
 
 def plant_tokens(seed: int = 0, rounds: int = 3) -> Iterator[Planted]:
@@ -225,9 +195,6 @@ def plant_tokens(seed: int = 0, rounds: int = 3) -> Iterator[Planted]:
         for name, kind in KINDS.items():
             for place in _PLACES:
                 yield place(rng, name, kind)
-            for place in _CUT:
-                if not (kind.is_named and place is _CUT[1]):
-                    yield place(rng, name, kind)
 
 
 def plant_others(seed: int = 0, rounds: int = 20) -> Iterator[Planted]:

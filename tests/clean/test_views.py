@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +11,7 @@ import pytest
 
 from foretrace.clean import scanner
 from foretrace.clean.scanner import Deadline, TooSlowError, find_secrets
-from foretrace.clean.views import View, join_lines, read_in_other_ways
+from foretrace.clean.views import read_in_other_ways
 
 
 def test_characters_are_found_in_the_original() -> None:
@@ -24,42 +23,18 @@ def test_characters_are_found_in_the_original() -> None:
         assert view.find_span(len(view.text) - 4, len(view.text)) == (len(original) - 4, len(original))
 
 
-def test_a_break_lies_where_something_was_taken_out() -> None:
-    joined = join_lines(View("ab\n  cd\nef"))
-    assert joined is not None and joined.text == "abcdef"
-    assert joined.list_breaks() == [2, 4]
-    assert joined.find_span(1, 5) == (1, 9)
+def test_colors_are_left_out() -> None:
+    original = "see \x1b[01;31m\x1b[Kab\x1b[m\x1b[Kcd."
+    *_, view = read_in_other_ways(original)
+    assert view.text == "see abcd."
+    start, end = view.find_span(4, 8)
+    assert original[start:end].endswith("ab\x1b[m\x1b[Kcd")
 
 
 def make_texts(pieces: Sequence[str], count: int) -> Iterator[str]:
     rng = random.Random(7)
     for _ in range(count):
         yield "".join(rng.choices(pieces, k=rng.randint(1, 14)))
-
-
-_PLAIN_BREAK = re.compile(
-    r"\n(?=-[A-Za-z0-9])(?:(?<=sk\n)|(?<=xoxb\n)|(?<=glpat\n))|"
-    r"(?<=[A-Za-z0-9_+/=.:-])[\"'`]?[ \t]*+(?:[+.&][ \t]*+)?\\?\r?\n[ \t]*+(?:(?:[+>|#*-]|//|\d{1,6}[\t|:])[ \t]*+)?"
-    r"(?:[+.&][ \t]++)?[bfru]?[\"'`]?(?=[A-Za-z0-9_+/=.-])"
-    r"|(?<=[A-Za-z0-9_+/=.:-])(?:\x1b\[[0-9;]{0,12}[mK]|[\u200b\u2060\ufeff])+(?=[A-Za-z0-9_+/=.-])"
-)
-"""What `join_lines` takes out, looked for in every place."""
-
-
-def test_breaks_are_found_as_if_every_place_were_looked_at() -> None:
-    pieces = [
-        *"\n\n \t\\\"'`+.&-#>|*brAz0=:/_(é中\x1b\u200b\ufeff",
-        "\r\n",
-        "//",
-        "12\t",
-        "7:",
-        "sk\n-",
-        "xoxb",
-        "glpat",
-    ]
-    for text in make_texts([*pieces, "\x1b[0m", "\x1b[1;31K"], 20_000):
-        joined = join_lines(View(text))
-        assert (joined.text if joined else text) == _PLAIN_BREAK.sub("", text), repr(text)
 
 
 def test_runs_of_base64_are_found_as_if_every_place_were_looked_at() -> None:

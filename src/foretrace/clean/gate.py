@@ -16,21 +16,13 @@ from foretrace.clean.rules import (
     TOKENS,
     TYPE_NAME,
     VAGUE_WORDS,
-    cut_heads,
 )
 from foretrace.core.errors import ForetraceError
 
 _LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"
 _SIGNS = [token.sign or token.head for token in TOKENS]
 _ANYWHERE = [sign for sign in _SIGNS if sign[0] in "\\[:"]
-_WHOLE = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
-_LINE_BREAK = r"[ \t\"'\\\r]*(?:\n|\\n)[ \t\"'\\+>|-]*"
-_CUT = "|".join(
-    f"(?:{'|'.join(lefts)}){_LINE_BREAK}(?:{'|'.join(rights)})"
-    for lefts, rights in cut_heads(token.head for token in TOKENS if not token.sign)
-)
-_TOKEN = rf"{_WHOLE}|{_LEFT}(?:{_CUT})[A-Za-z0-9_.-]{{4}}"
-"""The beginning of a token, which a line break may have cut in two: then more of it must follow."""
+_TOKEN = _LEFT + "(?:" + "|".join(dict.fromkeys(s for s in _SIGNS if s not in _ANYWHERE)) + ")|" + "|".join(_ANYWHERE)
 _ROUGHLY_NAMED = (
     rf"(?i:passw|passp|passc|pwd|pswd|secret|token|credential|(?:{KEY_KINDS})[_ .-]?key|[a-z0-9][_-]key|[a-z_]key ?=|auth|{FOREIGN_WORDS}|bearer|cookie|session.?id|_pass|pass\b|[_-]pat)"
     r"|connect\.sid|\b(?i:sid|sig)\b|PRIVATE|PuTTY|\"kty\"|://[^\s/@\"'<>]+@|sshpass|mysql|mariadb|redis-cli|htpasswd|requirepass"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 WORD = r"[A-Za-z0-9_-]"
@@ -116,47 +115,6 @@ TOKENS = (
     Token("jwt", r"ey[JK][A-Za-z0-9_-]{10,1000}\.ey[JK]", r"[A-Za-z0-9_-]{8,6000}\.[A-Za-z0-9_-]{16,1000}", sign=r"ey[JK][A-Za-z0-9]{6}"),
     Token("jwt", r"ey[JK][A-Za-z0-9_-]{16,600}\.", r"[A-Za-z0-9_-]{0,800}\.[A-Za-z0-9_-]{10,200}\.[A-Za-z0-9_-]{20,6000}\.[A-Za-z0-9_-]{16,100}", sign=r"ey[JK][A-Za-z0-9]{6}"),
 )  # fmt: skip
-
-_ATOM = re.compile(r"\[[^\]]*\]|\\.|[A-Za-z0-9_/:-]")
-
-
-def cut_heads(heads: Iterable[str]) -> list[tuple[list[str], list[str]]]:
-    """The left and right parts of heads that a line break may cut in two, together for heads with the same first
-    character: one pattern for each pair would be too many. Long or vague heads (with a count in them) stay whole."""
-    parts: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
-    for head in heads:
-        for plain in _expand(head):
-            atoms = _ATOM.findall(plain)
-            if "".join(atoms) == plain:
-                lefts, rights = parts.setdefault(atoms[0], ({}, {}))
-                for i in range(1, len(atoms)):
-                    lefts["".join(atoms[:i])] = rights["".join(atoms[i:])] = None
-    return [(list(lefts), list(rights)) for lefts, rights in parts.values() if lefts]
-
-
-def may_begin(head: str, first: str) -> bool:
-    """Whether what has this head may begin with this character. It may where the head begins with a group that can be
-    absent."""
-    atoms = (_ATOM.match(plain) for plain in _expand(head))
-    return any(atom is None or re.match(atom[0], first) is not None for atom in atoms)
-
-
-def _expand(head: str) -> list[str]:
-    """A head without groups: one for each alternative. What can be absent stays in it."""
-    depth, marks = 0, dict[str, int]()
-    for at, char in enumerate(head):
-        depth += (char == "(") - (char == ")")
-        if char == "|" and depth == 0:
-            return [*_expand(head[:at]), *_expand(head[at + 1 :])]
-        if char == "(" and depth == 1:
-            marks.setdefault("start", at)
-        if char == ")" and depth == 0:
-            marks.setdefault("end", at)
-    start, end = marks.get("start"), marks.get("end", 0)
-    if start is None or head[end + 1 : end + 2] == "?":
-        return [head]
-    return [head[:start] + own + rest for own in _expand(head[start + 3 : end]) for rest in _expand(head[end + 1 :])]
-
 
 FOREIGN_WORDS = r"mot de passe|kennwort|contrase(?:n|ñ)a|senha"
 """Passwords in other languages, but for `Passwort`."""

@@ -6,7 +6,6 @@ Every pattern reads a text once: nothing is repeated inside a repetition, so tha
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
-import bisect
 import functools
 import itertools
 import re
@@ -16,9 +15,9 @@ from typing import NamedTuple
 
 from foretrace.clean.named_values import find_named_values
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
-from foretrace.clean.rules import TOKENS, Token, may_begin
-from foretrace.clean.values import SWITCHES, decode_base64, is_token, may_be_base64, measure_entropy
-from foretrace.clean.views import View, join_lines, read_in_other_ways
+from foretrace.clean.rules import TOKENS, Token
+from foretrace.clean.values import decode_base64, is_token, may_be_base64, measure_entropy
+from foretrace.clean.views import read_in_other_ways
 
 _LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\[K)|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m)|(?<=;[0-9]{2}m))"
 _AWS_SECRET = re.compile(
@@ -40,9 +39,6 @@ _RUN_MARKS = bytes(
 )
 _LEAST_RUN = bytes([_IN_RUN]) * 24
 _LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(?=[ \t]*(?:[\"'`\\|<>;&)]|\r|\n|\Z))")
-_REST_ON_NEXT_LINE = re.compile(
-    r"[\"'`]?[ \t]*\\?\r?\n[ \t]*(?:[+>|#-][ \t]?)?[\"'`]?([A-Za-z0-9+/_=.-]{4,200})[\"'`]?(?=[ \t]*(?:\r|\n|\Z|[\"',;)}]))"
-)
 _LONGEST_HEAD = 1 << 10
 """Characters that the beginning of a token may have: of a JWT, all before its first dot."""
 _MAX_KEY = 1 << 16
@@ -60,16 +56,9 @@ def _compile_heads() -> re.Pattern[str]:
 
 
 @functools.cache
-def _compile_tokens(first: str) -> list[tuple[Token, re.Pattern[str], re.Pattern[str]]]:
-    """The kinds of tokens that may begin with this character, and of each how a whole one looks: with nothing more
-    behind it, and cut off."""
-    return [(token, *_compile_token(token)) for token in TOKENS if may_begin(token.head, first)]
-
-
-@functools.cache
-def _compile_token(token: Token) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    whole = rf"({token.head})({token.body})"
-    return re.compile(whole + "(?![A-Za-z0-9])"), re.compile(whole)
+def _compile_tokens() -> list[tuple[Token, re.Pattern[str]]]:
+    """The kinds of tokens, and how a whole one of each looks, with nothing more behind it."""
+    return [(token, re.compile(rf"({token.head})({token.body})(?![A-Za-z0-9])")) for token in TOKENS]
 
 
 _COUNT = re.compile(r"\{(\d+)(?:,\d*)?\}")
@@ -94,11 +83,6 @@ def _may_hold_token(text: str) -> bool:
 @functools.cache
 def _compile_quick_look() -> Callable[[bytes], bool]:
     return compile_pattern("|".join(map(_shorten, TOKENS)))
-
-
-@functools.cache
-def _compile_line_heads() -> re.Pattern[str]:
-    return re.compile("|".join(token.head for token in TOKENS))
 
 
 class Found(NamedTuple):
@@ -155,14 +139,9 @@ def find_secrets(
         )
         for way in ways:
             for each in way:
-                each = _take_rest(view.text, each)
-                found.append(each._replace(**_place(view, each)))
+                start, end = view.find_span(each.start, each.end)
+                found.append(each._replace(start=start, end=end))
             deadline.check()
-        if tokens_end > 0 and (joined := join_lines(view)) is not None and _may_hold_token(joined.text):
-            found.extend(each._replace(**_place(joined, each)) for each in _find_cut_tokens(joined, tokens_end))
-        if named and (whole := _join_strings(view)) is not None:
-            values = (Found(*span) for span in find_named_values(whole.text, deadline.check))
-            found.extend(each._replace(**_place(whole, each)) for each in values)
     return merge(text, found)
 
 
@@ -179,17 +158,12 @@ def merge(text: str, found: list[Found]) -> list[Found]:
     return merged
 
 
-def _place(view: View, found: Found) -> dict[str, int]:
-    start, end = view.find_span(found.start, found.end)
-    return {"start": start, "end": end}
-
-
 def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
     at, limit = 0, tokens_end + _LONGEST_HEAD
     heads = _compile_heads()
     while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
         at = head.start() + 1
-        for token, pattern, _ in _compile_tokens(text[head.start()]):
+        for token, pattern in _compile_tokens():
             if (match := pattern.match(text, head.start())) is None or not _is_token(token, match):
                 continue
             yield Found(match.start(), match.end(), token.type, match[0])
@@ -197,49 +171,6 @@ def _find_tokens(text: str, tokens_end: int) -> Iterator[Found]:
             if token.type == "aws_key_id" and (pair := _AWS_SECRET.match(text, at)) and measure_entropy(pair[1]) > 4:
                 yield Found(pair.start(1), pair.end(1), "aws_secret_key", pair[1])
             break
-
-
-def _find_cut_tokens(view: View, tokens_end: int) -> Iterator[Found]:
-    """Tokens of which the first line alone is none, in a text whose lines were joined."""
-    text, at = view.text, 0
-    all_breaks = view.list_breaks()
-    for start in _list_heads(text, all_breaks, tokens_end):
-        if start < at:
-            continue
-        for token, _, pattern in _compile_tokens(text[start]):
-            if (match := pattern.match(text, start)) is None or not _is_token(token, match):
-                continue
-            breaks = all_breaks[bisect.bisect(all_breaks, start) : bisect.bisect(all_breaks, match.end())]
-            if breaks and breaks[0] < match.start(2) and not _is_long_line(match, breaks):
-                continue
-            whole = pattern.fullmatch(text, match.start(), breaks[0]) if breaks else match
-            if not breaks or breaks[0] == match.end() or (whole is not None and _is_token(token, whole)):
-                break  # it stands on one line, where it was found before
-            ends = [i for i in breaks[1:] if (m := pattern.fullmatch(text, match.start(), i)) and _is_token(token, m)]
-            end = ends[0] if ends else match.end()
-            yield Found(match.start(), end, token.type, text[match.start() : end])
-            at = end
-            break
-
-
-def _list_heads(text: str, breaks: list[int], tokens_end: int) -> list[int]:
-    """Where tokens may begin in a text whose lines were joined, before `tokens_end`; also at the beginning of a line,
-    which now has a character in front of it."""
-    heads = _compile_heads()
-    line_heads = _compile_line_heads()
-    found = {i for i in breaks if i < tokens_end and line_heads.match(text, i)}
-    at, limit = 0, tokens_end + _LONGEST_HEAD
-    while at < tokens_end and (head := heads.search(text, at, limit)) is not None:
-        found.add(head.start())
-        at = head.start() + 1
-    return sorted(found)
-
-
-def _is_long_line(match: re.Match[str], breaks: list[int]) -> bool:
-    """Whether the line behind a head that was cut in two holds so much of the token that it is not a line of words."""
-    end = next((i for i in breaks if i > match.start(2)), match.end())
-    line = match.string[match.start(2) : end]
-    return len(breaks) == 1 or (len(line) >= 16 and is_token(line))
 
 
 def _is_token(token: Token, match: re.Match[str]) -> bool:
@@ -336,35 +267,3 @@ def _read_blob(lines: list[tuple[str, int]]) -> tuple[int, str] | None:
         if (decoded := decode_base64("".join(line for line, _ in lines[:count]))) is not None:
             return lines[count - 1][1], decoded
     return None
-
-
-def _take_rest(text: str, found: Found) -> Found:
-    """The same with what stands of it on the next line, where it fills the end of its own."""
-    if found.type in ("private_key", "base64_secret", "cookie"):
-        return found
-    rest = _REST_ON_NEXT_LINE.match(text, found.end)
-    if rest is None or not _is_rest(rest[1]):
-        return found
-    return Found(found.start, rest.end(1), found.type, found.value + rest[1])
-
-
-def _is_rest(text: str) -> bool:
-    """Whether a line could be the rest of a random text, and is not a word, number or path of its own."""
-    has_digit = re.search(r"[0-9]", text) is not None
-    kinds = has_digit + (re.search(r"[a-z]", text) is not None) + (re.search(r"[A-Z]", text) is not None)
-    switches = len(SWITCHES.findall(text))
-    if "/" in text[:2] or "." in text or kinds < 2:
-        return False
-    is_odd = re.search(r"[a-z][A-Z]|[A-Z]{2}[a-z]", text) is not None and len(text) >= 6
-    return (has_digit and switches >= max(2, len(text) // 8)) or is_odd
-
-
-_STRINGS = re.compile(
-    r"\\(?<=\S\\)\r?\n(?=\S)|\\(?<=[A-Za-z0-9_+/=.-]\\)\r?\n[ \t]*(?=[A-Za-z0-9_+/=.-])"
-    r"|[\"'](?<=[A-Za-z0-9_+/=.-][\"'])[ \t]*+(?:\+[ \t]*+)?\\?(?:\r?\n)?[ \t]*+(?:\+[ \t]*+)?[\"'](?=[A-Za-z0-9_+/=.-])"
-)
-
-
-def _join_strings(view: View) -> View | None:
-    """The text with a program's strings joined that follow one another, and a shell's lines that go on."""
-    return view.remove(_STRINGS)

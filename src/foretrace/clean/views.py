@@ -1,4 +1,4 @@
-"""Other ways to read a text: with its escapes undone, and with tokens joined that line breaks cut apart."""
+"""Other ways to read a text: with its escapes undone, and without the colors of a terminal."""
 
 from __future__ import annotations
 
@@ -9,25 +9,8 @@ from collections.abc import Callable, Iterator
 
 _ESCAPE = re.compile(r"(\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$]))")
 _PERCENT = re.compile(r"(%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd]))")
-_DASHED = "".join(
-    rf"|(?<={word}\n)"
-    for word in ("sk", "csk", "xox[abeoprscd]", "xapp", "xai", "pplx", "glpat", "pypi", "nvapi", "tvly")
-)
-"""Heads of tokens that a break may cut in front of a dash, which is not a mark of a diff then."""
-_NO_WIDTH = "\u200b\u2060\ufeff"
-_COLOUR = r"\x1b\[[0-9;]{0,12}[mK]"
-_BREAK = re.compile(
-    rf"[\n\x1b{_NO_WIDTH}\r\\\"'` \t+.&](?<=[A-Za-z0-9_+/=.:-].)(?:(?<=[\n\x1b{_NO_WIDTH}])|(?=[ \t+.&\\\r\n]))(?:"
-    rf"(?<=\n)(?=-[A-Za-z0-9])(?:{_DASHED[1:]})"
-    r"|(?:(?<=\n)|(?<=\r)\n|(?<=\\)\r?\n|(?<=[+.&])[ \t]*+\\?\r?\n|(?<=[\"'` \t])[ \t]*+(?:[+.&][ \t]*+)?\\?\r?\n)"
-    r"[ \t]*+(?:(?:[+>|#*-]|//|\d{1,6}[\t|:])[ \t]*+)?(?:[+.&][ \t]++)?[bfru]?[\"'`]?(?=[A-Za-z0-9_+/=.-])"
-    rf"|(?:(?<=\x1b){_COLOUR[4:]}|(?<=[{_NO_WIDTH}]))(?:{_COLOUR}|[{_NO_WIDTH}])*(?=[A-Za-z0-9_+/=.-]))",
-    re.DOTALL,
-)
-"""A line break inside a token: with a shell's continuation, a program's string that goes on, a diff's or a quote's
-mark; or a colour, or what has no width. Each begins with one of a few characters, which are found in a sixth of the
-time that it takes to look for a break in every place."""
-_HAS_BREAK = re.compile("[\n\x1b\u200b\u2060\ufeff]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,12}[mK]")
+"""What a terminal does not show: `grep` puts it around each match."""
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _MAX_ESCAPES = 3
 """How often an escaped text may have been escaped again."""
@@ -47,12 +30,6 @@ class View:
         if self._before is None:
             return start, end
         return self._before.find_span(self._find_character(start)[0], self._find_character(end - 1)[1])
-
-    def list_breaks(self) -> list[int]:
-        """The characters in front of which something was taken out, ascending."""
-        if self._before is None:
-            return []
-        return sorted({place for place in self._matches[0] if 0 < place < len(self.text)})
 
     def replace(self, pattern: re.Pattern[str], read: Callable[[str], str]) -> View | None:
         """The text with all matches of a pattern, which is one group, as the one character each stands for. None where
@@ -94,7 +71,7 @@ class View:
 
 
 def read_in_other_ways(text: str) -> Iterator[View]:
-    """The text itself, and with its escapes undone, as often as it was escaped."""
+    """The text itself, with its escapes undone, as often as it was escaped, and without the colors of a terminal."""
     view: View | None = View(text)
     yield view
     for _ in range(_MAX_ESCAPES):
@@ -103,11 +80,8 @@ def read_in_other_ways(text: str) -> Iterator[View]:
         yield view
     if "%" in text and (plain := View(text).replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
         yield plain
-
-
-def join_lines(view: View) -> View | None:
-    """The text with tokens joined that stand on several lines; None where there is none."""
-    return view.remove(_BREAK) if _HAS_BREAK.search(view.text) else None
+    if "\x1b[" in text and (plain := View(text).remove(_COLOUR)) is not None:
+        yield plain
 
 
 @functools.lru_cache(maxsize=1 << 10)
