@@ -1,1 +1,1 @@
-"""Traces made fit to be shared: secrets and personal data taken out of them, before anything is written."""
+"""Make traces safe to share: take out secrets and personal data before anything is written."""

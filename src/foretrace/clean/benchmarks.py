@@ -1,7 +1,7 @@
-"""Tell where the problems of benchmarks stand in texts: their ids, statements, solutions and tests.
+"""Find benchmark problems in texts, by their ids, statements, solutions and tests.
 
 Most texts that share thirteen words with a benchmark have nothing to do with it: they share an idiom, a license, or
-the words in which people ask. So what counts is how much of a problem stands in one text, beyond what many problems
+a common way of asking. What counts is how much of a problem appears in one text, leaving out what many problems
 (`RunFinder`) or many tasks (`find_common_words`) have in common.
 """
 
@@ -28,36 +28,36 @@ from foretrace.clean.word_runs import (
 
 Field = Literal["id", "statement", "solution", "tests"]
 RUN_WORDS = 13
-"""Words in a row that must be the same: the n of the n-grams by which the field looks for benchmarks."""
+"""Words in a row that must match: the n of the n-grams commonly used to look for benchmarks."""
 _FIELDS: tuple[Field, ...] = ("statement", "solution", "tests")
 _LEAST_SHARE = {"statement": 0.5, "solution": 0.6, "tests": 0.5}
-"""Share of the words of a field that must stand in one text."""
+"""Share of a field's words that must appear in one text."""
 _LEAST_WORDS = {"statement": SEED_WORDS, "solution": 16, "tests": 16}
-"""Words of it that must stand there at least."""
+"""Least number of a field's words that must appear in it."""
 _LEAST_PROSE, _LEAST_PROSE_WORDS = 0.8, 10
-"""Share and number of the words of a statement's sentences that make a copy too, without its code and examples."""
+"""Share and number of the words in a statement's sentences, without its code and examples, that make a copy too."""
 _CODE_LINE = re.compile(r"\s*(?:>>>|@|def |class |from |import |assert |return |for .*:$|if .*:$|#)")
 _COMMON_TASKS = 5
-"""Tasks that may share words before these are common, if that is more than this share of all tasks:"""
+"""Words found in more tasks than this are common, if that is also more than this share of all tasks:"""
 _COMMON_SHARE = 0.02
 _WHOLE = 0.9
-"""Share of a field from which a copy is a copy, in however many tasks it stands: a prompt may show it to all."""
+"""Share of a field that makes a copy however many tasks have it: a prompt may show one problem to all of them."""
 _LEAST_ID = 6
-"""Characters of an id that is looked for: shorter ones, such as numbers, mean something else elsewhere."""
+"""Fewest characters of an id that is looked for: shorter ones, such as numbers, mean other things elsewhere."""
 _PARTS = re.compile(r"[a-z]+|\d+")
 
 
 class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
-    """A text as hashes of each eight words in a row: it can be found by them, and not be read."""
+    """A text as hashes of its windows of eight words: enough to find it, but not to read it."""
 
     words: int
-    """How many the text has."""
+    """Number of words in the text."""
     hashes: bytes
-    """Of the windows, in their order, as little-endian uint64."""
+    """Of the windows, in order, as little-endian uint64."""
     tell: bytes
-    """A bit for each window: whether it is looked up. Texts that have windows beside it alone are not found."""
+    """One bit per window: whether it is looked up. A text with only the other windows is not found."""
     prose: bytes
-    """A bit for each word: whether it stands in a sentence rather than in code or an example."""
+    """One bit per word: whether it is in a sentence rather than in code or an example."""
 
     def read_windows(self) -> Windows:
         """The windows of the text."""
@@ -65,12 +65,12 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
         return Windows(hashes, _unpack(self.tell, len(hashes)))
 
     def read_prose(self) -> Array:
-        """Of each word, whether it stands in a sentence."""
+        """Whether each word is in a sentence."""
         return _unpack(self.prose, self.words)
 
 
 class BenchmarkProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem that nobody should train on. A field that is empty is not looked for."""
+    """A problem that nobody should train on. Empty fields are not looked for."""
 
     benchmark: str
     id: str
@@ -78,15 +78,15 @@ class BenchmarkProblem(msgspec.Struct, frozen=True, kw_only=True):
     solution: str = ""
     tests: str = ""
     fingerprints: dict[Field, Fingerprint] = {}
-    """In the place of texts that are not at hand."""
+    """In place of texts that are not available."""
 
     def list_fields(self) -> list[Field]:
-        """What is looked for, beside the id."""
+        """The fields that are looked for, besides the id."""
         return [field for field in _FIELDS if getattr(self, field) or field in self.fingerprints]
 
 
 class BenchmarkHit(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in one text of one field of one problem."""
+    """What one text contains of one field of one problem."""
 
     problem: int
     """Index of the problem."""
@@ -94,19 +94,19 @@ class BenchmarkHit(msgspec.Struct, frozen=True, kw_only=True):
     text: int
     """Index of the text."""
     start: int
-    """Character offset at which the matched span begins: its first word that is the problem's."""
+    """Character offset of the first matching word."""
     end: int
-    """Character offset at which its last one ends."""
+    """Character offset of the end of the last one."""
     runs: tuple[tuple[int, int], ...] = ()
-    """Words of the field that stand there: first, and the one behind the last. Empty for ids."""
+    """Ranges of the field's words that appear there: the first, and the one after the last. Empty for ids."""
 
 
 CommonWords = Mapping[tuple[int, str], Array]
-"""By problem and field: which of its words stand in so many tasks that they tell nothing."""
+"""By problem and field: which of its words are in too many tasks to mean anything."""
 
 
 class BenchmarkFinder:
-    """Finds problems in texts, all of them in one pass."""
+    """Finds all problems in texts in one pass."""
 
     def __init__(self, problems: Sequence[BenchmarkProblem]) -> None:
         self.problems = list(problems)
@@ -118,7 +118,7 @@ class BenchmarkFinder:
         self._prose_words = {index: max(_LEAST_PROSE_WORDS, int(prose.sum())) for index, prose in self._prose.items()}
         self._runs = RunFinder([each.read_windows() for each in prints], [number for number, _ in self._fields])
         self._ids: dict[int, list[int]] = defaultdict(list)
-        """Problems whose id can be looked for in a text, by the number of its first word."""
+        """Problems whose id can be looked for in a text, keyed by the number of the id's first word."""
         self._by_parts: dict[tuple[str, ...], int] = {}
         self._note_ids()
 
@@ -132,7 +132,7 @@ class BenchmarkFinder:
         self._part_counts = sorted({len(parts) for parts in self._by_parts}, reverse=True)
 
     def find_id(self, name: str) -> int | None:
-        """The problem whose id a name is, or holds with something in front of it or behind it; `None` for none."""
+        """The problem whose id the name is or contains; `None` if there is none."""
         parts = split_id(name)
         for count in self._part_counts:
             for start in range(len(parts) - count + 1):
@@ -142,8 +142,8 @@ class BenchmarkFinder:
         return None
 
     def find(self, texts: Sequence[str]) -> list[BenchmarkHit]:
-        """All that stands in texts, in the order of texts and problems: hits of 13 words in a row (or of all
-        words of a shorter field), and ids. What of it is a copy, `judge` says."""
+        """All hits in the texts, ordered by text and problem: 13 words in a row (or all words of a shorter field), and
+        ids. `judge` decides which of them are copies."""
         reading = Reading(texts)
         hits = [*self._find_words(reading), *self._find_ids(reading, texts)]
         return sorted(hits, key=lambda hit: (hit.text, hit.problem, hit.field))
@@ -173,13 +173,13 @@ class BenchmarkFinder:
                 yield BenchmarkHit(problem=number, field="id", text=text, start=match.start(), end=match.end())
 
     def measure(self, hit: BenchmarkHit) -> float:
-        """Share of the words of the field that stand in the text."""
+        """Share of the field's words that appear in the text."""
         if not hit.runs:
             return 1.0
         return sum(end - start for start, end in hit.runs) / self._lengths[self._index[hit.problem, hit.field]]
 
     def judge(self, hit: BenchmarkHit, common: CommonWords | None = None) -> bool:
-        """Whether a hit is a copy of what the benchmark has, rather than words that anybody might write."""
+        """Whether a hit is a copy from the benchmark rather than words that anybody might write."""
         if not hit.runs:
             return True
         known = self._index[hit.problem, hit.field]
@@ -204,11 +204,11 @@ class BenchmarkFinder:
         return min(_measure_share(covered, prose), _measure_share(covered, prose & telling)) >= _LEAST_PROSE
 
     def find_common_words(self, hits: Iterable[tuple[str, BenchmarkHit]], tasks: int) -> CommonWords:
-        """The words of problems that stand in so many tasks that they tell nothing of any.
+        """The words of problems that are in too many tasks to mean anything.
 
         Args:
-            hits: Each with the task in which it stands.
-            tasks: How many there are.
+            hits: Each with the task it was found in.
+            tasks: Number of tasks.
         """
         seen: dict[tuple[int, str], dict[str, Array]] = defaultdict(dict)
         for task, hit in hits:
@@ -226,12 +226,12 @@ class BenchmarkFinder:
 
 
 def split_id(name: str) -> tuple[str, ...]:
-    """The words and numbers of an id, in lower case: `HumanEval/12` and `humaneval-12` have the same."""
+    """The words and numbers of an id, in lower case: the same for `HumanEval/12` and `humaneval-12`."""
     return tuple(_PARTS.findall(name.lower()))
 
 
 def is_telling_id(name: str) -> bool:
-    """Whether an id says by itself of which benchmark it is: it has letters and a number, and is not short."""
+    """Whether an id alone identifies its benchmark: it has letters and a number, and is not short."""
     parts = split_id(name)
     return len(name) >= _LEAST_ID and any(p.isalpha() for p in parts) and any(p.isdigit() for p in parts)
 
@@ -239,7 +239,7 @@ def is_telling_id(name: str) -> bool:
 def make_fingerprint(text: str) -> Fingerprint:
     """The fingerprint of a text."""
     words, prose = number_words(text), _find_prose(text)
-    if len(prose) != len(words):  # lines by themselves are read otherwise where they seem to be numbered
+    if len(prose) != len(words):  # single lines are read differently if they seem to be numbered
         prose = np.zeros(len(words), np.bool_)
     windows = cut_windows(words)
     return Fingerprint(
@@ -260,7 +260,7 @@ def _unpack(bits: bytes, count: int) -> Array:
 
 
 def _find_prose(statement: str) -> Array:
-    """Of each word of a statement, whether it stands in a sentence rather than in code or an example."""
+    """Whether each word of a statement is in a sentence rather than in code or an example."""
     is_prose: list[bool] = []
     after_example = False
     for line in statement.split("\n"):
@@ -272,7 +272,7 @@ def _find_prose(statement: str) -> Array:
 
 
 def _is_prose(line: str) -> bool:
-    """Whether a line has words rather than signs."""
+    """Whether a line consists of words rather than symbols."""
     signs = sum(not (c.isalpha() or c.isspace() or c in ",.;'-") for c in line.strip())
     return len(line.split()) > 2 and not _CODE_LINE.match(line) and signs * 8 <= len(line.strip())
 
@@ -282,7 +282,7 @@ def _measure_share(covered: Array, among: Array) -> float:
 
 
 def _merge(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Ranges in ascending order, those that touch as one."""
+    """The ranges in ascending order, with touching ones merged."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(runs):
         if merged and start <= merged[-1][1]:

@@ -1,7 +1,7 @@
-"""Which texts are copies of one another: equal but for case and punctuation, or but for a few words.
+"""Find texts that are copies of one another: equal except for case and punctuation, or except for a few words.
 
-Signatures (MinHash) of their words bring together the texts that may be copies; each such pair is then compared word by
-word (`word_alignment`). What many texts share sentence by sentence is a template, and says nothing about them.
+MinHash signatures propose the pairs that may be copies, which are then compared word by word (`word_alignment`).
+Sentences that many texts share are templates, and do not count.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from foretrace.clean.word_alignment import LEAST_NEAR, ComparedText, allow_diffe
 from foretrace.clean.word_texts import MAX_PIECES, WordText, hash_pieces
 
 LEAST_EQUAL = 5
-"""Words that a text must have at least to say what it is about: of two that say "hello" neither is a copy."""
+"""Fewest words that identify a text: two that only say "hello" are not copies."""
 _TEMPLATE_TEXTS = 12
-"""A sentence that so many different texts have is part of a template, and is not compared."""
+"""A sentence found in this many different texts is part of a template, and is not compared."""
 _SLOTS, _BANDS, _BAND_SLOTS, _SEED = 256, 64, 4, 1
-"""Of a signature: pairs that share half of their words meet in a band in 98 of 100 cases, those that share a tenth in 6
-of 1,000."""
+"""Of a signature: pairs that share half of their words meet in a band in 98 of 100 cases, those that share a tenth in
+6 of 1,000."""
 _LEAST_ESTIMATE = 0.4
-"""Share of common words, as the signatures estimate it (a standard error of .03), from which on a pair is compared."""
+"""Least share of common words, as the signatures estimate it (standard error .03), for a pair to be compared."""
 _BAND_NEIGHBOURS = 8
-"""With how many of those that share a band each text is paired at most."""
+"""Most texts of a band that each text is paired with."""
 _MAX_COMPARED = 8
-"""How many texts a text is compared with, the most alike first; more only where those have fewer."""
+"""Most texts that a text is compared with, the most similar first; more only if those have fewer."""
 _LEAST_TELLING = 10
-"""Pieces from which on a signature leaves out those of templates."""
+"""Fewest remaining pieces for a signature to leave out those of templates."""
 _BATCH = 256
-"""Texts that are signed at a time."""
+"""Texts signed at a time."""
 _PAIRS_AT_ONCE = 2048
 _CACHED_TEXTS = 64
-"""Texts that are kept taken apart while they are compared."""
+"""Parsed texts kept in memory during the comparison."""
 _COUNTERS = 1 << 24
 _COMMON_WORDS = (
     "a about after all also an and any are as at be been but by can could did do does for from get had has have how i "
@@ -51,24 +51,24 @@ _COMMON_PIECES = hash_pieces(_COMMON_WORDS.split())
 
 
 class Texts(Protocol):
-    """Texts by their places, from 0; `None` is a copy of nothing."""
+    """Texts by index, from 0; `None` is never a copy."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, place: int, /) -> WordText | None: ...
 
 
 class Copies(NamedTuple):
-    """What is a copy of what; texts are named by their places in the sequence that was searched."""
+    """Which texts are copies; texts are given as indexes into the sequence that was searched."""
 
     firsts: array[int]
-    """Of each text: the first one that equals it but for case and punctuation, perhaps itself."""
+    """For each text, the first that equals it except for case and punctuation, perhaps itself."""
     pairs: array[int]
-    """Near copies among those first ones, compared word by word: two places for each pair, ascending."""
+    """Near copies among those first texts, compared word by word: two indexes per pair, ascending."""
     candidates: int
-    """Pairs that were compared."""
+    """Number of pairs compared."""
 
     def iterate_clusters(self) -> Iterator[list[int]]:
-        """Texts that hang together by being copies, two and more, ascending. The ends of a chain need be no copies."""
+        """Groups of two or more texts connected by being copies, ascending. The ends of a chain may not be copies."""
         parents = array("q", self.firsts)
 
         def find(text: int) -> int:
@@ -87,11 +87,11 @@ class Copies(NamedTuple):
             yield order[starts[cluster] : ends[cluster]].tolist()
 
     def list_clusters(self) -> list[list[int]]:
-        """All of them."""
+        """All clusters (`iterate_clusters`)."""
         return [*self.iterate_clusters()]
 
     def count_chained(self) -> int:
-        """Texts that are not copies of the one in their cluster that has the most copies: how far chains reach."""
+        """Number of texts that are not copies of the best-connected text of their cluster: how far chains reach."""
         neighbours = Neighbours(self)
         chained = 0
         for cluster in self.iterate_clusters():
@@ -103,7 +103,7 @@ class Copies(NamedTuple):
 
 
 class Neighbours:
-    """Of each text that is the first of its kind: its near copies."""
+    """The near copies of each text that is the first of its kind."""
 
     def __init__(self, copies: Copies) -> None:
         pairs = np.array(copies.pairs, dtype=np.int64).reshape(-1, 2)
@@ -117,11 +117,11 @@ class Neighbours:
 
 
 def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bool = True) -> Copies:
-    """Find the copies among texts. The answer follows from the texts and their order alone.
+    """Find the copies among texts. The result depends only on the texts and their order.
 
     Args:
         texts: Read one at a time, each several times.
-        least_near: Words from which on a text can be a near copy.
+        least_near: Fewest words of a near copy.
         has_templates: Whether sentences that many texts share are left out.
     """
     firsts = _find_equal(texts)
@@ -139,7 +139,7 @@ def find_copies(texts: Texts, *, least_near: int = LEAST_NEAR, has_templates: bo
 
 
 def describe_signatures() -> str:
-    """Library and version: another one may bring other pairs together."""
+    """Library and version: another one may propose other pairs."""
     import rensa
 
     return f"rensa {version('rensa')}, R-MinHash {rensa.RMinHash.ALGORITHM_VERSION}"
@@ -165,19 +165,19 @@ def _find_equal(texts: Texts) -> array[int]:
 
 
 def _find_first_equal(digests: bytearray) -> np.ndarray[Any, Any]:
-    """Of each of many digests of 16 bytes: the place of the first that equals it."""
-    # all have one length, so the zeros at the end that numpy leaves out of such texts tell nothing
+    """For each digest of 16 bytes, the index of the first equal one."""
+    # numpy drops zeros at the end of such texts, which is safe since all have one length
     _, first, which = np.unique(np.frombuffer(digests, dtype="S16"), return_index=True, return_inverse=True)
     return first[which]
 
 
 class _Templates:
-    """In how many texts each sentence stands, as far as it matters; a fixed 16 MiB, whatever their number."""
+    """In how many texts each sentence appears, up to 255; a fixed 16 MiB for any number of texts."""
 
     def __init__(self) -> None:
         self._counters = np.zeros(_COUNTERS, dtype=np.uint8)
         self.pieces = _COMMON_PIECES
-        """Those of templates, and common ones: they bring no texts together."""
+        """Pieces of templates, and common ones: they do not propose pairs."""
 
     def count(self, text: WordText) -> None:
         slots = np.unique(self._find_slots(text))
@@ -191,27 +191,27 @@ class _Templates:
         return np.array(slots, dtype=np.int64)
 
     def learn_pieces(self, text: WordText) -> None:
-        """Note the pieces of its sentences that are part of templates: also a copy that rewords a template has them."""
+        """Note the pieces of its template sentences: a copy that rewords a template has them too."""
         new = np.setdiff1d(text.read_pieces()[~self.find_own(text)], self.pieces)
         if len(new):
             self.pieces = np.union1d(self.pieces, new)
 
     def find_own(self, text: WordText) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Of each piece, whether it stands outside of templates."""
+        """Whether each piece is outside of templates."""
         own = self._counters[self._find_slots(text)] < _TEMPLATE_TEXTS
         return np.repeat(own, np.diff(text.read_ends(), prepend=0))
 
 
 class _NearFinder:
-    """Signatures on disk, and the pairs that they bring together."""
+    """Signatures on disk, and the pairs they propose."""
 
     def __init__(self, texts: Texts, templates: _Templates, least_near: int, file: Any) -> None:
         self._texts, self._templates, self._least_near, self._file = texts, templates, least_near, file
         self._places = array("q")
-        """In `texts`, of each signature."""
+        """The index in `texts` of each signature."""
         self._short = array("q")
         self._short_digests = bytearray()
-        """Texts whose own part is short, and the digests of it: only equal ones are copies."""
+        """Texts with little outside of templates, and digests of that part: only equal ones are copies."""
 
     def sign(self, places: Sequence[int]) -> None:
         """Write the signatures of the texts at these places."""
@@ -241,7 +241,7 @@ class _NearFinder:
                 self._file.write(np.array(matrix.to_rows(), dtype=np.uint32).tobytes())
 
     def compare(self) -> tuple[array[int], int]:
-        """The pairs that are near copies, and the number of those that were compared."""
+        """The pairs that are near copies, and the number of pairs compared."""
         self._file.flush()
         firsts = _find_first_equal(self._short_digests)
         found = array("q")
@@ -280,12 +280,12 @@ def _is_near(a: _Read, b: _Read) -> bool:
 class _Read(NamedTuple):
     whole: ComparedText
     rest: ComparedText
-    """Without templates: the same text may have been given in two of them."""
+    """Without templates: the same text may appear in two of them."""
     text: WordText
 
 
 def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The key of each row: those that share the band have one."""
+    """One key per row, the same for rows that share the band."""
     keys = np.zeros(len(signatures), dtype=np.uint64)
     for slot in range(band * _BAND_SLOTS, (band + 1) * _BAND_SLOTS):
         keys = (keys ^ signatures[:, slot]) * np.uint64(0x9E3779B97F4A7C15)
@@ -294,12 +294,12 @@ def _hash_band(signatures: np.ndarray[Any, Any], band: int) -> np.ndarray[Any, n
 
 
 def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, int]]:
-    """Pairs of rows that share a band and are alike by estimate, ascending, each once: those in which one is among the
-    nearest of the other, since in a large family each text is compared with a few."""
+    """Pairs of rows that share a band and are similar by estimate, ascending, each once. Only pairs in which one row is
+    among the nearest of the other, so that in a large family each text is compared with a few."""
     count = len(signatures)
     found = np.empty(0, dtype=np.int64)
     equal = np.empty(0, dtype=np.int16)
-    """Slots that are equal, of each found pair."""
+    """Number of equal slots of each found pair."""
     keys = [_hash_band(signatures, 0)]
     for band in range(_BANDS):
         keys = [keys[-1], _hash_band(signatures, (band + 1) % _BANDS)]
@@ -317,7 +317,7 @@ def _pair_by_signature(signatures: np.ndarray[Any, Any]) -> Iterator[tuple[int, 
 
 
 def _pair_by_band(keys: np.ndarray[Any, Any], next_keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Pairs of rows with the same key, each row with a few that are alike in the next band too, if there are such."""
+    """Pairs of rows with the same key; each row with a few, preferably ones that share the next band too."""
     count = len(keys)
     order = np.lexsort((np.arange(count), next_keys, keys))
     sorted_keys = keys[order]
@@ -333,7 +333,7 @@ def _pair_by_band(keys: np.ndarray[Any, Any], next_keys: np.ndarray[Any, Any]) -
 
 
 def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Those of pairs that are not among the found ones, which are ascending: ascending, each once."""
+    """The pairs that are not among the found ones, ascending and each once; `found` is ascending."""
     pairs = np.sort(pairs)
     pairs = pairs[np.diff(pairs, prepend=-1) != 0]
     if not len(found):
@@ -343,7 +343,7 @@ def _list_new(pairs: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> np.nd
 
 
 def _find_nearest(pairs: np.ndarray[Any, Any], equal: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """Where the pairs are, ascending, in which one of both rows is among the nearest of the other."""
+    """Indexes, ascending, of the pairs in which one row is among the nearest of the other."""
     nearest_first = np.lexsort((pairs, -equal))
     rows = np.concatenate(np.divmod(pairs[nearest_first], count))
     places = np.tile(np.arange(len(pairs)), 2)
@@ -360,8 +360,8 @@ def _cut(pairs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 def _choose_alike(
     signatures: np.ndarray[Any, Any], pairs: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The pairs that are alike by the share of equal slots, which estimates the share of common words, and their equal
-    slots."""
+    """The pairs that are similar by their share of equal slots, which estimates the share of common words, and the
+    numbers of those slots."""
     rows, others = np.divmod(pairs, len(signatures))
     equal = (signatures[rows] == signatures[others]).sum(axis=1, dtype=np.int16)
     chosen = equal >= _LEAST_ESTIMATE * _SLOTS

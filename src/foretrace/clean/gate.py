@@ -1,4 +1,4 @@
-"""Tell fast which texts may hold a secret at all, with the RE2 library: nine texts in ten end here."""
+"""Find quickly which texts may hold a secret, with the RE2 library: nine texts in ten are ruled out here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROUGHLY_NAMED = (
     rf"|{SIGNS}|{OF_SERVICE}"
     r"|oracle:|sqlplus|:[0-9*]+:[\w*-]+:[\w.-]+:|\s-b[ =]|(?:PAT|DSN|SALT|CERT|PASS)S? ?=|(?i:[a-z0-9][_-]pw)[\\\"'=:]"
 )
-"""What stands in every text that `_NAMED` or one of `_OTHERS` matches, and is found in half the time."""
+"""Matches every text that `_NAMED` or one of `_OTHERS` matches, in half the time."""
 _VALUE = r"(?:\*?[0-9!@#+?^][^\s\"'<>(){}\[\],;]{5}|\*?[^\s\"'<>(){}\[\],;:%*0-9][^\s\"'<>(){}\[\],;]*[0-9!@#%^*~?+]|[A-Za-z_/-]{12})"
 _BETWEEN = (
     r"(?:\s(?i:for|of|on|in|at|from)\s[^\n:=\"'`]*)?"
@@ -41,13 +41,13 @@ _TABLE = (
     rf"(?i:{CLEAR_WORDS})[\w \"'`*.#/()|│,;\t\r\\-]*(?:\n|\\n)(?:[|+:=~─━═│┼├┤╞╡╪ -]*[\\r]*(?:\n|\\n))?"
     r"(?:[^\n:=(){}<>]*[|│,;]|(?: *[0-9]+\t)?[^ \n:=(){}<>][^\n:=(){}<>]*(?:\t|\\t))"
 )
-"""The line of a table that names a secret, and a row of it."""
+"""The header of a table that names a secret, and a row."""
 _NAMED = (
     rf"(?i:{CLEAR_WORDS})[\w.-]*{_BETWEEN}{_VALUE}"
     rf"|(?i:{VAGUE_WORDS})[\w.-]*[\\\"'`)\]]*\s*[:=,>]\s*[\"'`\\]*[A-Za-z0-9+/_.=-]*[0-9]"
     rf"|{_TABLE}"
 )
-"""The tables stand here since they begin with the same words: apart, the words would be looked for twice."""
+"""Tables are included because they begin with the same words, which would otherwise be looked for twice."""
 _OTHERS = (
     r"-----BEGIN [A-Z0-9 ]*PRIVATE|SSH2 ENCRYPTED PRIVATE|PuTTY-User-Key-File|\"kty\"",
     r"[a-z0-9+]://[^\s/@\"'<>]+@",
@@ -67,48 +67,48 @@ _OTHERS = (
     rf"(?i:insert into [^\n]*\([^\n]*(?:{CLEAR_WORDS})[^\n]*\)\s*values)",
 )
 _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|PuTTY|\"kty\\*\""
-"""A private key, or text in base64: each three bytes of text are four characters, of which the first has the upper
+"""A private key, or text in base64: three bytes of text become four characters, the first of which holds the upper
 bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
 _LEAST = 6
-"""Characters below which a text holds nothing."""
+"""Fewest characters of a text that can hold anything."""
 _SMALL, _TOGETHER = 1 << 8, 1 << 11
-"""Characters up to which a text is asked about with others, and how many of them at a time."""
+"""Most characters of a text that is checked together with others, and of all such texts together."""
 _SHORT, _PART = 3 << 10, 1 << 10
-"""Characters of a text up to which it is read as a whole, and of the parts in which a longer one is looked at again."""
+"""Most characters of a text that is read as a whole, and of the parts into which a longer one is divided."""
 _BEFORE, _BEHIND, _TOKEN_BEHIND = 1 << 8, 3 << 9, 1 << 14
-"""Characters that are read with a part in front of it, behind it, and behind it where a token begins there."""
+"""Characters read before a part, after it, and after it if a token begins there."""
 _WINDOW, _OVERLAP = 1 << 18, 1 << 15
-"""Characters of a long text that are looked at together, and how many of them are looked at twice."""
+"""Characters of a long text that are checked together, and how many of them are checked twice."""
 
 
 class Suspect(NamedTuple):
-    """A part of a text in which there may be something."""
+    """A part of a text that may hold something."""
 
     text: int
     """Index of the text."""
     start: int
     end: int
     has_name: bool = False
-    """Whether a name, a header or a command may tell a secret."""
+    """Whether a name, a header or a command may point to a secret."""
     tokens_end: int = 0
-    """Before which place a known kind of token may begin; 0 where none does."""
+    """The offset before which a known kind of token may begin; 0 if none does."""
     has_blob: bool = False
-    """Whether a private key or something in base64 may stand in it. A suspect without any of the three is looked through
-    for user names and placeholders alone."""
+    """Whether it may hold a private key or base64. A suspect with none of the three is only searched for user names and
+    placeholders."""
 
 
 class Gate:
-    """Finds suspects. Making one tries it out.
+    """Finds suspects. The constructor checks that it works.
 
     Raises:
-        ForetraceError: it does not work here.
+        ForetraceError: google-re2 does not work here.
     """
 
     def __init__(self, *, addresses: bool = False) -> None:
         try:
-            # several patterns, since what all in one has to remember would not fit into the memory of a pattern
+            # several patterns, since the states of a single one would not fit into its memory
             personal = "|".join([_PERSONAL, *([_ADDRESSES] if addresses else [])])
             self._may_hold_anything_else = compile_pattern("|".join([_ROUGHLY_NAMED, _TOKEN, personal]))
             self._has_token, self._has_blob, self._is_personal = map(compile_pattern, (_TOKEN, _BLOB, personal))
@@ -123,7 +123,7 @@ class Gate:
             raise ForetraceError("the scanner for secrets does not work with this google-re2: nothing was written")
 
     def find_suspects(self, texts: Sequence[str]) -> list[Suspect]:
-        """The parts of texts that must be looked at, in order; those of one text do not overlap."""
+        """The parts of texts that must be searched, in order; the parts of a text do not overlap."""
         found: list[Suspect] = []
         for number in self._list_candidates(texts):
             text = texts[number]
@@ -137,8 +137,8 @@ class Gate:
         return self._narrow(found, texts)
 
     def _list_candidates(self, texts: Sequence[str]) -> Iterator[int]:
-        """The texts that are asked about one by one: the long ones, and the short ones of which some may hold something
-        when many of them are asked about together."""
+        """The texts that are checked one by one: the long ones, and each group of short ones that may hold something when
+        checked together."""
         numbers: list[int] = []
         length = 0
         for number, text in enumerate(texts):
@@ -153,7 +153,7 @@ class Gate:
         yield from self._ask_together(numbers, texts)
 
     def _ask_together(self, numbers: list[int], texts: Sequence[str]) -> list[int]:
-        # what stands between them is not a letter: it ends what stands in front of it, and anything may begin behind it
+        # the separator is not a letter: it ends any word before it, and anything may begin after it
         together = encode_text("\0".join([texts[number] for number in numbers]))
         return numbers if self._may_hold_anything(together) else []
 
@@ -161,11 +161,11 @@ class Gate:
         return self._may_hold_anything_else(data) or self._has_blob(data)
 
     def _is_named(self, data: bytes) -> bool:
-        """Whether it holds what a name, a header or a command tells."""
+        """Whether a name, a header or a command may point to a secret in it."""
         return any(matches(data) for matches in self._exact_names)
 
     def _narrow(self, suspects: list[Suspect], texts: Sequence[str]) -> list[Suspect]:
-        """The same, of which long ones are cut down to what stands around the names and heads of tokens in them."""
+        """The same suspects, with long ones cut down to the surroundings of their names and heads of tokens."""
         found = [suspect for suspect in suspects if suspect.end - suspect.start <= _SHORT]
         for suspect in suspects:
             if suspect.end - suspect.start > _SHORT:
@@ -185,7 +185,7 @@ class Gate:
 
 
 def _cut(length: int) -> Iterator[tuple[int, int]]:
-    """What is looked at together of a very long text."""
+    """The overlapping windows in which a very long text is checked."""
     for at in range(0, length, _WINDOW):
         yield max(0, at - _OVERLAP), min(length, at + _WINDOW)
 

@@ -1,4 +1,4 @@
-"""Find secrets that a command or a call is given in a place of its own, where no name says what they are."""
+"""Find secrets given to commands and calls as unnamed arguments, such as `mysql -pSECRET`."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _PLACES = (
     r"\bjwt\.(?:sign|encode|verify|decode)\([^,\n]+, ?[bru]?\\*[\"'`]",
     r"\b(?i:login|user|username)[ :=]+[^\s,;/]+(?:[ ,;/]+(?i:pass|pw)[ :=]+| / )",
 )
-"""What stands in front of them, in the syntax of RE2; `…` is whatever else the same command is given. A new place is
-one line here, and one of its words in `SIGNS`."""
+"""What comes before them, in RE2 syntax; `…` stands for other arguments of the same command. To add a place, add one
+line here and one of its words to `SIGNS`."""
 REST = r"(?:[^\n|;&]|&[^&\s])"
-"""A character of the same command, for RE2 too: not of the next one behind `&&` or `&`, but that of an address."""
+"""A character of the same command, also for RE2: an `&` only counts inside an address."""
 SIGNS = (
     r"zip [^\n]*-P|\b7z|rar [^\n]*-h?p|mongo|cqlsh|sqlcmd|\bbcp |mosquitto_|\bldap[a-z]|\blftp|\bncftp|\bsmb|rpcclient|"
     r"etcdctl|openssl|keytool|jarsigner|apksigner|net user|rabbitmqctl|wpa_pass|\bsnmp|community |SecureString|"
     r"add-mask|jwt\.|(?i:login|\bpw\b)"
 )
-"""One of these stands in a text that holds such a place, or what the rough look at names finds."""
+"""Every text with such a place contains one of these, or one of the names in `gate._ROUGHLY_NAMED`."""
 PLACES = "(?:" + "|".join(_PLACES).replace("…", f"(?:{REST}*)") + r")[\\\"'`]*[^\s\"'`|;<>(),\\]{4}"
-"""For RE2: such a place, and the beginning of a value."""
+"""For RE2: such a place, followed by the beginning of a value."""
 _ENDLESS = re.compile(r"(\]|\\[Sws])([*+])")
-"""A repetition without an end."""
+"""An unbounded repetition."""
 _GIVEN = re.compile(
     "(?:"
     + _ENDLESS.sub(lambda m: f"{m[1]}{{{'0' if m[2] == '*' else '1'},80}}", "|".join(_PLACES)).replace(
@@ -53,11 +53,11 @@ _GIVEN = re.compile(
     )
     + r")[\\\"'`]{0,8}(?P<bare>[^\s\"'`|;<>(),\\]{4,256})"
 )
-"""Python's patterns try each length of each repetition: here none is long."""
+"""With bounded repetitions, since Python's `re` tries every length of each."""
 
 
 def find_given_values(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Start, end, type and value of what commands and calls are given as a password."""
+    """Start, end, type and value of each password given to a command or call."""
     if not compile_pattern(PLACES)(encode_text(text)):
         return
     for match in _GIVEN.finditer(text):

@@ -1,4 +1,4 @@
-"""Find secrets by what stands in front of them: the name of a setting, a header, an option, words of prose, a URL."""
+"""Find secrets by what comes before them: the name of a setting, a header, an option, words of prose, a URL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDS = re.compile(SECRET_WORDS)
 _STEMS = re.compile(
     f"{FOREIGN_WORDS}|pw|key|token|secret|pass|pswd|credential|session|auth|bearer|cookie|sid|sig|_pat|-pat"
 )
-"""One of these stands in each of the words, with less than `_MARGIN` characters of it on each side."""
+"""Each of those words contains one of these, with fewer than `_MARGIN` characters on each side."""
 _MARGIN = 20
 _NAMED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})"
@@ -43,7 +43,7 @@ _NAMED = re.compile(
 _DEFAULT = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w.-]{{0,40}})\"\s{{0,4}}\{{[^}}]{{0,300}}?\bdefault\s{{0,8}}=\s{{0,4}}{_QUOTED}"
 )
-"""A variable of Terraform."""
+"""A Terraform variable."""
 _VARIABLE = re.compile(
     r"(?P<name>KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|PAT|DSN|CREDENTIALS?|AUTH|SALT|COOKIE|CERT) ?= ?(?P<bare>[^\s\"'`]{6,4096})"
 )
@@ -103,7 +103,7 @@ _COMMAND_SIGNS = (
     ("sshpass",), ("mysql", "-p"), ("mariadb", "-p"), ("login", "-p"), ("redis-cli",), ("htpasswd",), ("pass:",),
     ("identified",), ("chpasswd",),
 )  # fmt: skip
-"""In a text that `_COMMANDS` matches stand all words of one of these in lower case, or what comes next."""
+"""A text that `_COMMANDS` matches contains all words of one of these in lower case, or matches one of the next two."""
 _PASSWORD_CALL = re.compile(r"password\s*\(")
 _USER_OPTION = re.compile(r"\s-(?:u|a|-user|-auth)[ =]?[\"']?[^\s:\"']{1,80}:")
 _PIPED_SIGNS = tuple((a, b) for a in ("echo", "printf") for b in ("-stdin", "-token", "sudo", "chpasswd", "login"))
@@ -111,22 +111,22 @@ _PGPASS_SIGNS = (
     "curl", "http", "wget", "sshpass", "mysql", "mariadb", "redis-cli", "login", "htpasswd", "-pass", "identified",
     "password", "chpasswd", "echo", "printf", ":5432:", "machine",
 )  # fmt: skip
-"""One of these stands in a text whose lines may be those of a file of passwords, and not what a search printed."""
+"""A text with lines of a password file contains one of these; others are the output of a search."""
 _PORT = re.compile(r":(?:\d{4,5}|\*):")
 _BEFORE_AT = re.compile(r"://[^\s@\"'`<>\\]{1,720}@")
 _VERB = re.compile(r"\s(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s")
 _WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
 _ESCAPE = re.compile(r"\\+(?:[nrt\"'`]|\Z)")
-"""In a text of JSON: a line break or quote behind a value, and no part of it."""
+"""In JSON text: a line break or quote after a value, not part of it."""
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
 
 
 def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
-    """Secrets that are told by what stands in front of them; they may overlap.
+    """Find secrets by what comes before them; they may overlap.
 
     Args:
-        text: To look through.
-        check: Is called between any two names, since each may have a long value; it raises where that takes too long.
+        text: The text to search.
+        check: Called for each name, since each may have a long value; it raises if the search takes too long.
     """
     for start, end, type, value in _find_all(text, check):
         escape = _ESCAPE.search(value) if "\\" in value and not _is_quoted(text, start, end) else None
@@ -142,7 +142,7 @@ def _is_quoted(text: str, start: int, end: int) -> bool:
 
 def _find_all(text: str, check: Callable[[], None]) -> Iterator[Span]:
     lower = text.lower()
-    if len(lower) != len(text):  # a few letters of other scripts become two
+    if len(lower) != len(text):  # a few letters of other scripts become two characters
         lower = "".join(c.lower() if c.isascii() else c for c in text)
     words = [*_find_words(lower)]
     yield from _find_settings(text, words, check)
@@ -166,7 +166,7 @@ def _find_all(text: str, check: Callable[[], None]) -> Iterator[Span]:
 
 
 def _find_words(lower: str) -> Iterator[int]:
-    """Where the words begin that may name a secret: the matches of `_WORDS`, which alone would take ten times as long."""
+    """Where words begin that may name a secret: the matches of `_WORDS`, found ten times as fast."""
     start = end = 0
     for stem in _STEMS.finditer(lower):
         if stem.start() - _MARGIN > end:
@@ -208,7 +208,7 @@ def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Span]:
 
 
 def _holds(lower: str, signs: Iterable[tuple[str, ...]]) -> bool:
-    """Whether all words of one sign stand in a text."""
+    """Whether a text contains all words of one sign."""
     return any(all(word in lower for word in sign) for sign in signs)
 
 
@@ -294,7 +294,7 @@ def _find_before_names(text: str) -> Iterator[Span]:
 
 
 def _read_name(text: str, match: re.Match[str]) -> str:
-    """The whole name of a setting, of which the match has the end; empty for a name that holds no secret."""
+    """The whole name of a setting, whose end the match has; empty if it does not name a secret."""
     start = match.start("name")
     before = _BEFORE.search(text, max(0, start - 60), start)
     name = (before[0] if before else "") + match["name"]

@@ -1,4 +1,4 @@
-"""Which placeholder stands for which secret of a trace."""
+"""Number the secrets of a trace, so that each has its own placeholder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from foretrace.core.placeholders import PLACEHOLDER, USER_NAME, USER_PLACEHOLDER
 
 
 class Numbering:
-    """Gives each secret of a trace its number among those of its type, in the order in which they come.
+    """Numbers the secrets of a trace within their type, in order of appearance.
 
-    A text that has the form of a placeholder already counts as a secret of its own: it keeps its number where that is
-    free, and gets another one where it is not, so that no two things have one placeholder.
+    A text that already has the form of a placeholder counts as a secret too: it keeps its number if that is free and
+    gets another one if not, so that no two secrets share a placeholder.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Numbering:
 
 
 def list_placeholders(text: str) -> list[tuple[int, int, str, str]]:
-    """What has the form of a placeholder in a text: start, end, type and text of each."""
+    """Start, end, type and text of each placeholder in a text."""
     found = [(m.start(), m.end(), m["type"], m[0]) for m in PLACEHOLDER.finditer(text)] if "<SECRET:" in text else []
     if "redacted-user-" in text:
         found += [(m.start(), m.end(), USER_NAME, m[0]) for m in USER_PLACEHOLDER.finditer(text)]

@@ -1,7 +1,7 @@
-"""Find passwords that are plain words in the lines of settings: `DB_PASSWORD=monkey7`, `password: trustno1`.
+"""Find passwords that are plain words in lines of settings: `DB_PASSWORD=monkey7`, `password: trustno1`.
 
-Elsewhere a word with a number behind it is an identifier. Here the name leaves no doubt, and neither does the line: it is
-one of a shell, of an env file, or of YAML, and no code.
+Elsewhere a word followed by a number is an identifier. Here the name leaves no doubt, and the line belongs to a shell, an
+env file or YAML rather than to code.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _ENV = re.compile(
     r"(?<![A-Za-z0-9_.$@{(/-])(?P<name>[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|[A-Z0-9]_PWD|[A-Z0-9]_PW))"
     rf"(?:=|[ ]=[ ](?=[\"'])|[\"']?:[ \t]+){_VALUE}(?=[\s;&|\"'`\\]|\Z)(?![ \t]+=)"
 )
-"""The variable of an env file, a shell or a compose file."""
+"""A variable in an env file, a shell or a compose file."""
 _WORD = r"(?:[\w.-]{0,60}[_.-])?(?:password|passwd|passphrase)|[\w.-]{0,60}[A-Za-z0-9][_-](?:pwd|pw)"
 _LINE = re.compile(
     rf"(?im)^(?:[+>-]?(?P<indent>[ \t]*)(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_VALUE}[ \t\r]*(?:\#.*)?$"
 )
-"""The line of a YAML file, or of one of properties."""
+"""A line of a YAML or properties file."""
 _NEIGHBOUR = re.compile(
     r"[+>-]?(?P<indent>[ \t]*)(?:-[ ])?(?:\w+_)?(?:user|username|login|host|hostname|port|database|dbname|adapter):[ \t]+[\"']?(?P<value>[^\s\"',;]+)[\"']?[ \t\r]*"
 )
-"""The line of YAML that stands above or below a password."""
+"""A line of YAML above or below a password."""
 _NO_PASSWORDS = read_words(
     "str string text bytes int integer bool boolean any object char varchar secretstr incomplete type password passwd "
     "pass pwd secret token guest root admin administrator postgres mysql user username redis rabbitmq mongo minio "
     "true false yes no on off none null nil undefined empty optional required hidden prompt ask unset disabled enabled "
     "self cls args kwargs config settings options env"
 )
-"""Types, truth values, and defaults of services that everybody knows."""
+"""Types, truth values, and well-known defaults of services."""
 _OWN_WORDS = re.compile(r"(?i)passw|passphrase|pwd|secret|token|credential|vault|env")
 
 
 def find_password_lines(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Start, end, type and value of each password in the lines of settings."""
+    """Start, end, type and value of each password in lines of settings."""
     for match in _ENV.finditer(text):
         if not HARMLESS_NAMES.search(match["name"]) and _is_password(match):
             yield _make_span(match)
@@ -62,13 +62,13 @@ def _is_password(match: re.Match[str]) -> bool:
     if plain in _NO_PASSWORDS or PLACEHOLDER_WORDS.search(re.sub("^qwerty(?=.)", "", plain)) or "xxx" in plain:
         return False
     if not re.search("[A-Za-z]", value) and len(value) < 6:
-        return False  # a number of something, or signs
+        return False  # a number, or symbols
     is_constant = re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+", value) is not None
     return not is_constant and (re.search("[0-9]", value) is not None or not _OWN_WORDS.search(value))
 
 
 def _stands_in_yaml(text: str, match: re.Match[str]) -> bool:
-    """Whether a line beside this one, as far to the right, has a user, host or port."""
+    """Whether the line above or below, with the same indentation, names a user, host or port."""
     above = text[max(0, match.start() - 200) : max(0, match.start() - 1)].rpartition("\n")[2]
     below = text[match.end() + 1 : match.end() + 200].partition("\n")[0]
     for line in (above, below):

@@ -1,4 +1,4 @@
-"""Find personal data: user names in home folders, and by option e-mail and IP addresses."""
+"""Find personal data: user names in home folders and, if asked for, e-mail and IP addresses."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _SERVICE_NAMES = read_words(
     "home all alluser allusers appveyor container containeruser buildbot xxx xxxx foo bar site index login "
     "dashboard page pages static api src lib bin tmp etc opt usr var scratch"
 )
-"""Names of accounts and folders that are not a person's."""
+"""Names of accounts and folders that do not belong to a person."""
 
 _NAME = r"(?P<name>[^\W\d_][\w.-]{1,40}(?(sep)(?:(?: [^\W\d_a-z][\w.-]{0,40}){1,3}(?=(?P=sep)))?))"
-"""In a path of Windows, a name may have spaces where the path goes on behind it."""
+"""In a Windows path, a name may have spaces if the path continues after it."""
 _HOME = re.compile(
     r"(?:(?<![A-Za-z0-9_.~-])(?:/(?:export|var|usr|mnt/[a-z]|[a-z]))?/(?:home|Users)/"
     r"|(?<=\\[nrt])/(?:home|Users)/|(?<![A-Za-z0-9])[A-Za-z]:[\\/]{1,8}(?:[Uu]sers|Documents and Settings)(?P<sep>[\\/]{1,8}))"
     + _NAME
 )
 _HOME_SIGN = re.compile(r"home/|Users[\\/]|users[\\/]|Documents and Settings[\\/]")
-"""What stands in each home folder, with less than `_MARGIN` characters of it on each side."""
+"""Every home folder contains this, with fewer than `_MARGIN` characters on each side."""
 _MARGIN = 64
 _PROJECT = re.compile(
     r"(?:(?<![\w.-])-|(?<=\b[A-Z]-)-|(?<![A-Za-z0-9_])__|%2F)(?:Users|home)(?P<sep>-|__|%2F)"
     r"(?!redacted-user-)(?P<name>[^\W\d_](?:(?!(?P=sep))\w){1,40})(?=(?P=sep)\w)"
 )
-"""A home folder in the name of another one, as coding agents name the folder of a project: `-Users-NAME-shop`,
+"""A home folder in the name of another folder, as coding agents name a project's folder: `-Users-NAME-shop`,
 `__Users__NAME__shop`."""
 _FILE = re.compile(r"\.(?:html?|js|jsx|ts|tsx|py|txt|md|json|php|css|png|jpg|svg|xml|ya?ml)$")
 _EMAIL = re.compile(
     r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
 )
-"""In JSON a line break is `\\n`, whose letter is not part of the address behind it."""
+"""In JSON a line break is `\\n`, whose letter is not part of the address after it."""
 _HARMLESS_EMAIL = re.compile(
     r"(?i)^git@|@(?:[\w-]+\.)*(?:example|test|invalid|localhost)(?:\.\w+)?$|@users\.noreply\.github\.com$|^(?:noreply|no-reply)@"
 )
@@ -53,7 +53,7 @@ _IP6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:
 
 
 def find_home_names(text: str) -> Iterator[str]:
-    """Names of people whose home folders stand in a text."""
+    """Names of people whose home folders appear in a text."""
     for match in _find_homes(text):
         name = _trim(match["name"])
         after = text[match.start("name") + len(name) : match.start("name") + len(name) + 1]
@@ -65,18 +65,18 @@ def find_home_names(text: str) -> Iterator[str]:
 
 
 def _find_homes(text: str) -> Iterator[re.Match[str]]:
-    """The matches of `_HOME`, which alone would take several times as long."""
+    """The matches of `_HOME`, found several times as fast."""
     at = end = 0
     while (sign := _HOME_SIGN.search(text, at)) is not None:
         match = _HOME.search(text, max(end, sign.start() - _MARGIN), sign.end() + _MARGIN)
         at = sign.end()
-        if match is not None and match.start() <= sign.start():  # one behind the sign may be cut off
+        if match is not None and match.start() <= sign.start():  # one after the sign may be cut off
             yield match
             at = end = match.end()
 
 
 def is_service_name(name: str) -> bool:
-    """Whether a name in a path is not a person's."""
+    """Whether a name in a path does not belong to a person."""
     return (
         name.lower().partition(" ")[0] in _SERVICE_NAMES
         or USER_PLACEHOLDER.fullmatch(name) is not None
@@ -85,10 +85,10 @@ def is_service_name(name: str) -> bool:
 
 
 def find_user_names(text: str, names: Collection[str], check: Callable[[], None] = lambda: None) -> Iterator[Found]:
-    """Where these names stand for a person: in home folders, prompts, addresses of machines, lists of files, settings.
+    """Where these names mean a person: in home folders, prompts, addresses of machines, lists of files, settings.
 
     Args:
-        check: Called for each name, to give up in time.
+        check: Called for each name; it raises if the search takes too long.
     """
     present = [name for name in names if name in text]
     if not present:
@@ -107,8 +107,8 @@ def find_user_names(text: str, names: Collection[str], check: Callable[[], None]
 
 @functools.lru_cache(maxsize=64)
 def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Where a name stands for a person, beside home folders, and in a list of files. A pattern that begins with the name
-    is found fast."""
+    """Where a name means a person outside of home folders, and in a list of files. Patterns that begin with the name
+    are fast."""
     word = re.escape(name)
     before = (
         "home/", "Users/", "home-", "Users-", "home%2F", "Users%2F", "~", "USER=", "USERNAME=", "LOGNAME=", "User ", "-u ", "su - ", r"\d\(",
@@ -131,7 +131,7 @@ def _find_name(text: str, name: str, match: re.Match[str]) -> Iterator[Found]:
 
 
 def find_addresses(text: str, *, emails: bool, addresses: bool) -> Iterator[Found]:
-    """E-mail addresses, and IP addresses that are not those of the machine itself."""
+    """E-mail addresses, and IP addresses other than the machine's own."""
     if emails:
         for match in _EMAIL.finditer(text):
             if not _HARMLESS_EMAIL.search(match[0]):
@@ -156,7 +156,7 @@ def _trim(name: str) -> str:
 
 
 def _is_alone(text: str, match: re.Match[str]) -> bool:
-    """Whether a path ends with the name, where a shell or a list of users has it."""
+    """Whether a path ends with the name, as in a shell or a list of users."""
     before = text[max(0, match.start() - 12) : match.start()]
     after = text[match.end() : match.end() + 2]
     return bool(re.search(r"(?:\bcd |HOME=|HOME: |pwd\s{1,3}|:)\Z", before)) and (

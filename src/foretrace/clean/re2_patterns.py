@@ -1,4 +1,4 @@
-"""Ask fast whether a pattern stands in a text, with the RE2 library: in time proportional to the text."""
+"""Check whether a text matches a pattern, with the RE2 library: in time proportional to the text."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _PATTERN_BYTES = 16 << 20
-"""Memory in which a pattern may keep what it has learnt. It seldom takes a tenth of this."""
+"""Memory for the cached states of a pattern. It rarely uses a tenth of this."""
 
 
 @functools.cache
 def compile_pattern(pattern: str) -> Callable[[bytes], bool]:
-    """Whether the pattern stands in a text in UTF-8. Compiled once a process: what it has learnt from a text makes it
-    faster on the next one."""
+    """A function that says whether a UTF-8 text contains the pattern. Compiled once per process, since the states
+    cached for one text make the next one faster."""
     search = _compile(pattern).search
     return lambda data: search(data) is not None
 
 
 def find_starts(pattern: str, text: str) -> Iterator[int]:
-    """Where the matches of a pattern begin in a text."""
+    """Where the matches of a pattern begin in a text, in characters."""
     data = encode_text(text)
     for match in _compile(pattern).finditer(data):
         yield match.start() if len(data) == len(text) else len(data[: match.start()].decode())
@@ -36,5 +36,5 @@ def _compile(pattern: str) -> Any:
 
 
 def encode_text(text: str) -> bytes:
-    """A text in UTF-8; what cannot be written so becomes question marks."""
+    """A text in UTF-8; lone surrogates become question marks."""
     return text.encode("utf-8", "replace")

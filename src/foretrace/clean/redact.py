@@ -1,4 +1,4 @@
-"""Take secrets out of traces: `Redactor.apply`, a transform from Trace to Trace."""
+"""Take secrets out of traces: `Redactor.apply` is a transform from Trace to Trace."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from foretrace.core.trace import Failure, Message, Outcome, Trace, add_trace_id
 from foretrace.rows.base import Drop
 
 VERSION = 1
-"""Of the rules: another one may find other secrets."""
+"""Version of the rules: another one may find other secrets."""
 TRANSFORM = f"{NAME}@{VERSION}"
 TIMEOUT = "redaction_timeout"
-"""Reason of the Drop for a trace with a text that takes too long."""
+"""Reason for dropping a trace with a text that takes too long."""
 _SHORT_TEXT, _MAX_KEPT = 200, 1 << 12
-"""Characters of a text up to which what became of it is kept, and of how many."""
+"""Most characters of a text whose result is cached, and most texts in that cache."""
 _MAX_KNOWN = 1 << 15
-"""Texts whose findings are kept."""
+"""Most texts whose findings are cached."""
 _SHORT_KEY = 64
-"""Characters of a text that stands for itself; of longer ones a digest is kept."""
+"""Most characters of a text that is its own cache key; longer ones are keyed by a digest."""
 _TextKey = str | bytes
 _AT_ONCE = 1 << 20
-"""Characters that are looked at faster than it takes to begin a second time."""
+"""Characters that are checked faster than starting a second search would take."""
 _LEAST_KNOWN = 8
-"""Characters of a secret from which on it is one wherever it stands in its trace."""
+"""Fewest characters of a secret that is taken out everywhere in its trace once found."""
 
 
 class RedactSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taken out beside secrets, and how long it may take."""
+    """What is taken out besides secrets, and how long it may take."""
 
     emails: bool = False
     addresses: bool = False
     """IP addresses."""
     text_seconds: float = 60.0
-    """For one text; a trace with one that takes longer is a Drop."""
+    """Limit for one text; a trace with a text that takes longer is dropped."""
 
     @property
     def transform(self) -> str:
-        """What `Provenance.transforms` says of it."""
+        """Its entry in `Provenance.transforms`."""
         options = [name for name in ("emails", "addresses") if getattr(self, name)]
         return "+".join([TRANSFORM, *options])
 
@@ -68,7 +68,7 @@ class _Findings(NamedTuple):
 
 
 class Redactor:
-    """Takes secrets and user names out of traces. It goes to worker processes as its settings.
+    """Takes secrets and user names out of traces. It is sent to worker processes as its settings.
 
     Raises:
         ForetraceError: the scanner cannot start here.
@@ -78,36 +78,36 @@ class Redactor:
         self.settings = settings
         self._gate = Gate(addresses=settings.emails or settings.addresses)
         self._redacted: dict[str, str] = {}
-        """What became of short texts: every session file names the same types of records."""
+        """Results for short texts: every session file repeats the same types of records."""
         self._seen: dict[_TextKey, Sequence[Suspect]] = {}
-        """The suspects of texts of the last traces: attempts at one task share much, and logs of calls tell a
-        conversation again with each."""
+        """Suspects in the texts of recent traces: attempts at one task share much, and logs of calls repeat the
+        conversation with every call."""
         self._findings: dict[_TextKey, _Findings] = {}
-        """What was found in those."""
+        """Findings in those texts."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_redactor, (self.settings,)
 
     def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
-        """Each trace without its secrets; a Drop for one that could not be looked through. Many at once are faster."""
+        """Each trace without its secrets; a Drop for one that could not be searched. Many at once are faster."""
         of_traces = [list(list_texts(trace)) for trace in traces]
         read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
         texts = dict.fromkeys(itertools.chain.from_iterable(of_traces))
         at_once = sum(map(len, read_from_text)) <= _AT_ONCE
         known = self._find_suspects(texts if at_once else [text for text in texts if text not in read_from_text])
         suspects = {text: parts for text, parts in known.items() if text not in read_from_text}
-        # what stands in such arguments stands in the text of their message too
+        # such arguments are part of their message's text
         rest = [own for own in of_traces if not suspects.keys().isdisjoint(own)] if read_from_text else []
         arguments = dict.fromkeys(text for own in rest for text in own if text in read_from_text)
         suspects |= {t: known[t] for t in arguments if t in known} if at_once else self._find_suspects(arguments)
-        find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many of their texts
+        find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many texts
         return [
             self._redact(trace, own, list(dict.fromkeys(filter(suspects.__contains__, own))), find)
             for trace, own in zip(traces, of_traces, strict=True)
         ]
 
     def redact_attempt(self, trace: Trace) -> Trace:
-        """One attempt of ours without its secrets; without all that was said, where they could not be looked for."""
+        """A generated attempt without its secrets; without all its messages if it could not be searched."""
         result = self.apply([trace])[0]
         if isinstance(result, Drop):
             task = msgspec.structs.replace(trace.task, statement=None, extra={})
@@ -126,11 +126,11 @@ class Redactor:
         return {text: [*parts] for text, key in keys.items() if (parts := self._seen[key])}
 
     def redact_text(self, text: str) -> str:
-        """A text that stands alone, such as what is wrong with a row, with placeholders."""
+        """A single text, such as an error message, with placeholders."""
         return self.redact_texts([text])[0]
 
     def redact_texts(self, texts: Sequence[str]) -> list[str]:
-        """Texts that each stand alone, with placeholders. Many at once are faster."""
+        """Independent texts with placeholders. Many at once are faster."""
         new = [text for text in dict.fromkeys(texts) if text not in self._redacted]
         suspects = self._find_suspects(new)
         clean = {text: self._redact_text(text, suspects.get(text, [])) for text in new}
@@ -151,7 +151,7 @@ class Redactor:
         return _replace(text, merge(text, [*found, *names]), Numbering())[0]
 
     def count_types(self, texts: Sequence[str]) -> dict[int, Counter[str]]:
-        """What would be taken out of texts: counts by type, by the index of the text; those without any are left out.
+        """What would be taken out of texts: counts by type, by the index of the text; texts without any are left out.
 
         Raises:
             TooSlowError: a text takes too long.
@@ -184,7 +184,9 @@ class Redactor:
                     TIMEOUT, f"a text took longer than {self.settings.text_seconds:g} s to look through for secrets"
                 )
             return add_transform(trace, self.settings.transform)
-        return Drop(INTERNAL_ERROR, "its secrets could not be taken out")  # so it is not written
+        return Drop(
+            INTERNAL_ERROR, "its secrets could not be taken out"
+        )  # a trace that could not be searched is not written
 
     def _find_all(self, text: str, parts: Sequence[Suspect]) -> _Findings:
         key = _make_key(text)
@@ -208,7 +210,7 @@ class Redactor:
             found += find_addresses(text, emails=self.settings.emails, addresses=self.settings.addresses)
             deadline.check()
         placeholders = [Found(*each) for each in list_placeholders(text)]
-        if placeholders:  # their own words name a secret
+        if placeholders:  # the words in a placeholder look like the name of a secret
             whole = ("private_key", "base64_secret")
             found = [
                 f
@@ -218,7 +220,7 @@ class Redactor:
         return merge(text, [*found, *placeholders])
 
     def _plan(self, text: str, found: Sequence[Found], names: set[str], known: dict[str, str]) -> list[Found]:
-        """All that is replaced in a text: what was found there, and what was found elsewhere in its trace."""
+        """All that is replaced in a text: what was found in it, and what was found elsewhere in its trace."""
         deadline = Deadline(self.settings.text_seconds)
         more = [*find_user_names(text, names, deadline.check)]
         for value, type in known.items():
@@ -231,14 +233,14 @@ class Redactor:
 
 
 def _make_key(text: str) -> _TextKey:
-    """What a text is known by: 16 bytes, if it is longer than those."""
+    """The cache key of a text: itself if short, else a digest of 16 bytes."""
     if len(text) <= _SHORT_KEY:
         return text
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _forget_oldest(known: dict[_TextKey, Any]) -> None:
-    """Drop the older half of what is kept of texts, where that is too much."""
+    """Drop the older half of a cache that has grown too large."""
     if len(known) > _MAX_KNOWN:
         for key in [*itertools.islice(known, len(known) - _MAX_KNOWN // 2)]:
             del known[key]
@@ -250,10 +252,10 @@ def _make_redactor(settings: RedactSettings) -> Redactor:
 
 
 def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool = False) -> Redactor | None:
-    """What takes secrets out of traces; `None` where they are to stay.
+    """The Redactor for these options; `None` if secrets are to stay.
 
     Raises:
-        UsageError: something is to be taken out, and nothing is.
+        UsageError: options ask for more to be taken out, with redaction switched off.
         ForetraceError: the scanner cannot start here.
     """
     if redact:
@@ -265,7 +267,7 @@ def make_redactor(redact: bool = True, *, emails: bool = False, addresses: bool 
 
 
 def add_transform(trace: Trace, name: str) -> Trace:
-    """The same trace, whose provenance says that the transform of this name was applied."""
+    """The trace with this transform added to its provenance."""
     origin = trace.provenance
     if name in origin.transforms:
         return trace
@@ -275,7 +277,7 @@ def add_transform(trace: Trace, name: str) -> Trace:
 
 
 def _list_known(found: Iterable[Sequence[Found]]) -> dict[str, str]:
-    """Secrets that are told by themselves, and their types: long, with letters and digits."""
+    """Secrets that are recognizable anywhere (long, with letters and digits), and their types."""
     known: dict[str, str] = {}
     for own in found:
         for each in own:
@@ -288,7 +290,7 @@ def _list_known(found: Iterable[Sequence[Found]]) -> dict[str, str]:
 
 
 def _replace(text: str, plan: Sequence[Found], numbering: Numbering) -> tuple[str, list[tuple[int, int, int, int]]]:
-    """The text with placeholders, and of each the old and new start and end."""
+    """The text with placeholders, and the old and new start and end of each."""
     parts: list[str] = []
     moves: list[tuple[int, int, int, int]] = []
     at = length = 0
@@ -331,13 +333,13 @@ def _rewrite(trace: Trace, texts: Sequence[str], plans: dict[str, list[Found]]) 
     _check_arguments(trace, clean)
     if not total:
         return clean
-    # the ids of a prompt spell whatever stood in front of it
+    # the ids of a prompt spell everything before it
     messages = tuple(_forget_prompt_ids(message) for message in clean.messages)
     return msgspec.structs.replace(clean, messages=messages, extra={**clean.extra, FIELD: dict(sorted(total.items()))})
 
 
 def redact_identity(text: str, plan: Sequence[Found]) -> str:
-    """A key or id without its secrets: with a digest of each, so that it stays the same wherever it stands."""
+    """A key or id with a digest in place of each secret, so that it stays the same everywhere."""
     parts: list[str] = []
     at = 0
     for found in plan:
@@ -370,10 +372,10 @@ def _forget_prompt_ids(message: Message) -> Message:
 
 
 def _check_arguments(before: Trace, after: Trace) -> None:
-    """Refuse a change after which arguments that were JSON are none.
+    """Refuse a change that breaks arguments that were JSON.
 
     Raises:
-        ValueError: they are none.
+        ValueError: they are no longer JSON.
     """
     for old, new in zip(before.messages, after.messages, strict=True):
         for old_call, new_call in zip(old.tool_calls, new.tool_calls, strict=True):

@@ -1,7 +1,7 @@
-"""What a secret looks like: one row for each kind of token, and the words that name a secret in front of its value.
+"""What secrets look like: one row for each kind of token, and the words that name a secret before its value.
 
-A token is recognised by its own shape. Its `head` is its beginning, in the syntax of RE2: texts in which no head and no
-other sign of a secret stands are not looked at any further.
+A token is recognized by its shape. Its `head` is its beginning, in RE2 syntax: texts without any head or other sign of a
+secret are not searched further.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ WORD = r"[A-Za-z0-9_-]"
 
 
 class Token(NamedTuple):
-    """A kind of secret that can be told by its shape."""
+    """A kind of secret that is recognizable by its shape."""
 
     type: str
     head: str
-    """A regular expression (RE2 and Python alike) of how it begins. No group but `(?:...)`."""
+    """How it begins: a regular expression for both RE2 and Python. No groups other than `(?:...)`."""
     body: str
-    """What follows."""
+    """What follows: a regular expression for Python."""
     least: int = 16
-    """Characters of the body below which it is not a secret; the body of a placeholder is seldom so long."""
+    """Fewest characters of the body; placeholders are rarely this long."""
     sign: str = ""
-    """Where the head is long or vague: a part of it that is quickly found."""
+    """For a head that is long or vague: a part of it that is quick to find."""
 
 
 TOKENS = (
@@ -72,7 +72,7 @@ TOKENS = (
     Token("braintree_token", r"access_token\$(?:production|sandbox)\$", r"[a-z0-9]{16}\$[a-f0-9]{32}"),
     Token("facebook_token", r"EAA[A-Z]", r"[A-Za-z0-9]{60,250}"),
     Token("twitter_token", r"AAAAAAAAAAAAAAAAAAAAA", r"[A-Za-z0-9%]{60,120}"),
-    # mail, telephone, watching, work
+    # mail, telephone, monitoring, work
     Token("twilio_key", r"(?:SK|AC)[a-f0-9]{6}", r"[a-f0-9]{26}"),
     Token("sendgrid_key", r"SG\.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,64}"),
     Token("sendinblue_key", r"xkeysib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}"),
@@ -89,7 +89,7 @@ TOKENS = (
     Token("age_key", r"AGE-SECRET-KEY-(?:PQ-)?1", r"[0-9A-Z]{50,80}"),
     Token("onepassword_key", r"A3-[A-Z0-9]{6}-", r"[A-Z0-9-]{25,30}"),
     Token("grafana_token", r"eyJrIjoi", r"[A-Za-z0-9]{60,200}={0,2}"),
-    # services whose keys only their beginning tells from any other random text: families with one alphabet
+    # services whose keys only differ from random text by their beginning, grouped by alphabet
     Token("api_key", r"(?:npm|gsk|r8|rnd|napi|nf[pcoub]|pn[ub]|sq[upa]|bk(?:ua|aj|ct|ar)|do[por]_v1|e2b|KGAT|rubygems|CLOJARS|rdme|lin_(?:api|oauth)|secret|ntn|shp(?:at|ca|pa|ss|tka))_", r"[A-Za-z0-9]{28,120}"),
     Token("api_key", r"(?:xai|pplx|csk|pul)-", r"[A-Za-z0-9]{32,120}"),
     Token("api_key", r"AKCp|EZ[AT]K|oy2", r"[A-Za-z0-9]{43,90}"),
@@ -117,7 +117,7 @@ TOKENS = (
 )  # fmt: skip
 
 FOREIGN_WORDS = r"mot de passe|kennwort|contrase(?:n|ñ)a|senha"
-"""Passwords in other languages, but for `Passwort`."""
+""""Password" in other languages, except `Passwort`."""
 
 TYPE_NAME = r"[A-Za-z][\w.<>\[\]|]*"
 """The type in a declaration: `let token: string = ...`."""
@@ -134,10 +134,10 @@ CLEAR_WORDS = (
     r"requirepass|sessionid|session[_-]id|connect\.sid|[_-]pass|dbpass|userpass|mypass|[_-]pw\b|\bpw\b|"
     rf"{FOREIGN_WORDS}"
 )
-"""What stands in the name of a setting that holds a secret, in any case; no group but `(?:...)`."""
+"""Appears in the name of a setting that holds a secret, in any case; no groups other than `(?:...)`."""
 
 VAGUE_WORDS = r"auth|bearer|cookie|[_-]pat|\bsid\b|\bsig\b|[a-z0-9][_-]key"
-"""What stands in the name of a setting that may hold one: only a random value of some length counts."""
+"""Appears in the name of a setting that may hold one: only a random value of some length counts."""
 
 SERVICES = (
     "abstractapi|abuseipdb|adafruit|adobe|agora|ai21|aikido|airbrake|airtable|aiven|akamai|alchemy|algolia|"
@@ -166,18 +166,17 @@ SERVICES = (
     "urlscan|vercel|virustotal|vonage|voyage|vultr|wakatime|wandb|webex|webflow|wistia|xai|yandex|yelp|zapier|"
     "zendesk|zerotier|zhipu|zoho|zoom"
 )
-"""Services whose keys stand behind their name: `datadog: 1f0a...`; not those behind whose name a commit or an image may
-stand."""
+"""Services whose keys follow their name: `datadog: 1f0a...`; not those whose name may be followed by a commit or image."""
 
 OF_SERVICE = rf"(?i:{SERVICES})[\w .-]*[\"'`\])]*[\s:=>,(|?]+[\"'`]*[A-Za-z]*[0-9][A-Za-z0-9_+/.-]{{8}}"
-"""For RE2: what stands in each text with the key of a service behind its name."""
+"""For RE2: matches every text with a service's key after its name."""
 
 SECRET_WORDS = f"{CLEAR_WORDS}|{VAGUE_WORDS}"
 
 PASSWORD_WORDS = re.compile(
     r"(?i)passw|passphrase|passcode|pwd|pswd|[_-]pass\b|dbpass|userpass|mypass|(?:[_-]|\b)pw\b|" + FOREIGN_WORDS
 )
-"""Names whose values people think up: shorter ones count than of a token."""
+"""Names whose values are made up by people: shorter ones count than for tokens."""
 
 HARMLESS_NAMES = re.compile(
     r"(?ix) (?: [_. -]? (?: type|name|names|id|ids|url|uri|endpoint|path|file|files|filename|dir|count|counts|limit|length|len|size|"
@@ -188,7 +187,7 @@ HARMLESS_NAMES = re.compile(
     r") )[\"'\])\s]*\Z | \b(?:max|min|num|n|next|prev|page|start|stop|eos|bos|pad|unk|mask|sep|cls|special|public|total|prompt|"
     r"completion|cached?|input|output|author|authors|continuation)(?:[_. -](?:\w{0,12}[_. -])?)?(?:token|key)"
 )
-"""Names that hold such a word and name no secret: `token_type`, `max_tokens`, `next_page_token`."""
+"""Names that contain such a word but do not name a secret: `token_type`, `max_tokens`, `next_page_token`."""
 
 PLACEHOLDER_WORDS = re.compile(
     r"(?ix) your|(?:^|[-_ ])(?:an?|my|the|some)[-_ ]|example|changeme|change[_-]?(?:me|it|this)|placeholder|replace|redacted|removed|hidden|masked|dummy|"
@@ -198,4 +197,4 @@ PLACEHOLDER_WORDS = re.compile(
     r"^pass(?:word|wd)?[!@\#0-9.]{0,4}$|^p(?:ass|w)\d{0,3}$|^(?:new|old|user|admin|root|secure|strong|super)?[_-]?(?:secret|pass(?:word)?|token|key)[_!@\#0-9-]{0,4}$|"
     r"passw(?:or)?d[_-]?(?:here|goes)|(?:key|token|secret|password)[_-]?here|^test"
 )
-"""What a value holds that stands for a secret and is none."""
+"""Appears in values that are placeholders for a secret."""

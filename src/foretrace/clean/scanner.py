@@ -1,11 +1,10 @@
-"""Find the secrets of a text: tokens by their shape, values by the names in front of them, and what is encoded.
+"""Find the secrets in a text: tokens by their shape, values by the names before them, and encoded ones.
 
-Every pattern reads a text once: nothing is repeated inside a repetition, so that no text takes long.
+No pattern has a repetition inside a repetition, so that none takes long on any text.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: E501 - a pattern is easier to read in one piece
 import functools
 import itertools
 import re
@@ -40,43 +39,43 @@ _RUN_MARKS = bytes(
 _LEAST_RUN = bytes([_IN_RUN]) * 24
 _LINE = re.compile(r"\r?\n[ \t]*(?:[+>|-][ \t]?)?([A-Za-z0-9+/_-]{1,200}={0,2})(?=[ \t]*(?:[\"'`\\|<>;&)]|\r|\n|\Z))")
 _LONGEST_HEAD = 1 << 10
-"""Characters that the beginning of a token may have: of a JWT, all before its first dot."""
+"""Most characters in the head of a token: for a JWT, everything before its first dot."""
 _MAX_KEY = 1 << 16
 _MAX_BASE64_DEPTH = 2
 _LEAST_WIDTH = 28
-"""Characters of a line of base64 from which the next one may go on with it."""
+"""Fewest characters of a line of base64 that may continue on the next line."""
 _LINES_AGAIN = 8
-"""Lines of it that are read from a line on that was looked through before, as part of a longer text."""
+"""Lines read from a start that was already searched as part of a longer text."""
 
 
 @functools.cache
 def _compile_heads() -> re.Pattern[str]:
-    """How tokens begin."""
+    """How tokens begin, all kinds in one pattern."""
     return re.compile(_LEFT + "(?:" + "|".join(f"(?:{token.head})" for token in TOKENS) + ")")
 
 
 @functools.cache
 def _compile_tokens() -> list[tuple[Token, re.Pattern[str]]]:
-    """The kinds of tokens, and how a whole one of each looks, with nothing more behind it."""
+    """The kinds of tokens, each with the pattern of a whole one."""
     return [(token, re.compile(rf"({token.head})({token.body})(?![A-Za-z0-9])")) for token in TOKENS]
 
 
 _COUNT = re.compile(r"\{(\d+)(?:,\d*)?\}")
 _BODY_BEGIN = re.compile(r"(\[[^\]]*\])\{(\d+)")
 _MAX_HEAD_COUNT, _MAX_BODY_BEGIN = 6, 8
-"""Characters that the quick look at tokens counts."""
+"""Most repetitions that the quick check for tokens counts."""
 
 
 def _shorten(token: Token) -> str:
-    """What stands in each text that holds such a token: its head, and the first characters of its body."""
+    """A quick pattern for the token: its head, and the first characters of its body."""
     head = _COUNT.sub(lambda count: f"{{{min(_MAX_HEAD_COUNT, int(count[1]))},}}", token.head)
     body = _BODY_BEGIN.match(token.body)
     return f"(?:{head}){body[1]}{{{min(_MAX_BODY_BEGIN, int(body[2]))}}}" if body else f"(?:{head})"
 
 
 def _may_hold_token(text: str) -> bool:
-    """Whether a token may stand in a text, wherever it begins. To look for heads in each place takes many times as
-    long, and of the texts that seemed to hold one before their escapes and line breaks were read, few do."""
+    """Whether a text may contain a token. Looking for heads everywhere takes many times as long, and few texts that the
+    gate lets through contain one."""
     return _compile_quick_look()(encode_text(text))
 
 
@@ -92,7 +91,7 @@ class Found(NamedTuple):
     end: int
     type: str
     value: str
-    """What it is without escapes and line breaks, by which the same secret is known again."""
+    """The secret without escapes and line breaks, by which the same secret is recognized."""
 
 
 class TooSlowError(Exception):
@@ -100,7 +99,7 @@ class TooSlowError(Exception):
 
 
 class Deadline:
-    """A time, of what this thread has computed, after which work on a text is given up: a busy machine changes nothing."""
+    """A limit on this thread's CPU time for a text, so that a busy machine changes nothing."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.thread_time() + seconds
@@ -116,12 +115,12 @@ class Deadline:
 def find_secrets(
     text: str, deadline: Deadline, *, named: bool = True, tokens_end: int | None = None, depth: int = 0
 ) -> list[Found]:
-    """The secrets of a text, in their order; none overlaps another.
+    """The secrets in a text, in order and without overlaps.
 
     Args:
-        named: Also those that only a name, a header or a command in front of them tells.
-        tokens_end: Before which place tokens of known kinds are looked for; `None` looks for them everywhere.
-        depth: How many layers of base64 this text was taken out of.
+        named: Whether to include those recognizable only by a name, a header or a command before them.
+        tokens_end: The offset before which tokens of known kinds are looked for; `None` looks everywhere.
+        depth: How many layers of base64 this text was decoded from.
 
     Raises:
         TooSlowError: the deadline is over.
@@ -146,7 +145,7 @@ def find_secrets(
 
 
 def merge(text: str, found: list[Found]) -> list[Found]:
-    """The same, in their order; those that overlap become one."""
+    """The same in order, with overlapping ones merged."""
     merged: list[Found] = []
     for each in sorted(found, key=lambda f: (f.start, -f.end)):
         if merged and each.start < merged[-1].end:
@@ -198,7 +197,7 @@ def _find_keys(text: str) -> Iterator[Found]:
 
 
 def _is_key_body(body: str) -> bool:
-    """Whether there is a key between the marks, and not a program's or a person's words about one."""
+    """Whether there is a key between the markers, rather than code or prose about one."""
     runs = re.findall(r"[A-Za-z0-9+/=]{16,}", body)
     inside = sum(map(len, runs))
     other = len(
@@ -212,10 +211,10 @@ def _is_key_body(body: str) -> bool:
 
 
 def _find_encoded(text: str, deadline: Deadline, depth: int) -> Iterator[Found]:
-    """Texts in base64 that hold secrets: as a whole.
+    """Base64 texts that hold a secret, each as a whole.
 
-    The lines of a text in which nothing was found may each begin another one, of which only a few lines are read: to
-    read all the rest from each line would take time in proportion to the square of the lines.
+    If nothing was found in one, each of its lines may begin another, of which only a few lines are read: reading all
+    the rest from each line would take quadratic time.
     """
     at = looked_through = 0
     runs = _mark_runs(text)
@@ -235,12 +234,12 @@ def _find_encoded(text: str, deadline: Deadline, depth: int) -> Iterator[Found]:
 
 
 def _mark_runs(text: str) -> bytes:
-    """A byte for each character: whether it may stand in a text in base64."""
+    """One byte per character: whether it can be part of base64."""
     return text.encode("latin-1", "replace").translate(_RUN_MARKS)
 
 
 def _find_run(text: str, marks: bytes, at: int) -> re.Match[str] | None:
-    """The next match of `_RUN` from a place on, which alone would take four times as long."""
+    """The next match of `_RUN` from an offset, found four times as fast."""
     if 0 < at < len(text) and marks[at - 1] == marks[at] == _IN_RUN:
         at = marks.find(b" ", at)  # in the middle of one
     at = marks.find(_LEAST_RUN, at) if at >= 0 else at
@@ -248,8 +247,8 @@ def _find_run(text: str, marks: bytes, at: int) -> re.Match[str] | None:
 
 
 def _list_lines(text: str, run: re.Match[str], most: int | None) -> list[tuple[str, int]]:
-    """The lines of a base64 text that begins with this run, each with where it ends: at most so many, all as wide as the
-    first but for the last."""
+    """The lines of a base64 text that begins with this run, each with its end: at most `most`, all as wide as the first
+    except for the last."""
     width, end = len(run[0]), run.end()
     lines = [(run[0], end)]
     while width >= _LEAST_WIDTH and len(lines) != most and len(lines[-1][0]) == width:
@@ -261,8 +260,8 @@ def _list_lines(text: str, run: re.Match[str], most: int | None) -> list[tuple[s
 
 
 def _read_blob(lines: list[tuple[str, int]]) -> tuple[int, str] | None:
-    """Where the base64 text in these lines ends, and what it stands for: in all of them, without the last, or in the
-    first alone."""
+    """The end of the base64 text in these lines, and the decoded text: of all of them, all but the last, or only the
+    first."""
     for count in sorted({len(lines), max(1, len(lines) - 1), 1}, reverse=True):
         if (decoded := decode_base64("".join(line for line, _ in lines[:count]))) is not None:
             return lines[count - 1][1], decoded

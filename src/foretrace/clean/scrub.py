@@ -1,4 +1,4 @@
-"""Copy a traces folder without its secrets: for traces that were written before they were looked for."""
+"""Copy a traces folder without its secrets, for traces written without redaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretrace.core.store import Cursor, TraceStore, TraceWriter
 from foretrace.rows.base import Drop
 
 _AT_ONCE = 32
-"""Traces that are looked through together."""
+"""Traces that are searched together."""
 _CHECKPOINT_BYTES = 24 << 20
 
 
@@ -28,16 +28,16 @@ class ScrubReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     traces: int
     written: int
     changed: int
-    """Those written out of which something was taken."""
+    """Written traces that something was taken out of."""
     already_there: int
     redacted: dict[str, int]
-    """What was taken out of them, by type."""
+    """What was taken out, by type."""
     drops: dict[str, int]
     out: str
 
 
 def scrub(traces: Path, out: Path, redactor: Redactor, progress: ProgressFunc = ignore_progress) -> ScrubReport:
-    """Write the traces of a folder without their secrets into the folder `out`; the same call again goes on.
+    """Write the traces of a folder without their secrets into the folder `out`; the same call again continues.
 
     Raises:
         UsageError: `out` is the folder itself.
@@ -86,7 +86,7 @@ def scrub(traces: Path, out: Path, redactor: Redactor, progress: ProgressFunc = 
 
 
 def _take_over_facts(store: TraceStore, writer: TraceWriter, drops: Counter[str], redactor: Redactor) -> None:
-    """Let the new folder know what the old one knows: where its traces come from, and how far its inputs were read."""
+    """Copy to the new folder where its traces come from, and how far its inputs were read."""
     old, new = store.manifest, writer.manifest
     new.sources, new.counts, new.left_out = old.sources, old.counts, old.left_out
     # accounts quote types of records and ends of messages
@@ -98,5 +98,5 @@ def _take_over_facts(store: TraceStore, writer: TraceWriter, drops: Counter[str]
 
 
 def _forget(counts: dict[str, Any]) -> dict[str, Any]:
-    """Counts without that of the traces in which secrets were not looked for."""
+    """The counts without the number of unredacted traces."""
     return {name: value for name, value in counts.items() if name != "unredacted"}

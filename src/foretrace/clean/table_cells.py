@@ -1,4 +1,4 @@
-"""Find secrets in the cells of tables: their names stand at the top of a column, or in the first cell of the line."""
+"""Find secrets in the cells of tables, named by the header of their column or by the first cell of their line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Cell = tuple[int, int, str, str]
 """Start, end, name of the column or line, and value."""
 
 _BARS = ("|", "│", "\t", ",", ";")
-"""What cells are parted by; of those in a line the first of these."""
+"""Separators of cells; the first of these found in a line counts."""
 _MARKS = " \"'`*\t\r"
-"""Around what stands in a cell."""
+"""Characters stripped from around a cell."""
 _NAME = re.compile(r"[\w .#/()-]{0,40}")
 _CLEAR_NAME = re.compile(f"(?i)(?:{CLEAR_WORDS})")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{3,60}")
 _RULE = re.compile(r"[\s|+:=~─━═│┃┆┌┐└┘├┤┬┴┼╞╡╪╭╮╰╯-]*")
-"""A line between the head of a table and its rows."""
+"""A line between the header of a table and its rows."""
 _END_OF_JSON = re.compile(r"\"[\]},\s]+\Z")
 _INSERT = re.compile(r"(?i)\binsert\s+into\s+[^\s()]{1,80}\s*\((?P<names>[^()]{1,800})\)\s*values\s*")
 _ROW = re.compile(r"\s*,?\s*\((?P<cells>(?:[^()'\"]|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")*+)\)")
@@ -33,8 +33,8 @@ def find_table_cells(text: str, places: Iterable[int]) -> Iterator[Cell]:
     """The secrets in tables.
 
     Args:
-        text: Of which each line is looked at once.
-        places: Where words stand that may name a secret, ascending.
+        text: The text to search.
+        places: Offsets of words that may name a secret, ascending.
     """
     seen = -1
     for at in places:
@@ -43,7 +43,7 @@ def find_table_cells(text: str, places: Iterable[int]) -> Iterator[Cell]:
         start = text.rfind("\n", max(0, at - _LONGEST_HEAD), at) + 1
         end = text.find("\n", at, at + _LONGEST_HEAD)
         if (start == 0 and at > _LONGEST_HEAD) or (end < 0 and len(text) > at + _LONGEST_HEAD):
-            continue  # no head of a table is that long
+            continue  # no header is that long
         seen = end = len(text) if end < 0 else end
         line = text[start:end]
         bar = next((bar for bar in _BARS if bar in line), None)
@@ -56,7 +56,7 @@ def find_table_cells(text: str, places: Iterable[int]) -> Iterator[Cell]:
 
 
 def find_inserted_values(text: str) -> Iterator[Cell]:
-    """The secrets in what SQL puts into columns whose names say that they hold some."""
+    """The secrets that SQL inserts into columns whose names say that they hold secrets."""
     for insert in _INSERT.finditer(text):
         names = [name.strip(_MARKS + "\n[]") for name in insert["names"].split(",")]
         columns = {number: name for number, name in enumerate(names) if _names_secret(name)}
@@ -71,10 +71,10 @@ def find_inserted_values(text: str) -> Iterator[Cell]:
 
 
 def _find_columns(cells: list[str], bar: str) -> dict[int, str]:
-    """The columns whose names say that they hold secrets; none where the line is not a head of a table."""
+    """The columns whose names say that they hold secrets; none if the line is not a header."""
     names = [cell.strip(_MARKS) for cell in cells]
     if not _NAME.fullmatch(names[0]):
-        names[0] = cells[0].rpartition('"')[2].strip()  # a table in a text of JSON
+        names[0] = cells[0].rpartition('"')[2].strip()  # a table inside JSON text
     if sum(map(bool, names)) < 2 or not all(_NAME.fullmatch(name) for name in names):
         return {}
     if bar in ",;" and any(cell[:1].isspace() for cell in cells[1:]):
@@ -103,7 +103,7 @@ def _find_below(text: str, at: int, columns: dict[int, str], bar: str, n_cells: 
 
 
 def _find_beside_name(start: int, cells: list[str], bar: str) -> Iterator[Cell]:
-    """The second cell of a line, of which the first is the name of a variable: `STRIPE_SECRET,...`."""
+    """The second cell of a line whose first cell is the name of a variable: `STRIPE_SECRET,...`."""
     name = cells[0].strip(_MARKS)
     if bar in ",;\t" and len(cells) < 5 and _VARIABLE.fullmatch(name) and _names_secret(name):
         yield from _judge(start + len(cells[0]) + len(bar), cells[1], name)

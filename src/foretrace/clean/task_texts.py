@@ -1,4 +1,4 @@
-"""What a trace is compared by with others: the statement of its task, and what its agent did."""
+"""The texts by which traces are compared: the statement of the task, and what the agent did."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from foretrace.core.digest import digest
 from foretrace.core.trace import Message, Trace
 
 _MAX_ACTION = 400
-"""Characters of one action that are taken as they are; of the rest, its digest."""
+"""Characters of an action that are kept as they are; the rest is replaced by a digest."""
 _MAX_ACTIONS = 256
 
 
 def find_statement(trace: Trace) -> str | None:
-    """The statement of the task: as the source gives it, else what the user wrote before the agent first made a call
-    (in a conversation without calls, before it first spoke); `None` where that is nothing."""
+    """The statement of the task as the source gives it, else what the user wrote before the agent's first call (in a
+    conversation without calls, before its first message); `None` if there is none."""
     if trace.task.statement and trace.task.statement.strip():
         return trace.task.statement
     written: list[str] = []
@@ -32,7 +32,7 @@ def find_statement(trace: Trace) -> str | None:
 
 
 def list_actions(trace: Trace) -> list[str]:
-    """What the agent did, in order: tool and arguments of each call, or the text of a message without one."""
+    """What the agent did, in order: the tool and arguments of each call, or the text of a message without calls."""
     actions: list[str] = []
     for message in trace.messages:
         if not _is_of_agent(message):

@@ -1,4 +1,4 @@
-"""All texts of a trace, in a fixed order, and the same trace with other texts in their places."""
+"""List all texts of a trace in a fixed order, and rewrite the trace with other texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretrace.core.redactions import FIELD
 from foretrace.core.trace import Message, Outcome, Part, Sampled, ToolCall, ToolSpec, Trace
 
 Replace = Callable[[str], str]
-"""From a text of a trace to the text that takes its place. It is asked about each text once, in a fixed order."""
+"""Maps a text of a trace to its replacement. Called once for each text, in a fixed order."""
 
 
 class Rewriter(NamedTuple):
@@ -19,15 +19,15 @@ class Rewriter(NamedTuple):
 
     text: Replace
     identity: Replace
-    """Of keys and ids: the same for the same text, in whatever trace."""
+    """For keys and ids: the same result for the same text in every trace."""
     move: Callable[[str, int, bool], int]
-    """Where an offset into a text lies in the text that takes its place; whether it is the end of a span."""
+    """Maps an offset in a text to one in its replacement; the flag says whether it is the end of a span."""
     mark: Callable[[Message], dict[str, int]]
-    """What was replaced since it was asked last, by type: the texts of one message."""
+    """What was replaced since the last call, by type: the texts of one message."""
 
 
 def list_texts(trace: Trace) -> Iterator[str]:
-    """Its texts; mappings as JSON. Times, numbers and fixed words are left out."""
+    """The texts of a trace, mappings as JSON. Times, numbers and fixed words are left out."""
     for message in trace.messages:
         yield message.content
         if message.reasoning:
@@ -56,7 +56,7 @@ def list_texts(trace: Trace) -> Iterator[str]:
 
 
 def list_facts(trace: Trace) -> Iterator[str]:
-    """The texts that are not part of the conversation, as JSON or as they are."""
+    """The texts outside of the conversation, as JSON or as they are."""
     task, origin = trace.task, trace.provenance
     yield from (trace.key, task.id, task.group)
     if trace.parent is not None:
@@ -74,8 +74,8 @@ def list_facts(trace: Trace) -> Iterator[str]:
 
 
 def _read_outcome(trace: Trace) -> dict[str, Any]:
-    """The outcome; of metrics that are ours only the names, since their numbers look like secrets behind such names as
-    `prompt_tokens`, and differ from attempt to attempt."""
+    """The outcome. Of our own metrics only the names, since numbers after names such as `prompt_tokens` look like
+    secrets, and differ between attempts."""
     facts: dict[str, Any] = msgspec.to_builtins(trace.outcome)
     if trace.provenance.origin == "generated" and facts.get("metrics"):
         facts["metrics"] = dict.fromkeys(facts["metrics"], 0)
@@ -83,7 +83,7 @@ def _read_outcome(trace: Trace) -> dict[str, Any]:
 
 
 def _read_origin(origin: Any) -> dict[str, Any]:
-    """Where the trace comes from, but for what the server was found to do: all attempts of a run share that."""
+    """Where the trace comes from, without the server's capabilities, which all attempts of a run share."""
     facts: dict[str, Any] = msgspec.to_builtins(origin)
     left_out = ("transforms", "created_at", "origin", "capabilities")
     return {name: value for name, value in facts.items() if name not in left_out}
@@ -98,7 +98,7 @@ def rewrite_trace(trace: Trace, rewriter: Rewriter) -> Trace:
     """The trace with its texts replaced.
 
     Raises:
-        msgspec.MsgspecError: what took the place of a mapping is none.
+        msgspec.MsgspecError: the replacement of a mapping is not a mapping.
     """
     messages = tuple(_rewrite_message(message, rewriter) for message in trace.messages)
     tools = tuple(

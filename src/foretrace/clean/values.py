@@ -14,12 +14,12 @@ from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
 
 
 def read_words(text: str) -> frozenset[str]:
-    """The words of a text, for a table that is easier to read as one."""
+    """The words of a text: tables are easier to read as text."""
     return frozenset(text.split())
 
 
 _CUT = re.compile(r"(?i)\.{3}|…|\*{3}|x{4}|your|example")
-"""What a placeholder has also beside a random part."""
+"""Marks a placeholder even next to a random part."""
 _RUN = re.compile(r"[A-Za-z0-9]{16,}")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]")
 _SIGNS = re.compile(r"[!@#%^&*?]")
@@ -27,7 +27,7 @@ _LOWER, _UPPER, _OTHER = re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(
 _VARIABLE = re.compile(
     r"\$\{[A-Za-z_(]|\{\{|\}\}|%\(|%[A-Z_]{3,}%|^%[A-Za-z_]+%$|%[sdr]\b|\$\(|<%|^\{[A-Za-z_.]*\}|\{[A-Za-z_][\w.\[\]\"']*\}[\]+*)]*$|^<[^<>]*>?$|^\[[^\]]*\]?$|^@[a-z]"
 )
-"""A name that something else fills in: `${VAR}`, `{{ var }}`, `<token>`, `%s`."""
+"""A variable to be filled in: `${VAR}`, `{{ var }}`, `<token>`, `%s`."""
 _SHELL_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _CODE = re.compile(
     r"[A-Za-z_]\w*\(|^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\w\[[\"'\w:-]|^self\b|^(?:os|process|env|config|settings|request|args|kwargs)\b[.\[]|::|->|=>|==(?!\Z)"
@@ -45,31 +45,31 @@ _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}(?:[T ]|$)|^\d{1,2}:\d{2}(?::\d{2})?$|^\d
 
 
 def measure_entropy(text: str) -> float:
-    """Shannon entropy, bits a character."""
+    """Shannon entropy in bits per character."""
     total = len(text)
     return -sum(n / total * math.log2(n / total) for n in Counter(text).values()) if total else 0.0
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value stands for a secret and is none: `your-api-key`, `xxxx`, `${VAR}`, `<SECRET:jwt:1>`."""
+    """Whether a value only stands for a secret: `your-api-key`, `xxxx`, `${VAR}`, `<SECRET:jwt:1>`."""
     if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or _is_filled_in(value):
         return True
     return PLACEHOLDER_WORDS.search(value) is not None and (_CUT.search(value) is not None or not has_random_run(value))
 
 
 def has_random_run(value: str) -> bool:
-    """Whether a part of a value is so mixed as no word, number or name of a program is: `key_test_xK8m2LpQr5nW0v`."""
+    """Whether part of a value is too mixed for a word, number or identifier: `key_test_xK8m2LpQr5nW0v`."""
     runs = (run for run in _RUN.findall(value) if _DIGITS.search(run) and not PLACEHOLDER_WORDS.search(run))
     return any(3 * len(SWITCHES.findall(run)) >= len(run) - 1 for run in runs)
 
 
 def is_reference(value: str) -> bool:
-    """Whether a value is what something else fills in, or code, a path or an address: `${VAR}`, `args.x`, `/etc/pw`."""
+    """Whether a value is a variable, code, a path or an address: `${VAR}`, `args.x`, `/etc/pw`."""
     return _is_filled_in(value) or any(pattern.search(value) is not None for pattern in (_CODE, _PATH, _STORE))
 
 
 def _is_filled_in(value: str) -> bool:
-    """Whether something else fills in a part of a value; a dollar in the middle of random letters is one of them."""
+    """Whether part of a value is a variable; a dollar sign in the middle of random letters is not."""
     if _VARIABLE.search(value) is not None:
         return True
     if "$" not in value or (variable := _SHELL_VARIABLE.search(value)) is None:
@@ -81,7 +81,7 @@ def _is_filled_in(value: str) -> bool:
 
 
 def is_token(body: str) -> bool:
-    """Whether what follows the beginning of a known kind of token is random enough to be one."""
+    """Whether the body of a known kind of token is random enough."""
     if len(set(body)) < min(10, max(5, len(body) // 4)) or re.search(
         r"(?i)x{5}|\*|\.{3}|0{10}|example|placeholder|redacted|your[_-]", body
     ):
@@ -92,11 +92,11 @@ def is_token(body: str) -> bool:
 
 
 def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
-    """Whether the value of a setting whose name says that it is secret looks like one.
+    """Whether the value of a setting with a secret name looks like a secret.
 
     Args:
-        quoted: It stood in quotes, so that it is not an expression of a program.
-        password: A person may have thought it up: six characters may do.
+        quoted: Whether it was in quotes, and so is not an expression of a program.
+        password: Whether a person may have made it up: six characters are enough then.
     """
     least = 6 if password else 8
     if not least <= len(value) <= 8192 or is_placeholder(value) or _DATE.search(value) or _STORE.match(value):
@@ -126,7 +126,7 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
 
 
 def is_random(value: str, least: int = 16) -> bool:
-    """Whether a text has letters and digits as no word or number has them."""
+    """Whether a text mixes letters and digits more than any word or number."""
     if len(value) < least or is_placeholder(value):
         return False
     has_both = re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
@@ -134,7 +134,7 @@ def is_random(value: str, least: int = 16) -> bool:
 
 
 def is_short_password(value: str) -> bool:
-    """Whether four or five characters are as mixed as nothing but a password is."""
+    """Whether four or five characters are so mixed that they can only be a password."""
     kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
     return len(value) in (4, 5) and kinds >= 3 and not is_placeholder(value) and not _CODE.search(value)
 
@@ -153,7 +153,7 @@ _COMMON_PAIRS = read_words(
 
 
 def is_gibberish(value: str) -> bool:
-    """Whether letters alone are not words: most of their neighbours seldom stand side by side in English."""
+    """Whether a text of letters is not made of words: most of its letter pairs are rare in English."""
     words = re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", value))
     letters = "".join(words)
     is_odd = re.search(r"[A-Z]{2}[a-z]|[a-z][A-Z](?![a-z])", value) is not None
@@ -174,7 +174,7 @@ _PLAIN_TEXT = re.compile("[\n\r\t -~]+")
 
 
 def decode_base64(text: str) -> str | None:
-    """The text that a base64 text stands for; None where it stands for none, but for bytes."""
+    """The decoded text; None if it decodes to bytes that are not text."""
     body = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     if len(body) % 4 == 1:
         body = body[:-1]
@@ -191,14 +191,14 @@ def decode_base64(text: str) -> str | None:
 
 
 _LOW = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
-"""Digits of base64 whose upper bit is not set, as in the first of the four digits of each three bytes of plain text."""
+"""Base64 digits without the upper bit, like the first of the four digits for any three bytes of ASCII."""
 
 
 def may_be_base64(line: str) -> bool:
-    """Whether the beginning of a text in base64 stands for text."""
+    """Whether the beginning of a line decodes to text."""
     digits = line[:64].rstrip("=").encode()
     fours = len(digits) // 4
-    if 10 * len(digits[: fours * 4 : 4].translate(None, _LOW)) > 3 * fours:  # too many bytes are not plain
+    if 10 * len(digits[: fours * 4 : 4].translate(None, _LOW)) > 3 * fours:  # too many bytes are not ASCII
         return False
     return decode_base64(line[:64]) is not None
 

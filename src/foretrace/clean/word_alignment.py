@@ -1,4 +1,4 @@
-"""Whether one text is a copy of another: their words are aligned, and what differs is counted."""
+"""Decide whether one text is a copy of another, by aligning their words and counting the differences."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 LEAST_NEAR = 20
-"""Words from which on a text can be a near copy; a shorter one is a copy only where all words are the same."""
+"""Fewest words of a near copy; shorter texts are copies only if all words are the same."""
 _WINDOWS = ((8, 5), (20, 8))
-"""Windows in words, and how many of them may differ. Rewording is spread over a text; what stands in the slot of a
-template is not."""
+"""Sizes of windows in words, and how many of these words may differ. Rewording is spread over a text, unlike the
+values filled into a template."""
 _ROW = 4
-"""Pieces in a row that are matched at first."""
+"""Pieces in a row that are matched first."""
 _MAX_INSERTED = 4
-"""What a passage that was put in or left out counts in a window at most."""
+"""Most that an inserted or omitted passage counts in a window."""
 
 
 class ComparedText(NamedTuple):
-    """What is compared: of each piece its hash (odd for numbers), and in which word it stands, ascending."""
+    """A text to compare: the hash of each piece (odd for numbers), and the word it belongs to, ascending."""
 
     pieces: Sequence[int]
     words: Sequence[int]
 
     def count_words(self) -> int:
-        """Words of the text."""
+        """Number of words in the text."""
         return len({*self.words})
 
 
 def allow_differences(words: int) -> int:
-    """How many words may differ between copies of so many words: some 15 %, fewer in a short text."""
+    """How many of this many words may differ between copies: about 15 %, fewer in a short text."""
     if words < LEAST_NEAR:
         return 0
     return int(1 + 0.08 * words) if words < 2 * LEAST_NEAR else int(1 + 0.15 * words)
 
 
 def is_near_copy(a: ComparedText, b: ComparedText) -> bool:
-    """Whether two texts are copies but for some words, which are spread over the text.
+    """Whether two texts are copies except for a few words that are spread over the text.
 
-    What stands throughout for something else (a name was changed) counts once. A number that became another number is a
-    difference in meaning: one in a hundred words is allowed, and a third of the numbers.
+    A word that is replaced throughout (a changed name) counts once. A changed number changes the meaning: one in a
+    hundred words is allowed, and a third of the numbers.
     """
     words_a, words_b = a.count_words(), b.count_words()
     limit = allow_differences(max(words_a, words_b))
     if min(words_a, words_b) < LEAST_NEAR or abs(words_a - words_b) > limit:
         return False
-    # Each piece that the other text does not have is a difference: that spares most alignments, which are slow.
+    # Pieces missing in the other text are differences in any case: this avoids most alignments, which are slow.
     if max(_count_least_changed(a, b), _count_least_changed(b, a)) > limit:
         return False
     differences = _Differences(a, b)
@@ -56,24 +56,24 @@ def is_near_copy(a: ComparedText, b: ComparedText) -> bool:
 
 
 def _count_least_changed(text: ComparedText, other: ComparedText) -> int:
-    """Words that count as changed in every alignment: those in which a piece comes for the first time that the other
-    text does not have."""
+    """Words that count as changed in every alignment: those with the first occurrence of a piece that the other text
+    does not have."""
     missing = {*text.pieces}.difference(other.pieces)
     firsts = {text.pieces.index(piece) for piece in missing}
     return len({text.words[place] for place in firsts})
 
 
 class _Differences:
-    """What differs between two texts."""
+    """Differences between two texts."""
 
     def __init__(self, a: ComparedText, b: ComparedText) -> None:
         self.at: list[int] = []
-        """The words of `a` that count as changed, each once; words put in count where they were."""
+        """The words of `a` that count as changed, each once; inserted words count at their place in `a`."""
         self.inserted = self.numbers = 0
-        """Words put in beyond `_MAX_INSERTED`; numbers that became others."""
+        """Inserted words beyond `_MAX_INSERTED`; changed numbers."""
         self._a, self._b = a, b
         self._met: set[tuple[object, ...]] = set()
-        """Replacements that were counted: what comes again is the same name."""
+        """Replacements already counted: a repeated one is the same name."""
         for region in _align(a.pieces, b.pieces):
             self._add(*region)
 
@@ -105,13 +105,13 @@ class _Differences:
 def _align(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
     """The regions in which two sequences differ: start and end in both.
 
-    First a few pieces in a row are matched, which stand in few places, and then single pieces between these.
+    Runs of a few pieces, which are rare, are matched first, and then single pieces between them.
     """
     rows = [[*zip(*(side[shift:] for shift in range(_ROW)), strict=False)] for side in (a, b)]
     at_a = at_b = 0
     for block in SequenceMatcher(None, *rows, autojunk=False).get_matching_blocks():
         if block.size and (block.a < at_a or block.b < at_b):
-            continue  # overlaps the block before
+            continue  # overlaps the previous block
         to_a, to_b = (block.a, block.b) if block.size else (len(a), len(b))
         between = SequenceMatcher(None, a[at_a:to_a], b[at_b:to_b], autojunk=False)
         for tag, start_a, end_a, start_b, end_b in between.get_opcodes():

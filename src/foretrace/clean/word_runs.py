@@ -1,8 +1,8 @@
-"""Find runs of words that stand in known texts too, in one pass over texts of any length.
+"""Find runs of words that also appear in known texts, in one pass over texts of any length.
 
-Words are what is left of a text without case, punctuation, line breaks and numbers of lines, so that a copy that was
-formatted anew, escaped in JSON or put into a diff has the same words. Every eight words are looked up by a hash
-(numpy); where they are known, the run is followed to both sides. Of the known texts the hashes are enough.
+Words are taken without case, punctuation, line breaks and line numbers, so that a copy that was reformatted, escaped
+in JSON or put into a diff has the same words. Every eight words are looked up by a hash (numpy); if they are known, the
+run is extended in both directions. Only hashes of the known texts are needed.
 """
 
 from __future__ import annotations
@@ -16,64 +16,63 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SEED_WORDS = 8
-"""Words that are looked up together; a text of fewer cannot be found."""
+"""Words that are looked up together; shorter texts cannot be found."""
 MAX_OWNERS = 2
-"""Owners whose texts may have the same eight words: what more of them share is boilerplate, and tells nothing."""
+"""Most owners whose texts may have the same eight words: what more of them share is boilerplate."""
 _MAX_PLACES = 16
-"""Places of the same eight words in all known texts: such as zeros in a row stand in every table."""
+"""Most places of the same eight words in all known texts: every table has zeros in a row, for example."""
 _LEAST_VARIED = 4
-"""Words of a seed that differ."""
+"""Fewest different words in a seed."""
 _WORD = rb"[0-9A-Za-z_\x80-\xff]"
 _WORDS = re.compile(_WORD + rb"+")
 _TABLE = bytes(b + 32 if 65 <= b <= 90 else b if re.match(_WORD, bytes([b])) else 32 for b in range(256))
 _OTHER_SIGNS = re.compile(r"[^\w\x00-\x7f]")
 _ESCAPES = re.compile(rb"\\[nrt]")
 _LINE_NUMBER = re.compile(rb"(?m)^[ \t]*\d+[ \t]*(?:[:|\t]|  )")
-"""What `cat -n`, `grep -n` and editors put in front of a line."""
+"""What `cat -n`, `grep -n` and editors put before a line."""
 _BOUND = b" \xff "
-"""Stands between two texts: a word that no text has, since it is not UTF-8."""
+"""Separates two texts: a word that no text contains, since it is not UTF-8."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 15
-"""Bytes of a text that are read at a time."""
+"""Bytes of a text that are read at once."""
 _BASE = 0xD6E8FEB86659FD93
 _POWERS, _INVERSE_POWERS = (
     np.cumprod(np.append(np.uint64(1), np.full(_BLOCK - 1, base, np.uint64)), dtype=np.uint64)
     for base in (_BASE, pow(_BASE, -1, 1 << 64))
 )
-"""Of the base, up to the length of a block."""
+"""Powers of the base, up to the length of a block."""
 
 Array = np.ndarray[Any, Any]
 
 
 class Run(NamedTuple):
-    """Words of a known text that stand in another text, in the same order."""
+    """Words of a known text that appear in another text in the same order."""
 
     known: int
     """Index of the known text."""
     start: int
-    """Its first word in the known text, and the one behind its last."""
+    """Its first word in the known text, and the one after its last."""
     end: int
     at: int
-    """Its first word in the text that was looked through."""
+    """Its first word in the searched text."""
 
 
 class Windows(NamedTuple):
-    """Each few words in a row of a known text, in their order."""
+    """All windows of `SEED_WORDS` words of a known text, in order."""
 
     hashes: Array
     """uint64."""
     tell: Array
-    """Whether they are looked up: not where they are a few words again and again, since a table of zeros would be found
-    at every word."""
+    """Whether each is looked up: not if it repeats a few words, since a table of zeros would match at every word."""
 
 
 def cut_windows(numbers: Array) -> Windows:
-    """The windows of a text, given as numbers of words: none where it has fewer than `SEED_WORDS`."""
+    """The windows of a text, given as word numbers; none if it has fewer than `SEED_WORDS` words."""
     return Windows(_hash_windows(numbers), _find_varied(numbers))
 
 
 class RunFinder:
-    """Finds the runs of known texts, of which it has the windows."""
+    """Finds runs of known texts, given as their windows."""
 
     def __init__(self, texts: Sequence[Windows], owners: Sequence[int]) -> None:
         hashes = self._windows = [each.hashes for each in texts]
@@ -98,7 +97,7 @@ class RunFinder:
         self._may_be = np.zeros(1 << bits, np.bool_)
         self._may_be[self._hashes[tells] >> self._shift] = True
         self.telling = [self._find_telling(each) for each in hashes]
-        """Of each known text, which of its words stand in a seed that is not boilerplate."""
+        """For each known text, which of its words are in a seed that is not boilerplate."""
 
     def _find_telling(self, hashes: Array) -> Array:
         count = len(hashes) + SEED_WORDS - 1 if len(hashes) else 0
@@ -109,7 +108,7 @@ class RunFinder:
         return np.cumsum(begun[:count]) > 0
 
     def find(self, numbers: Array) -> list[Run]:
-        """The runs in a text, given as numbers of words: the longest ones, each known text's in the order of `at`."""
+        """The longest runs in a text, given as word numbers; those of each known text are in the order of `at`."""
         if len(numbers) < SEED_WORDS or not len(self._hashes):
             return []
         hashes = _hash_windows(numbers)
@@ -132,7 +131,7 @@ class RunFinder:
         return runs
 
     def _follow(self, hashes: Array, known: int, place: int, at: int) -> Run:
-        """The run around a seed, as far as the windows are the same."""
+        """The run around a seed, extended as long as the windows match."""
         windows = self._windows[known]
         back = min(place, at)
         before = windows[place - back : place] == hashes[at - back : at]
@@ -144,7 +143,7 @@ class RunFinder:
 
 
 class Reading:
-    """Some texts as one sequence of numbered words."""
+    """Several texts as one sequence of word numbers."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -153,7 +152,7 @@ class Reading:
         self._starts: list[int] | None = None
 
     def find_text(self, at: int) -> int:
-        """Index of the text that has the word."""
+        """Index of the text that contains the word."""
         return int(np.searchsorted(self._find_starts(), at, side="right")) - 1
 
     def find_span(self, text: int, start: int, end: int) -> tuple[int, int]:
@@ -171,7 +170,7 @@ class Reading:
 
 
 def number_words(text: str) -> Array:
-    """The words of a text as numbers, uint32: the same word has the same number in every process."""
+    """The words of a text as uint32 numbers: the same word has the same number in every process."""
     return _number(blank(text, keeps_length=False))
 
 
@@ -184,7 +183,7 @@ def _number(blanked: bytes) -> Array:
             end = len(blanked)
         elif (cut := blanked.rfind(b" ", start, end)) >= 0:
             end = cut
-        else:  # one word, which is longer
+        else:  # a single word that is longer
             stop = blanked.find(b" ", end)
             end = stop if stop >= 0 else len(blanked)
             numbers.append(np.array([zlib.crc32(blanked[start:end])], np.uint32))
@@ -195,8 +194,8 @@ def _number(blanked: bytes) -> Array:
 
 
 def _number_block(data: Array) -> Array:
-    """The words of up to `_BLOCK` bytes as numbers: of each the sum of its bytes times powers of a factor, which is the
-    difference of two sums over the whole block."""
+    """The words of up to `_BLOCK` bytes as numbers. Each is a polynomial hash of its bytes, computed as the difference
+    of two prefix sums over the block."""
     is_word = np.zeros(len(data) + 2, np.bool_)
     np.not_equal(data, ord(" "), out=is_word[1:-1])
     edges = np.flatnonzero(is_word[1:] != is_word[:-1])
@@ -208,11 +207,11 @@ def _number_block(data: Array) -> Array:
 
 
 def blank(text: str, *, keeps_length: bool = True) -> bytes:
-    """The text in UTF-8 and, as far as it is ASCII, in lower case, with a space for each sign that is part of no word.
+    """The text in UTF-8, with its ASCII part in lower case and a space for each character that is not part of a word.
 
     Args:
         text: The text.
-        keeps_length: It has as many characters as the text; without this, it is made faster and has the same words.
+        keeps_length: Whether the result must have as many characters as the text; without, it is faster to make.
     """
     if not text.isascii():
         text = _OTHER_SIGNS.sub(" ", text.replace("→", "\t"))
@@ -231,7 +230,7 @@ def _has_line_numbers(data: bytes) -> bool:
 
 
 def _find_varied(numbers: Array) -> Array:
-    """Of each seed, whether they are more than a few words again and again."""
+    """Whether each seed is more than a few repeated words."""
     if len(numbers) < SEED_WORDS:
         return np.empty(0, np.bool_)
     windows = np.sort(np.lib.stride_tricks.sliding_window_view(numbers, SEED_WORDS), axis=1)
@@ -239,13 +238,13 @@ def _find_varied(numbers: Array) -> Array:
 
 
 def _hash_windows(numbers: Array) -> Array:
-    """A hash of each seed, as uint64."""
+    """The hash of each seed, as uint64."""
     if len(numbers) < SEED_WORDS:
         return np.empty(0, np.uint64)
     values = (numbers.astype(np.uint64) + np.uint64(1)) * _FACTOR
     values ^= values >> np.uint64(29)
     hashes = values
-    for width in (1, 2, 4):  # windows of so many words become those of twice as many
+    for width in (1, 2, 4):  # windows of this many words become windows of twice as many
         power = np.uint64(pow(int(_FACTOR) | 1, width, 1 << 64))
         hashes = hashes[: len(hashes) - width] * power + hashes[width:]
     return (hashes ^ (hashes >> np.uint64(32))) * _FACTOR

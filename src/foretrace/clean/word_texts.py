@@ -1,4 +1,4 @@
-"""Texts as hashed words: what is left of a text when only words, numbers and signs of arithmetic count."""
+"""Texts as hashed words: only words, numbers and arithmetic signs count."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import msgspec
 import numpy as np
 
 MAX_PIECES = 4096
-"""Pieces of a text that are compared; its digest is over all of them."""
+"""Most pieces of a text that are compared; the digest covers all of them."""
 Pieces = np.ndarray[Any, np.dtype[np.uint32]]
 
 _NUMBER, _STARTS_WORD = 1, 2
 _HASH = 0xFFFFFFFC
 _LONGEST_KNOWN, _MAX_KNOWN = 40, 1 << 15
-"""Characters of the words that are remembered, and how many: texts are made of few, again and again."""
+"""Most characters of a cached word, and most cached words: texts repeat few words."""
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-"""Scripts without spaces, where each sign counts as a word."""
+"""Scripts without spaces, in which each character counts as a word."""
 _SIGN = r"[-+*/=<>^%]"
-"""Counts in front of a number, a bracket or a variable, and alone; in tags and paths it is punctuation."""
+"""Counts before a number, a bracket or a variable, and by itself; in tags and paths it is punctuation."""
 _PIECE = re.compile(
     rf"\d+(?:[.,:]\d+)*|[{_CJK}]|[^\W\d{_CJK}][^\W{_CJK}]*"
     rf"|{_SIGN}(?=[\d(]|[a-z](?![^\W_]))|(?<![^\W\d]){_SIGN}(?=\Z)"
@@ -31,24 +31,24 @@ _SENTENCE_END = re.compile(r"\n|(?<=[.!?:])\s+")
 
 
 class WordText(msgspec.Struct, frozen=True):
-    """The words of a text, packed. A word is what stands between spaces, such as `src/app.py`; its pieces are `src`,
-    `app` and `py`."""
+    """The words of a text, packed. Words are separated by spaces, such as `src/app.py`; its pieces are `src`, `app` and
+    `py`."""
 
     digest: bytes
-    """Of all pieces: texts that differ only in case, space and punctuation have one digest. 16 bytes."""
+    """Of all pieces, 16 bytes: texts that differ only in case, space and punctuation have the same digest."""
     n_words: int
-    """All words."""
+    """Number of words."""
     pieces: bytes
-    """The first `MAX_PIECES`, as little-endian uint32: a hash, one bit for numbers, one for the first of a word."""
+    """The first `MAX_PIECES`, as little-endian uint32: a hash, a bit for numbers, and one for the start of a word."""
     ends: bytes
-    """Where each sentence ends among them, as little-endian uint32."""
+    """Where each sentence ends among the pieces, as little-endian uint32."""
 
     def read_pieces(self) -> Pieces:
-        """Hashes of the pieces; those of numbers are odd."""
+        """The hashes of the pieces; those of numbers are odd."""
         return np.frombuffer(self.pieces, dtype="<u4") & np.uint32(_HASH | _NUMBER)
 
     def read_starts(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Of each piece, whether a word begins with it."""
+        """Whether each piece begins a word."""
         return (np.frombuffer(self.pieces, dtype="<u4") & np.uint32(_STARTS_WORD)).astype(np.bool_)
 
     def read_ends(self) -> Pieces:
@@ -57,7 +57,7 @@ class WordText(msgspec.Struct, frozen=True):
 
 
 def make_word_text(sentences: Iterable[str]) -> WordText:
-    """Take sentences apart; those without a word are left out."""
+    """Make the hashed words of sentences; those without a word are left out."""
     by_sentence: list[bytes] = []
     ends: list[int] = []
     end = 0
@@ -75,7 +75,7 @@ def make_word_text(sentences: Iterable[str]) -> WordText:
 
 
 class _Words(dict[str, bytes]):
-    """The pieces of what stands between two spaces, packed; what was read lately is remembered."""
+    """The packed pieces of a word; recent ones are cached."""
 
     def __missing__(self, word: str) -> bytes:
         pieces: list[bytes] = []
@@ -99,7 +99,7 @@ def _hash_piece(piece: str) -> int:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Lines and sentences: what a template and a text in it are told apart by."""
+    """Lines and sentences, by which a template is told from the text filled into it."""
     return _SENTENCE_END.split(text)
 
 
