@@ -17,7 +17,7 @@ class CallKind(IntEnum):
     """What a call does. Of several calls, or commands of one shell line, the highest kind stands for all."""
 
     SETUP = 0
-    """Says nothing about the step (cd, export, an echo between commands, a `| head` behind one)."""
+    """Says nothing about the step (cd, export, an echo between commands, a `| head` after one)."""
     READ = 1
     """Shows a known file or directory."""
     SEARCH = 2
@@ -29,15 +29,15 @@ class CallKind(IntEnum):
     WRITE = 5
     """Creates or changes the content of a file."""
     UNDO = 6
-    """Takes back changes (undo_edit, git checkout -- f, git stash)."""
+    """Reverts changes (undo_edit, git checkout -- f, git stash)."""
     VERIFY = 7
-    """Runs something to learn whether code, configuration or state is right."""
+    """Runs something to check code, configuration or state."""
     ASK = 8
-    """A call that puts a question to the user."""
+    """A call that asks the user a question."""
     SAY = 9
     """A call that sends text to the user: the text decides."""
     HANDOVER = 10
-    """Hands the conversation to somebody else."""
+    """Hands the conversation over to somebody else."""
     GIVE_UP = 11
     """A terminal call that says there is no answer."""
     TERMINAL = 12
@@ -74,7 +74,7 @@ SEVERITY = {
         )
     )
 }
-"""Effect -> its rank: of the effects of one step the highest counts."""
+"""Effect -> its rank: the highest effect of a step counts."""
 
 _STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
 
@@ -86,12 +86,12 @@ TESTED_CODE = "tested code"
 
 
 def split_words(text: str) -> frozenset[str]:
-    """The words of a text as a set: tables of names are written as texts of words."""
+    """The words of a text as a set: tables of names are easier to read as text."""
     return frozenset(text.split())
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call does, or several together (`merge_facts`)."""
+    """What one call does, or several calls together (`merge_facts`)."""
 
     kind: CallKind
     rule: str
@@ -102,15 +102,15 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...] = ()
     """Paths that it shows."""
     retry_key: str = ""
-    """What the call is an attempt at, e.g. `sql` or the name of a tool: calls with the same one may be retries."""
+    """What the call attempts, e.g. `sql` or the name of a tool: calls with the same key may be retries."""
     payload: str = ""
     """The text by which two attempts are compared: new content, code, arguments."""
     creates: bool = False
-    """Whether a write makes the whole file rather than changes a part of it."""
+    """Whether a write makes the whole file rather than changing a part of it."""
     own_state: bool = False
-    """Whether it changes nothing but what the agent keeps for itself: its plan, its list of tasks, its mode."""
+    """Whether it only changes what the agent keeps for itself: its plan, its list of tasks, its mode."""
     defines: tuple[str, ...] = ()
-    """Functions and classes that a code cell defines for the cells after it."""
+    """Functions and classes that a code cell defines for later cells."""
 
 
 def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **facts: object) -> CallFacts:
@@ -119,17 +119,17 @@ def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **fac
 
 
 def pick_worst_effect(effects: Iterable[Effect]) -> Effect:
-    """Find the effect that counts among several; `pure_read` when there is none."""
+    """The effect that counts among several; `pure_read` if there is none."""
     return max(effects, key=SEVERITY.__getitem__, default=Effect.PURE_READ)
 
 
 def changes_state(facts: CallFacts) -> bool:
-    """Whether what other tools show may be different afterwards, as far as the call tells."""
+    """Whether other tools may show something different afterwards, as far as the call shows."""
     return facts.effect in _STATE_CHANGING and not facts.own_state
 
 
 def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
-    """Merge several calls or commands: the highest kind, all paths, the worst effect; `None` when there are none."""
+    """Merge several calls or commands: the highest kind, all paths, the worst effect; `None` if there are none."""
     parts = list(facts)
     if len(parts) <= 1:
         return parts[0] if parts else None

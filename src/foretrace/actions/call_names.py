@@ -1,4 +1,4 @@
-"""Short names of calls for tables: `Read`, of a shell line `bash: grep`, of an editor `str_replace_editor: view`."""
+"""Short names of calls for tables: `Read`, `bash: grep` for a shell line, `str_replace_editor: view` for an editor."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
 from foretrace.core.trace import ToolCall
 
 _MAX_CHARACTERS = 2000
-"""Characters of a command that are read for its name."""
+"""Most characters of a command that are read for its name."""
 
 
 def name_call(call: ToolCall) -> str:
-    """The tool's name; of a shell also the program that the line is about (the first one other than `cd` and
-    `echo`); of an editor with several commands also the command. A call without a name is `(no name)`."""
+    """The tool's name; for a shell, also the main program of the line (the first one other than `cd` and `echo`); for
+    an editor with several commands, also the command. A call without a name is `(no name)`."""
     group = TOOL_GROUPS.get("_".join(split_words_of_name(call.name)))
     if group not in ("shell", "editor"):
         return call.name or "(no name)"
@@ -32,7 +32,7 @@ def name_call(call: ToolCall) -> str:
 
 @lru_cache(maxsize=1024)
 def _find_program(command: str) -> str:
-    """Name of the program that a shell line is about; empty where it starts none."""
+    """The main program of a shell line; empty if it starts none."""
     names: list[str] = []
     for each in split_commands(command):
         argv = strip_wrappers(each.argv)

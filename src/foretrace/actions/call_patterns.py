@@ -1,4 +1,4 @@
-"""Patterns of arguments: what calls of one tool must have in common for one word on their effect to fit them all."""
+"""Patterns of arguments: what calls of one tool must have in common to have the same effect."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _WITH_VERBS = {
     *SUBCOMMANDS,
     *split_words("git svn pip pip3 apt apt-get apt-cache dpkg conda mamba brew gem systemctl kubectl helm terraform"),
 }
-"""Programs whose first word says what they do."""
+"""Programs whose first argument says what they do."""
 _VERB = re.compile(r"[a-z][a-z-]{0,30}\Z")
 _OPTION = re.compile(r"--?[A-Za-z][\w-]{0,30}")
 
 
 def find_call_pattern(call: ToolCall) -> dict[str, str]:
-    """By the name of an argument: what it is like.
+    """The pattern of a call: name of an argument -> pattern of its value.
 
-    Of a shell the programs of the line, each with its verb (`git log`), its options without their values, and whether
-    it writes to a file: `{"command": "cd && git diff --stat | head -n"}`. Of an editor with several commands the
-    command, of SQL its first word. Of any other tool nothing: one pattern, `{}`, for all its calls.
+    For a shell, the programs of the line, each with its verb (`git log`), its options without their values, and
+    whether it writes to a file: `{"command": "cd && git diff --stat | head -n"}`. For an editor with several commands,
+    the command; for SQL, its first word. For any other tool nothing: one pattern, `{}`, covers all its calls.
     """
     group = find_tool_group(call.name)
     values = decode_arguments(call.arguments)
@@ -46,7 +46,7 @@ def find_call_pattern(call: ToolCall) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def _find_line_pattern(line: str) -> str:
-    """The programs of a shell line: `|` stands before one that reads the output of the one before, else `&&`."""
+    """The programs of a shell line, joined by `|` where one reads the output of the previous one, else by `&&`."""
     parts: list[str] = []
     for command in split_commands(line):
         parts += [" | " if command.piped else " && "] * bool(parts) + [_find_command_pattern(command)]

@@ -1,7 +1,7 @@
-"""Read what one call holds, whichever tool makes it: commands, edits, files that it shows, strings, addresses.
+"""Read the contents of one call of any tool: commands, edits, files that it shows, strings, addresses.
 
-Nothing is parsed here: shell text comes from `shell`, Python from `python_rules`, the rest from `tool_rules`. All three
-remember what they parsed for the labels.
+Nothing is parsed here: shell text is parsed by `shell`, Python by `python_rules`, the rest by `tool_rules`. All three
+cache what they parsed for the labels.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from foretrace.actions.tool_tables import PATH_KEYS
 from foretrace.core.trace import ToolCall
 
 MAX_CHARACTERS = 30_000
-"""Characters of one text that are read."""
+"""Most characters of one text that are read."""
 _MAX_REMEMBERED = 8_000
-"""Characters of the arguments of calls that are remembered: attempts at one task make many of the same."""
+"""Most characters of the arguments of a call that is cached: attempts at one task make many of the same calls."""
 _OLD_KEYS = ("old_str", "old_string", "oldString", "search", "old_text", "old_content", "find", "old", "target")
 _PATTERN_KEYS = ("pattern", "query", "file_name", "name", "regex", "search_term")
 _ADDRESS = re.compile(
     r"(?:https?://|git@|ssh://|git://)[^\s\"'<>)\]]+|\b(?:github|gitlab|bitbucket)\.(?:com|org)/[\w./-]+"
 )
 _AGENT_EDIT = re.compile(r"\s*edit\s+\d+:\d+\s*\n(.*?)(?:\nend_of_edit\s*)?\Z", re.S)
-"""A line of SWE-agent's shell that changes lines of the open file."""
+"""A line of SWE-agent's shell that changes the open file."""
 _PATCH = re.compile(r"\*\*\* Begin Patch|^diff --git |^--- \S+.*\n\+\+\+ \S+", re.M)
 _PATCHED_FILE = re.compile(
     r"\*\*\* (Add|Update|Delete) File: (.+)|\+\+\+ (?:b/)?([^\t\n]+)|--- (?:a/)?([^\t\n]+)|diff --git "
@@ -58,7 +58,7 @@ class Edit(msgspec.Struct, frozen=True):
     new: str = ""
     """The new text, of the file or of a part of it."""
     old: str | None = None
-    """The text that the new one replaces; `None` where nothing is replaced or it is not known."""
+    """The text that the new one replaces; `None` if nothing is replaced or it is not known."""
     creates: bool = False
     """Whether the new text is the whole file."""
     removes: bool = False
@@ -66,11 +66,11 @@ class Edit(msgspec.Struct, frozen=True):
     moved_to: str = ""
     moved_from: str = ""
     script: str = ""
-    """The program of `sed` or `perl` that makes the change, where that is all that is known."""
+    """The script of `sed` or `perl` that makes the change, if nothing else is known."""
 
 
 class CallReading(msgspec.Struct):
-    """What one call holds."""
+    """The contents of one call."""
 
     commands: list[SimpleCommand] = []
     """Commands that it starts, including those inside other commands and in code."""
@@ -80,7 +80,7 @@ class CallReading(msgspec.Struct):
     strings: list[str] = []
     """Strings in the code that it runs: paths may be among them."""
     addresses: list[str] = []
-    """Addresses on the network that it names."""
+    """Network addresses that it names."""
 
 
 def read_call(call: ToolCall) -> CallReading:
@@ -205,8 +205,8 @@ def find_patch_edits(text: str, path: str = "") -> list[Edit]:
     """Find what a unified diff, or a patch of `apply_patch`, does to each file: old and new lines, context in both.
 
     Args:
-        text: the patch, and whatever stands around it.
-        path: the file it is for, where the patch does not say.
+        text: the patch, with or without other text around it.
+        path: the file it is for, if the patch does not say.
     """
     edits: list[Edit] = []
     old: list[str] = []
@@ -248,7 +248,7 @@ def _find_redirections(command: SimpleCommand) -> list[Edit]:
     text = command.stdin or ""
     if not text and command.argv[:1] in (["echo"], ["printf"]):
         text = " ".join(word for word in command.argv[1:] if word not in ("-e", "-n")).replace("\\n", "\n")
-    # An empty file in place of one that was there removes it.
+    # Emptying an existing file removes it.
     is_empty = command.argv[:1] in ([], [":"], ["echo"], ["printf"]) and not text.strip("'\" \n")
     return [
         Edit(path=command.resolve_path(name), new=text, creates=name not in command.appends, removes=is_empty)
@@ -279,7 +279,7 @@ def _find_command_edits(command: SimpleCommand) -> list[Edit]:
 
 
 def _find_moves(sources: list[str], target: str) -> list[Edit]:
-    """What moving files does; a target without a suffix is taken for a folder."""
+    """The edits made by moving files; a target without a suffix is taken to be a folder."""
     is_folder = len(sources) > 1 or "." not in posixpath.basename(target.rstrip("/."))
     found: list[Edit] = []
     for source in sources:

@@ -1,4 +1,4 @@
-"""How sure a label is: how often its rule agreed with hand labels, drawn towards what is known of rules like it."""
+"""How certain a label is: how often its rule agreed with hand labels, shrunk towards similar rules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from foretrace.actions.rule_agreement import PRIOR_STRENGTH, SAMPLES, SOURCES
 from foretrace.actions.taxonomy import ActionType
 
 BLIND_AGREEMENT = 0.94
-"""Agreement on rows of sources that nobody had seen when the rules were written. Every estimate begins here, since the
-rules were written with the hand labels that are counted in view."""
+"""Agreement on rows of sources that were unseen when the rules were written. Every estimate starts here, because the
+rules were written with the counted hand labels in view."""
 NO_STEP = "no_step"
-"""What stands for the action where a message is not a step."""
+"""Written in place of the action if a message is not a step."""
 
 AgreementTable = Mapping[tuple[str, str], tuple[int, int]]
 """(rule, action) -> (hand-labelled steps that agreed, all that were seen)."""
@@ -24,7 +24,7 @@ class Agreement(NamedTuple):
     """Hand-labelled steps to which one rule gave one action."""
 
     agreed: int
-    """Those of them whose hand label is the same."""
+    """Those whose hand label is the same action."""
     seen: int
 
 
@@ -39,22 +39,22 @@ def add_tables(tables: Iterable[AgreementTable]) -> dict[tuple[str, str], tuple[
 
 
 def find_family(rule: str) -> str:
-    """The rules by which a rule is judged while little is known of itself: `shell` of `shell.read`."""
+    """The family whose counts stand in for a rule with few of its own: `shell` for `shell.read`."""
     return rule.partition(".")[0] if "." in rule else "tool"
 
 
 class ConfidenceModel:
-    """Estimates how often the action of a rule is what a careful reader says.
+    """Estimates how often a careful reader would choose a rule's action.
 
-    Two beta distributions, one within the other: the agreement of a family of rules is drawn towards
-    `BLIND_AGREEMENT`, that of a rule towards the one of its family. The estimate is the mean after what was counted.
+    Two nested beta distributions: the agreement of a family of rules is shrunk towards `BLIND_AGREEMENT`, and that of
+    a rule towards its family's. The estimate is the posterior mean.
     """
 
     def __init__(self, table: AgreementTable, strength: float) -> None:
         """
         Args:
-            table: What was counted.
-            strength: How many steps each of the two wider levels weighs as much as.
+            table: The counts.
+            strength: The weight of each of the two wider levels, in steps.
         """
         self._table = table
         self._strength = strength
@@ -65,11 +65,11 @@ class ConfidenceModel:
         self._agreed, self._seen = agreed, seen
 
     def estimate_family(self, family: str) -> float:
-        """The agreement to be expected of a rule of this family of which nothing is known."""
+        """The expected agreement of a rule of this family without counts of its own."""
         return (self._agreed[family] + BLIND_AGREEMENT * self._strength) / (self._seen[family] + self._strength)
 
     def estimate(self, rule: str, action: str | None) -> float:
-        """The agreement to be expected where this rule gives this action (`None`: the message is not a step)."""
+        """The expected agreement if this rule gives this action (`None`: the message is not a step)."""
         agreed, seen = self._table.get((rule, action or NO_STEP), (0, 0))
         expected = self.estimate_family(find_family(rule))
         return (agreed + expected * self._strength) / (seen + self._strength)
@@ -86,5 +86,5 @@ def find_agreement(rule: str, action: ActionType | None) -> Agreement:
 
 @lru_cache(maxsize=1024)
 def find_confidence(rule: str, action: ActionType | None) -> float:
-    """How likely a careful reader gives a step the action that this rule gave it, from 0 to 1, to three digits."""
+    """How likely a careful reader chooses the action that this rule gave, from 0 to 1, to three digits."""
     return round(_MODEL.estimate(rule, action), 3)

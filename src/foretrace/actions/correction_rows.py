@@ -1,4 +1,4 @@
-"""Rows of a table that a person edited: .csv as spreadsheets write it, .jsonl or .parquet."""
+"""Read the rows of a table that a person edited: .csv as spreadsheets write it, .jsonl or .parquet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from foretrace.rows.files import FileRows, TruncatedError, read_unpacked, remove
 _DELIMITERS = ",;\t"
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _MAX_FIELD = 1 << 24
-"""Characters of one field at most."""
+"""Most characters of one field."""
 
 
 def protect_cell(text: str) -> str:
-    """A text as a cell of CSV in which no spreadsheet sees a formula: `'=1+1`."""
+    """A text as a CSV cell that no spreadsheet takes for a formula: `'=1+1`."""
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
@@ -28,14 +28,14 @@ def _read_cell(text: str) -> str:
 
 
 def read_correction_rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows with their numbers, from 1: of CSV the header is row 1, as a spreadsheet counts.
+    """Rows with their numbers, from 1; the header of a CSV file is row 1, as in a spreadsheet.
 
     Args:
         path: .csv, .jsonl or .parquet, the first two also with .gz or .zst.
         columns: Columns that every row must have.
 
     Raises:
-        SourceError: the file cannot be read as a whole, or has not the columns.
+        SourceError: the file cannot be read as a whole, or lacks a column.
     """
     stem = path.name.removesuffix(".gz").removesuffix(".zst")
     if stem.endswith(".csv"):
@@ -61,7 +61,7 @@ def _check_columns(path: Path, found: Any, columns: tuple[str, ...], where: str)
 def _read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
     text = _read_text(path)
     header = text.partition("\n")[0]
-    # In some countries a spreadsheet separates by semicolons, since the comma is that of decimals.
+    # Where the decimal separator is a comma, spreadsheets separate columns by semicolons.
     delimiter = max(_DELIMITERS, key=header.count)
     csv.field_size_limit(_MAX_FIELD)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

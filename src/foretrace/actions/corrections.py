@@ -1,4 +1,4 @@
-"""Corrections: a person's own actions for steps, from a table such as `foretrace label --review` makes. They win."""
+"""Corrections: actions that a person gave to steps, in a table such as `foretrace label --review` makes."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class TraceCorrections(msgspec.Struct, frozen=True):
     """The corrected steps of one trace."""
 
     id: str
-    """Of the trace when it was looked at: of a trace that has changed since, no step is corrected."""
+    """Id of the trace when it was reviewed: if the trace has changed since, its steps are not corrected."""
     actions: dict[int, ActionType | None]
-    """Message index -> action; `None` where it is not a step."""
+    """Message index -> action; `None` if the message is not a step."""
     row: int
-    """Number of the first row, for messages."""
+    """Number of the first row, for error messages."""
 
 
 class CorrectionCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the rows of a table of corrections."""
+    """How many rows of a table of corrections were applied."""
 
     applied: int
     """Steps whose action a row sets."""
     left_empty: int
     """Rows without a correct action."""
     not_applied: dict[str, int]
-    """Rows that could not be applied, by reason: `unknown_trace` (no trace has the key), `changed_trace` (it has
-    another id now), `no_such_step` (no message of the agent is there)."""
+    """Rows that could not be applied, by reason: `unknown_trace` (no trace has the key), `changed_trace` (its id is
+    different now), `no_such_step` (the index is not a message of the agent)."""
     warnings: tuple[str, ...] = ()
     """One line for each of these reasons."""
 
@@ -69,7 +69,7 @@ class Corrections(msgspec.Struct, frozen=True):
         return sum(len(each.actions) for each in self.traces.values())
 
     def compute_digest(self) -> str:
-        """The digest of what is corrected, whatever the format and order of the table."""
+        """A digest of the corrections, independent of the format and order of the table."""
         rows = [
             (key, each.id, str(index), str(action or NO_STEP))
             for key, each in sorted(self.traces.items())
@@ -78,14 +78,14 @@ class Corrections(msgspec.Struct, frozen=True):
         return digest(*(text for row in rows for text in row), size=16)
 
     def apply(self, trace: Trace, labels: list[StepLabel]) -> list[StepLabel]:
-        """The labels of a trace with the corrected actions; effect, state and `failed` stay as they were read."""
+        """The labels of a trace with the corrected actions; effect, state and `failed` stay the same."""
         found = self.traces.get(trace.key)
         if found is None or found.id != trace.id:
             return labels
         return [_correct(label, found.actions) for label in labels]
 
     def count(self, stores: Iterable[TraceStore], applied: int) -> CorrectionCounts:
-        """Say what became of the rows.
+        """Count the rows that were applied, and those that were not.
 
         Args:
             stores: The traces that were labelled.
@@ -130,7 +130,7 @@ def read_corrections(path: Path) -> Corrections:
     """Read a table of corrections: .csv, .jsonl or .parquet, the first two also with .gz or .zst.
 
     Raises:
-        SourceError: the file cannot be read, has not the columns, or a row is not understood; the row is named.
+        SourceError: the file cannot be read, lacks a column, or has a row that is not understood; the row is named.
     """
     traces: dict[str, TraceCorrections] = {}
     rows: dict[tuple[str, int], int] = {}
@@ -164,7 +164,7 @@ def _read_text(value: Any) -> str:
 
 
 def _read_index(value: Any) -> int | None:
-    """A whole number that is not negative, as a spreadsheet may write it: 4, "4" or 4.0; else `None`."""
+    """A non-negative integer as a spreadsheet may write it: 4, "4" or 4.0; else `None`."""
     try:
         number = float(value)
     except (TypeError, ValueError):

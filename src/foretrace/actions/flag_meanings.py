@@ -17,14 +17,14 @@ CHEATS = {
     "verdict.same_for_others": "An object of its answer says the same of values that are not expected.",
     "verdict.exited": "Its answer left the process before the tests had ended.",
 }
-"""Rule -> what a step does that makes a success worth nothing. Such a success is left out of datasets."""
+"""Rule -> what a step does that makes a success worthless. Such a success is left out of datasets."""
 
 MARKS = {
     "ending.fabricated": "The source rewrote how the attempt ended.",
     "loop.same_call": "It makes the same call for the third time, with no change in between and the same observation.",
     "observation.lost": "It makes a call of which the source keeps no observation.",
 }
-"""Rule -> what should be known of a step or trace that says nothing about the worth of a success."""
+"""Rule -> what should be known about a step or trace, although it does not make a success worthless."""
 
 
 def find_flag_meaning(rule: str) -> str:

@@ -1,7 +1,7 @@
-"""Flag the steps of a trace at which the agent fetched the answer or changed what checks it, and steps that are broken.
+"""Flag the steps in which the agent fetched the answer or changed what checks it, and steps that are broken.
 
-Flags are derived, as labels are: from the parsed calls and never from the words around them. `Outcome` keeps its
-success; who builds a dataset decides what a success with a cheat is worth.
+Like labels, flags are derived from the parsed calls and never from the words around them. `Outcome` keeps its success;
+whoever builds a dataset decides what a success with a cheat is worth.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Message, ToolCall, Trace
 
 MAX_EVIDENCE = 200
-"""Characters of the evidence of a flag."""
+"""Most characters of the evidence of a flag."""
 LOOP = 3
-"""How often the same call with the same observation makes a loop."""
+"""Repetitions of the same call with the same observation that make a loop."""
 _WAITING = (
     "shell.input",
     "tool.wait",
@@ -42,7 +42,7 @@ _WAITING = (
 
 
 class Flag(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be known of one step before a success is believed, or the step trained on."""
+    """Something to know about a step before its success is believed, or before it is trained on."""
 
     index: int
     """Index of the assistant message in `trace.messages`."""
@@ -53,16 +53,16 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_cheat(self) -> bool:
-        """Whether a success is worth nothing with it; else it is only a mark."""
+        """Whether it makes a success worthless; otherwise it is only a mark."""
         return self.rule in CHEATS
 
 
 def flag_trace(trace: Trace, evidence: Sequence[LabelEvidence] | None = None) -> list[Flag]:
-    """Make the flags of a trace, in the order of its messages, each rule once a step.
+    """Make the flags of a trace, in the order of its messages, each rule at most once per step.
 
     Args:
         trace: the trace.
-        evidence: what `collect_evidence` gives for it, where the caller has it.
+        evidence: the result of `collect_evidence` for it, if the caller has it.
     """
     steps = collect_evidence(trace) if evidence is None else evidence
     flags: list[Flag] = []
@@ -92,7 +92,7 @@ def _find_cheats(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]
                         found.setdefault(rule, shown)
         yield from (_make_flag(index, rule, shown) for rule, shown in found.items())
         for shown in step.results:
-            # What a cheat has shown does not allow the agent to look at it.
+            # What a cheat has shown is not thereby allowed.
             text = trace.messages[shown.message_index].content
             circumstances.note_observation(text, names_commits="history.read" not in found)
         circumstances.looking_at.clear()
@@ -115,8 +115,8 @@ def _check_call(call: ToolCall, step: LabelEvidence, circumstances: Circumstance
 
 
 def _note(reading: CallReading, step: LabelEvidence, circumstances: Circumstances) -> None:
-    """Keep what later steps must know of this call."""
-    # First what it makes: a line that writes a script and runs it does not run what was there.
+    """Keep what the rules need to know about this call for later steps."""
+    # What it makes comes first: a line that writes a script and runs it does not run an existing file.
     for edit in reading.edits:
         circumstances.note_edit(edit)
     refused = step.label.failed and step.facts.kind in (CallKind.READ, CallKind.SEARCH)
@@ -141,11 +141,11 @@ def _list_run(reading: CallReading) -> Iterable[str]:
 
 
 class _Repeated(NamedTuple):
-    """The latest of some same calls, each with the same observation."""
+    """The latest of several identical calls, each with the same observation."""
 
     times: int
     state_version: int
-    """After it: what the call itself changes is not a change in between."""
+    """After the call: what it changes itself is not a change in between."""
     observation: str
 
 
@@ -183,7 +183,7 @@ def _find_lost(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
 
 
 def _goes_on(messages: tuple[Message, ...], index: int) -> bool:
-    """Whether the agent speaks again in another turn: what follows in the same one may be read together with it."""
+    """Whether the agent speaks again in another turn: messages of the same turn may be read together."""
     turn = messages[index].turn
     following = islice(messages, index + 1, None)
     return any(m.role == "assistant" and (m.turn != turn or not m.turn) for m in following)

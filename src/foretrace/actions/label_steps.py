@@ -1,7 +1,7 @@
 """Label every assistant message of a trace with one of the nine action types, in one pass over the messages.
 
-The rules that decide are in the modules of this package whose names end in `_rules`, the names that they look up in
-those that end in `_tables`. `docs/actions.md` lists all rules.
+The rules are in the modules of this package whose names end in `_rules`, and the names that they look up in those that
+end in `_tables`. `docs/actions.md` describes them.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 
 
 def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
-    """What one message that makes these calls does in this trace, whoever makes it; None where it makes none.
+    """What a message with these calls does in this trace; None if it has none.
 
-    Its effect is the effect that `label_trace` gives such a message.
+    Its effect is the one that `label_trace` gives such a message.
     """
     return merge_facts(classify_each_call(trace, calls))
 
 
 def classify_each_call(trace: Trace, calls: Iterable[ToolCall]) -> list[CallFacts]:
-    """What each of these calls does in this trace; one of which not even the name could be read is left out."""
+    """What each of these calls does in this trace; calls whose name could not be read are left out."""
     # Such a call was never executed.
     return [classify_lone_call(call, trace.tools) for call in calls if call.name or not call.error]
 
 
 class ShownResult(NamedTuple):
-    """What one observation shows of its step."""
+    """What one observation shows about its step."""
 
     message_index: int
     result: ObservedResult
@@ -64,28 +64,28 @@ class ShownResult(NamedTuple):
 
 
 class LabelEvidence(msgspec.Struct):
-    """The label of one assistant message, and what it was made from."""
+    """The label of one assistant message, and what it is based on."""
 
     label: StepLabel
     facts: CallFacts
     """What its calls do together."""
     repair: Repair | None
-    """Why it is a repair; `None` where it is none."""
+    """Why it is a repair; `None` if it is not."""
     results: list[ShownResult]
-    """What each observation of the step shows."""
+    """What each observation shows about the step."""
 
 
 def label_trace(trace: Trace) -> list[StepLabel]:
     """Make one label for each assistant message of the trace, in order.
 
-    Labels depend on structure: the tool, its arguments, what went before and what answered. The words of a message
-    decide only where it makes no call. A message that is not a step gets the action `None` and a rule `nonstep.<why>`.
+    Labels depend on structure: the tool, its arguments, what came before and the observations. The words of a message
+    only decide if it makes no call. A message that is not a step gets the action `None` and a rule `nonstep.<why>`.
     """
     return [evidence.label for evidence in collect_evidence(trace)]
 
 
 def collect_evidence(trace: Trace) -> list[LabelEvidence]:
-    """Make the labels of a trace as `label_trace` does, each with what it was made from."""
+    """Make the labels of a trace as `label_trace` does, each with what it is based on."""
     history = RepairHistory()
     steps: dict[int, LabelEvidence] = {}
     index_of_call: dict[str, int] = {}
@@ -101,7 +101,7 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
             index_of_call.update((call.id, index) for call in message.tool_calls if call.id)
             last = index
         elif last >= 0 and _is_observation(trace.messages, index, last):
-            # Calls can be batched before their results: the id says which step a result answers.
+            # Calls can be batched before their results: the id says which step a result belongs to.
             for step in {index_of_call.get(call_id, last) for call_id in message.tool_call_ids} or {last}:
                 with contain_errors("labels", trace.key):
                     _add_observation(steps[step], index, message, history)
@@ -115,7 +115,7 @@ def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> boo
 
 
 def _add_observation(evidence: LabelEvidence, index: int, message: Message, history: RepairHistory) -> None:
-    """Note in the evidence of a step, and in the history, what the message at `index` shows of it."""
+    """Note in the evidence of a step, and in the history, what the message at `index` shows about it."""
     label, facts = evidence.label, evidence.facts
     result, line = classify_observation(facts.kind, message)
     evidence.results.append(ShownResult(index, result, line))
@@ -126,7 +126,7 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
 
 
 def _make_unlabelled(index: int, state_version: int) -> LabelEvidence:
-    """What stands for the label of a message at which a rule failed."""
+    """The label of a message for which a rule raised an exception."""
     rule = "nonstep.internal_error"
     label = StepLabel(
         index=index,
@@ -164,7 +164,7 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
 
 
 def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFacts:
-    """What one call does; where its name says nothing, by the description of the tool among `tools`."""
+    """What one call does; if its name says nothing, by the tool's description in `tools`."""
     facts = classify_call(call.name, call.arguments)
     if facts.rule == "tool.unknown":
         description = next((spec.description for spec in tools if spec.name == call.name), "")
@@ -179,7 +179,7 @@ _Decision = tuple[ActionType | None, str, Effect, Repair | None]
 
 
 def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:
-    """The label of a message whose calls do this together."""
+    """The label of a message with calls; `facts` is what they do together."""
     if facts.kind is CallKind.SAY:
         action, rule = classify_text(facts.payload)
         return action, rule, facts.effect, None

@@ -1,6 +1,6 @@
-"""The table of labels of a traces folder: one row a step, written as Parquet, JSON lines or CSV.
+"""The table of labels of a traces folder: one row per step, written as Parquet, JSON lines or CSV.
 
-Rows are in the order of the traces, whatever the engine.
+Rows are in the order of the traces with any engine.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _BATCH_TRACES = 64
 
 
 def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> list[dict[str, Any]]:
-    """Make one row for each assistant message of the trace; `action` is `None` where it is not a step, `flags` are
-    rules of `flag_meanings`."""
+    """Make one row for each assistant message of the trace; `action` is `None` if it is not a step, `flags` are rules
+    of `flag_meanings`."""
     from foretrace.actions.flags import flag_trace
     from foretrace.actions.label_steps import collect_evidence
 
@@ -85,7 +85,7 @@ def make_label_tables(
 
     Args:
         folder: the traces folder.
-        corrections: actions that a person gave, which win.
+        corrections: actions that a person gave, which take precedence.
         engine: where shards are labelled.
         report_traces: called with the number of traces labelled so far.
 
@@ -114,7 +114,7 @@ def make_label_tables(
 def _label_shards(
     pool: Pool, folder: Path, shards: list[int], corrections: Corrections | None
 ) -> Iterator[tuple[Table, int]]:
-    """Label shards elsewhere; one table more than there are workers waits to be written."""
+    """Label shards on the engine; at most one more table than there are workers waits to be written."""
     waiting: deque[Future[tuple[Table, int]]] = deque()
     for shard in shards:
         waiting.append(pool.submit(_label_shard, folder, shard, corrections))
@@ -165,10 +165,10 @@ def write_labels(tables: Iterable[Table], out: Path) -> None:
 
 
 def find_label_format(out: Path) -> str:
-    """Find the format that the name of a file asks for: `.parquet`, `.jsonl` or `.csv`.
+    """The format that the name of a file asks for: `.parquet`, `.jsonl` or `.csv`.
 
     Raises:
-        UsageError: it asks for none of them.
+        UsageError: the name has another ending.
     """
     stem = out.name.removesuffix(".gz").removesuffix(".zst")
     kind = Path(stem).suffix
@@ -186,7 +186,7 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
         waiting = empty
         for table in tables:
             waiting = pa.concat_tables([waiting, table])
-            # Row groups of one size, so that the file is the same for any number of workers.
+            # Row groups have one size, so that the file is the same for any number of workers.
             while waiting.num_rows >= _TABLE_ROWS:
                 writer.write_table(waiting.slice(0, _TABLE_ROWS).combine_chunks())
                 waiting = waiting.slice(_TABLE_ROWS)

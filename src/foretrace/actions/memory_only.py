@@ -14,14 +14,14 @@ _SAFE_MODULES = (
     "enum fractions functools hashlib heapq itertools json math numbers random re statistics string textwrap time "
     "unicodedata"
 )
-"""What code may import; of `typing`, only the names of types."""
+"""Modules that code may import; from `typing`, only the names of types."""
 _UNSAFE_NAMES = "open exec eval compile getattr globals locals vars breakpoint help"
 _UNSAFE_ATTRIBUTES = (
     "open codecs sys os io builtins subprocess threading modules "
     "Formatter attrgetter methodcaller get_type_hints singledispatch singledispatchmethod ForwardRef"
 )
-"""Attributes through which code could reach a file or another process: the last ones look up attributes by a text, or
-evaluate one."""
+"""Attributes through which code could reach a file or another process; the last ones look up attributes by name or
+evaluate text."""
 _SAFE_METHODS = "__init__ __name__ __eq__ __lt__ __repr__ __str__ __len__ __iter__ __next__ __hash__"
 _MODULES, _NAMES, _ATTRIBUTES, _METHODS = (
     frozenset(names.split()) for names in (_SAFE_MODULES, _UNSAFE_NAMES, _UNSAFE_ATTRIBUTES, _SAFE_METHODS)
@@ -63,6 +63,6 @@ def _is_unsafe(attribute: str) -> bool:
 
 @functools.cache
 def _find_other_modules() -> frozenset[str]:
-    """Names by which the modules that code may import hold others, such as `inspect` in `dataclasses`."""
+    """Names under which the allowed modules hold other modules, such as `inspect` in `dataclasses`."""
     held = [item for name in _MODULES for item in vars(importlib.import_module(name)).items()]
     return frozenset(name for name, value in held if isinstance(value, ModuleType) and value.__name__ not in _MODULES)

@@ -1,7 +1,7 @@
-"""Rules for observations: whether what answered a step shows that it passed, failed or was refused.
+"""Rules for observations: whether they show that a step passed, failed or was refused.
 
-Observations can be large: only their first and last characters are searched, and of those only the lines that
-hold one of a few short texts are matched against patterns.
+Observations can be large: only their first and last characters are searched, and only lines that contain one of a few
+short texts are matched against patterns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ObservedResult(Enum):
 
     FAILED = "failed"
     UNCLEAR = "unclear"
-    """It ran; nothing says that it was a success or a failure."""
+    """It ran, with no sign of success or failure."""
     PASSED = "passed"
 
 
@@ -100,7 +100,7 @@ _REFUSED_HINTS = (
     "nvalid", "already", "sed: ", "atch: ", "atch failed", "not apply", "FAILED", "raceback", "issing", "denied",
     "such file", "annot create",
 )  # fmt: skip
-"""One of them stands in whatever `_REFUSED` matches."""
+"""Everything that `_REFUSED` matches contains one of these."""
 _CALL_ERROR = re.compile(
     r"\s*(?:<tool_use_error>|error\b\s*(?:executing|:|\d)|\{?\W{0,3}error\W{1,4}(?!\W*(?:null|none|\"\"|''))\w"
     r"|missing required param|invalid |unknown (?:tool|function|command)|function executing from)",
@@ -125,9 +125,9 @@ def clip_observation(text: str) -> str:
 
 
 def classify_observation(kind: CallKind, message: Message) -> tuple[ObservedResult, str]:
-    """Find what one observation of a step of this kind shows, and the line that shows it.
+    """What one observation of a step of this kind shows, and the line that shows it.
 
-    The line is empty where nothing is shown, and where the source itself says that the call failed.
+    The line is empty if nothing is shown, and if the source itself says that the call failed.
     """
     if message.is_error:
         return ObservedResult.FAILED, ""
@@ -140,7 +140,7 @@ def classify_observation(kind: CallKind, message: Message) -> tuple[ObservedResu
         # A search that finds nothing exits with 1, and that is an answer.
         shown = _find_call_error(head) or (_find_nonzero_exit(text) if kind is CallKind.READ else "")
     elif kind is CallKind.WRITE:
-        # What follows the first lines is a snippet of the edited file.
+        # After the first lines comes a snippet of the edited file.
         shown = _find_nonzero_exit(text) or _find_refusal(head)
     else:
         shown = _find_nonzero_exit(text) or _find_call_error(head) or _find_exception(text)
@@ -148,11 +148,11 @@ def classify_observation(kind: CallKind, message: Message) -> tuple[ObservedResu
 
 
 def _read_line(match: re.Match[str] | None) -> str:
-    """The line in which what was found begins; empty where nothing was found."""
+    """The line in which a match begins; empty if nothing was found."""
     if match is None:
         return ""
     text = match.string
-    # What is found may begin with the end of the line before.
+    # A match may begin with the end of the previous line.
     at = match.end() - len(match[0].lstrip())
     start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     return text[max(start, at - 60) : end if end >= 0 else None][:_MAX_SHOWN].strip() or match[0]
@@ -185,7 +185,7 @@ def _find_refusal(head: str) -> str:
 
 
 def _find_exception(text: str) -> str:
-    """Find the line that shows that code which was run raised something."""
+    """Find the line that shows that the code raised an exception."""
     if _TRACEBACK in text:
         return _TRACEBACK
     if any(h in text for h in ("Error", "Exception")):
@@ -194,7 +194,7 @@ def _find_exception(text: str) -> str:
 
 
 def _classify_check(text: str) -> tuple[ObservedResult, str]:
-    """Find the result of a check: sure signs of failure count anywhere, error lines unless a success follows them."""
+    """Find the result of a check: clear signs of failure always count, error lines unless a success follows them."""
     if shown := _find_nonzero_exit(text):
         return ObservedResult.FAILED, shown
     suspicious = find_lines_with(text, _FAIL_HINTS)
@@ -211,9 +211,9 @@ def _classify_check(text: str) -> tuple[ObservedResult, str]:
 
 
 def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Find the lines that hold one of the hints: (start offset, text), in order.
+    """Find the lines that contain one of the hints: (start offset, text), in order.
 
-    Searching for short texts costs a tenth of what a pattern with alternatives costs.
+    Searching for short texts is ten times as fast as a pattern with alternatives.
     """
     starts: set[int] = set()
     for hint in hints:
@@ -231,6 +231,6 @@ def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:
 
 
 def reports_exception(text: str) -> bool:
-    """Whether a message that reports what code printed shows an exception."""
+    """Whether a message that reports the output of code shows an exception."""
     part = clip_observation(text)
     return _TRACEBACK in part or bool(_EXCEPTION_LINE.search(part))

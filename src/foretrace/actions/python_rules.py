@@ -1,4 +1,4 @@
-"""Rules for Python code: by its syntax tree, whether it looks up, reads, writes, verifies or computes."""
+"""Rules for Python code: decide by its syntax tree whether it looks up, reads, writes, verifies or computes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from foretrace.actions.taxonomy import Effect
 from foretrace.core.python_source import try_parse
 
 MAX_CHARACTERS = 30_000
-"""Characters of code that are read."""
+"""Most characters of code that are read."""
 MAX_NODES = 6000
-"""Nodes of the syntax tree that are visited."""
+"""Most nodes of the syntax tree that are visited."""
 
 _DEFINITION = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.M)
 _MAGIC = re.compile(r"^\s*[!%][^\n]*$", re.M)
@@ -34,11 +34,11 @@ _PARSERS = split_words("parse compile safe_load load loads literal_eval")
 _MODULE_INFO = split_words("__file__ __version__ __path__ version version_info path executable modules")
 
 _VARIABLE = "\0"
-"""Begins a path of which only the variable that holds it is known yet."""
+"""Begins a path that is only known as a variable so far."""
 
 
 class _CodeFacts(msgspec.Struct):
-    """What the syntax tree of a code holds."""
+    """The contents of the syntax tree of a piece of code."""
 
     function_calls: list[str] = []
     """Names of functions that it calls (`f(...)`)."""
@@ -60,26 +60,26 @@ class _CodeFacts(msgspec.Struct):
     """Calls that save data or a figure."""
     asserts: int = 0
     checks: int = 0
-    """What only code that checks something has: comparisons, exceptions that it raises or catches."""
+    """Signs of code that checks something: comparisons, exceptions that it raises or catches."""
     strings: list[str] = []
-    """Its string constants, those of more than 400 characters left out."""
+    """Its string constants of up to 400 characters."""
     started: list[list[str]] = []
-    """The words of commands that it starts; one text for a shell."""
+    """The words of commands that it starts; a single text for a shell."""
     written: list[str] = []
     """Texts that it writes to files."""
     appends: bool = False
     """Whether it opens a file to append to it."""
     replaced: list[tuple[str, str]] = []
-    """Texts that it replaces, each with the new one."""
+    """Texts that it replaces, each with the new text."""
     removed: list[tuple[str, str]] = []
-    """Paths that it removes or moves away, each with the path that it is moved to, or empty text."""
+    """Paths that it removes or moves, each with the new path, or empty text."""
     imports_project: bool = False
     """Whether it imports anything outside of the standard library."""
 
 
 @lru_cache(maxsize=256)
 def collect_code_facts(code: str) -> _CodeFacts | None:
-    """Collect facts about the code, `None` when it does not parse. Never raises."""
+    """Collect facts about the code; `None` if it does not parse. Never raises."""
     text = _MAGIC.sub("pass", code[:MAX_CHARACTERS])
     tree = try_parse(text)
     if tree is None:
@@ -223,7 +223,7 @@ def _get_path(node: ast.expr) -> str:
 
 
 def classify_inline_python(code: str) -> CallFacts:
-    """Classify `python -c CODE`, or a heredoc for Python, in a shell: there, running code of the project is a check."""
+    """Classify `python -c CODE` or a heredoc for Python, in which running the project's code is a check."""
     facts = collect_code_facts(code)
     if facts is None:
         return make_facts(CallKind.VERIFY, "python.unparsed")
@@ -262,11 +262,11 @@ def _only_shows_module_info(facts: _CodeFacts) -> bool:
 
 
 def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> CallFacts:
-    """Classify a code cell of an agent (CodeAct, Jupyter): there, running code is a tool call and no check.
+    """Classify an agent's code cell (CodeAct, Jupyter), in which running code is a tool call, not a check.
 
     Args:
         code: Python source.
-        find_kind: gives the kind of a tool by its name, or `None`; cells call tools as functions.
+        find_kind: returns the kind of a tool by its name, or `None`; cells call tools as functions.
     """
     common: dict[str, object] = {
         "retry_key": "code",

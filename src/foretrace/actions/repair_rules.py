@@ -1,4 +1,4 @@
-"""Rules for repair: remember what the agent wrote and what failed since, and find calls that write or try it again."""
+"""Rules for repair: track what the agent wrote and what failed since, and find calls that write or try it again."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from foretrace.core.trace import Message
 _OPEN_FILE = re.compile(r"\(Open file: ([^)\n]+)\)")
 _WORD = re.compile(r"\w+")
 MIN_SAME_CONTENT = 16
-"""A refused write of at least so many characters is repaired by a write of the same content to any file."""
+"""A refused write of at least this many characters is repaired by a write of the same content to any file."""
 MIN_SIMILARITY = 0.4
-"""Two code cells or SQL texts that share at least this part of their words are attempts at the same thing."""
+"""Two code cells or SQL texts that share at least this share of their words are attempts at the same thing."""
 
 
 class Repair(NamedTuple):
-    """Why a step is a repair: what it does over, and where that was seen to fail. Indexes are of messages."""
+    """Why a step is a repair: what it redoes, and where that was seen to fail. Indexes are of messages."""
 
     rule: str
     target: str = ""
-    """The file, tool, function or class that it does over; empty where it is none."""
+    """The file, tool, function or class that it redoes; empty if none."""
     step: int | None = None
     """The step that did it before: the first write of the file, the call that failed."""
     shown_by: int | None = None
@@ -39,7 +39,7 @@ class _Failure(NamedTuple):
 
 
 class RepairHistory:
-    """What the agent of one trace has written so far, and what of it was seen to fail or was refused.
+    """What the agent of one trace has written so far, and what of that failed or was refused.
 
     Times are message indexes. A success clears only what was known when its step was made, because calls can be
     batched before their results.
@@ -72,7 +72,7 @@ class RepairHistory:
         self._defined_names: dict[str, int] = {}
         """Function or class of a code cell -> when it was last defined."""
         self._failing_names: dict[str, int] = {}
-        """Those of them that were defined before a check, or a cell that uses them, failed -> when it failed."""
+        """Names defined before a check, or a cell that uses them, failed -> when it failed."""
         self._rejected_answer: _Failure | None = None
         """The answer that was rejected, with no other call since."""
         self._open_file = ""
@@ -83,11 +83,11 @@ class RepairHistory:
         return bool(self._written_files)
 
     def find_repair(self, facts: CallFacts) -> Repair | None:
-        """Find why a call made now is a repair; `None` where it is none."""
+        """Find why a call made now is a repair; `None` if it is not."""
         if facts.kind is CallKind.UNDO:
             return self._find_undo(facts)
         if facts.kind in (CallKind.WRITE, CallKind.VERIFY) and (repair := self._find_write_repair(facts)):
-            return repair  # also where the same line checks what it edits
+            return repair  # also if the same line checks what it edits
         if name := next((name for name in facts.defines if name in self._failing_names), ""):
             return Repair("repair.failing_definition", name, self._defined_names[name], self._failing_names[name])
         if facts.retry_key == TESTED_CODE:
@@ -155,7 +155,7 @@ class RepairHistory:
             self._open_file = facts.writes[0]
 
     def add_result(self, index: int, now: int, facts: CallFacts, result: ObservedResult, tail: str) -> None:
-        """Note the result of the step at `index`, shown by the message at `now`, whose last characters are `tail`."""
+        """Note the result of the step at `index`, shown by the message at `now`, which ends in `tail`."""
         if "(Open file: " in tail and (shown := _OPEN_FILE.search(tail)):
             self._open_file = shown.group(1)
         failed = result is ObservedResult.FAILED
@@ -199,7 +199,7 @@ class RepairHistory:
             target = self._find_known_path(self._resolve_target(path))
             if failed:
                 self._refused_writes[target] = _Failure(facts.payload, index, now)
-                # A refused write is not a write: nothing of the agent's is in that file because of it.
+                # A refused write does not change the file.
                 if self._written_files.get(target) == index:
                     del self._written_files[target]
                     self._created_files.discard(target)
@@ -227,8 +227,8 @@ def compute_similarity(a: str, b: str) -> float:
 
 
 def find_repair_in_chat(messages: tuple[Message, ...], index: int) -> Repair | None:
-    """Find why a message that shows code is a repair: a report that the agent's own earlier code failed stands right
-    before it."""
+    """Find why a message that shows code is a repair: it directly follows a report that the agent's earlier code
+    failed."""
     if "```" not in messages[index].content:
         return None
     before = messages[index - 1] if index else None

@@ -1,4 +1,4 @@
-"""The steps whose labels are least sure, as a table that a person fills in: it is read back as corrections."""
+"""The steps with the least certain labels, as a table for a person to fill in and return as corrections."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ COLUMNS = (
 )  # fmt: skip
 FORMATS = (".csv", ".jsonl")
 _CONTEXT = 400
-"""Characters that are shown of a step, and of what answered it."""
+"""Most characters shown of a step, and of its observation."""
 _PAGE = 50
-"""Traces that are held at a time."""
+"""Traces held in memory at a time."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UnsureStep(NamedTuple):
-    """A labelled step, in the order of the review: the least sure first, equally sure ones by hash, so that they are
-    not all of one trace."""
+    """A labelled step. Sorts in the order of the review: the least certain first, ties by hash, so that they are not
+    all from one trace."""
 
     confidence: float
     order: float
@@ -48,16 +48,16 @@ class UnsureStep(NamedTuple):
 
 
 class LeastSure:
-    """Keeps the least sure of many labelled steps."""
+    """Keeps the least certain of many labelled steps."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._kept: list[UnsureStep] = []
         self._highest = 1.0
-        """The confidence above which a step is not among the least sure."""
+        """Steps with a higher confidence are not among the least certain."""
 
     def add(self, table: Any) -> None:
-        """Look at a table of labels (`label_table`); corrected ones are left out."""
+        """Add a table of labels (`label_table`); corrected ones are left out."""
         if not self._count:
             return
         names = ("confidence", "corrected", "key", "message_index", "action", "rule")
@@ -71,22 +71,22 @@ class LeastSure:
             self._highest = self._kept[-1].confidence
 
     def take(self) -> list[UnsureStep]:
-        """The steps that were kept, the least sure first."""
+        """The kept steps, the least certain first."""
         return sorted(self._kept)
 
 
 def check_review_file(path: Path) -> None:
-    """Refuse a name that asks for no format of a review.
+    """Refuse a file name that is not one of a review.
 
     Raises:
-        UsageError: it ends in none of them.
+        UsageError: it ends in neither .csv nor .jsonl.
     """
     if path.suffix not in FORMATS:
         raise UsageError(f"{write_place(path)}: name the review .csv or .jsonl")
 
 
 def write_review(steps: Sequence[UnsureStep], store: TraceStore, path: Path) -> None:
-    """Write steps as the rows of a review: what each does, what answered it, and an empty `correct_action`."""
+    """Write steps as the rows of a review: what each does, its observation, and an empty `correct_action`."""
     rows = _make_rows(steps, store)
     with atomic_file(path) as file:
         if path.suffix == ".jsonl":
@@ -98,7 +98,7 @@ def write_review(steps: Sequence[UnsureStep], store: TraceStore, path: Path) -> 
         writer.writerow(COLUMNS)
         for row in rows:
             writer.writerow(protect_cell(value) if isinstance(value, str) else value for value in row.values())
-        # With the mark, spreadsheets know that it is UTF-8.
+        # The byte order mark tells spreadsheets that it is UTF-8.
         file.write(text.getvalue().encode("utf-8-sig"))
 
 
@@ -113,7 +113,7 @@ def _make_rows(steps: Sequence[UnsureStep], store: TraceStore) -> Iterator[dict[
 def _make_row(step: UnsureStep, trace: Trace) -> dict[str, Any]:
     message = trace.messages[step.message_index]
     calls = [f"{name_call(call)} {call.arguments}" for call in message.tool_calls]
-    # Text beside a call does not decide; without one it is all there is.
+    # The text next to a call does not decide; without a call it is all there is.
     shown = "; ".join(calls) if calls else remove_calls(message) or message.reasoning or ""
     answers = next((each.observations for each in trace.steps() if each.index == step.message_index), ())
     origin = (step.key, trace.id, step.message_index, trace.provenance.source)

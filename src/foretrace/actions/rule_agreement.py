@@ -4,7 +4,7 @@
 """
 
 PRIOR_STRENGTH = 3.0
-"""How many steps the family of a rule weighs as much as, fitted to the counts (`confidence`)."""
+"""Weight of a rule's family, in steps, fitted to the counts (`confidence`)."""
 
 SAMPLES: dict[tuple[str, str], tuple[int, int]] = {
     ("git.diff", "verifier"): (3, 3),

@@ -16,14 +16,14 @@ from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of
 
 MatchLevel = Literal["exact", "normalised", "type"]
 MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
-"""From the strictest to the loosest: actions that are the same on one level are the same on all later ones."""
+"""From the strictest to the loosest: actions that are the same at one level are the same at all later ones."""
 
 _VERBATIM = split_words(
     "file_text old_str new_str old_string new_string oldString newString content contents text code "
     "source message "
     "thought replacement_text insert_text patch diff query pattern answer final_answer regex"
 )
-"""Arguments whose text is taken as it is: there `1` and `1.0` are different texts."""
+"""Arguments that are compared as text, so that `1` and `1.0` differ."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands", "keystrokes")
 _LITERAL = re.compile(r"\s*(?:-?\d[\d.eE+-]*|true|false|null|True|False|None|\[[\s\S]*\]|\{[\s\S]*\})\s*\Z")
 _PATH_LIKE = re.compile(r"[\w.@%+=:,-]*(?:/[\w.@%+=:,-]*)+\Z|[\w-]+(?:\.[A-Za-z]\w{0,5})+\Z|\.{1,2}\Z")

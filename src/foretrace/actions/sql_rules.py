@@ -1,7 +1,4 @@
-"""Rules for SQL: whether a text is a query or changes data.
-
-Shell clients, SQL tools and Python code all ask here.
-"""
+"""Rules for SQL: whether a text is a query or changes data. Used for shell clients, SQL tools and Python code."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from foretrace.actions.call_facts import split_words
 
 _COMMENT = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.S)
 _NO_CODE = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|/\*(?:.*?\*/|.*)""", re.S)
-"""Literals, quoted names and comments: what stands in them is not a statement."""
+"""Literals, quoted names and comments: their contents are not statements."""
 _READS = re.compile(r"\s*\(*\s*(?:SELECT|PRAGMA|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES|\.(?:tables|schema))\b", re.I)
 _CHANGES = re.compile(
     r"\s*(?:INSERT\s+(?:INTO|OR)|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(?:CREATE|DROP|ALTER|TRUNCATE)\s+"
@@ -30,26 +27,26 @@ _CHANGES_INSIDE = re.compile(
     r"|lo_(?:unlink|import|export|create|put)|dblink_exec|set_config|load_extension|writefile|xp_cmdshell)\s*\(",
     re.I,
 )
-"""What changes data in a statement that begins as a query does: behind a WITH, after EXPLAIN ANALYZE, in a function."""
+"""What changes data in a statement that begins like a query: after WITH or EXPLAIN ANALYZE, or in a function."""
 _CHANGES_NEXT = re.compile(
     r"\s*(?:INSERT|UPDATE|DELETE|REPLACE|MERGE|CREATE|DROP|ALTER|TRUNCATE|RENAME|GRANT|REVOKE|CALL|DO|EXEC|EXECUTE"
     r"|VACUUM|REINDEX|ATTACH|COPY|LOAD|LOCK|KILL|FLUSH|OPTIMIZE|REFRESH|COMMENT|NOTIFY|CLUSTER|IMPORT|EXPORT|INSTALL"
     r"|SET\s+GLOBAL|SET\s+PERSIST|SHUTDOWN|CHECKPOINT|REASSIGN)\s|\s*(?:VACUUM|REINDEX)\s*\Z",
     re.I,
 )
-"""What a statement behind a query begins with if it changes something."""
+"""The beginning of a statement after a query that changes something."""
 _CLIENT_CHANGES = re.compile(
     r"^\s*\.(?:shell|system|output|once|save|backup|clone|import|restore|read|load|log|excel)\b"
     r"|\\(?:!|gexec\b|g[ \t]+\S|(?:o|w|i|ir|copy|lo_\w+)[ \t])",
     re.M,
 )
-"""Commands of sqlite3 and psql themselves that write, or start something, between statements."""
+"""Commands of sqlite3 and psql, between statements, that write or start something."""
 _CALLED = re.compile(
     r"(\)\s*(?:AS\s+)?|\bAS\s+|\bINDEX\s+)?((?<![\w$])(?<![\w$.]\.)[^\W\d][\w$.]*|'')\s*\(", re.IGNORECASE
 )
-"""A whole name before a bracket; behind another bracket, or AS, it names columns."""
+"""A whole name before a bracket; after another bracket, or AS, it names columns."""
 _NAMED = re.compile(r"\b([A-Za-z_]\w*)\s*\([\w\s,]{0,500}\)\s+AS\s*(?:(?:NOT\s+)?MATERIALIZED\s*)?\(", re.IGNORECASE)
-"""A query that has a name, and names for its columns."""
+"""A query with a name, and names for its columns."""
 _WORDS = split_words(
     "in values and or not exists over as any all some from join using on where by case when then else select distinct"
     " union except intersect limit offset like ilike filter group within partition rows range groups between lateral"
@@ -68,7 +65,7 @@ _FUNCTIONS = split_words(
     " julianday strftime unixepoch current_date current_timestamp getdate date_trunc date_part datediff date_format"
     " extract age year month day hour json_extract json_each json_array_length unnest generate_series version database"
 )
-"""Functions of the usual databases that change nothing. A function that somebody wrote may change anything."""
+"""Functions of the usual databases that change nothing. A user-defined function may change anything."""
 _ESCAPED = re.compile(r"\\['\"`\\]")
 _PRAGMA = re.compile(r"\s*PRAGMA\b", re.IGNORECASE)
 _MAX_LOOKED_AT = 100_000
@@ -80,7 +77,7 @@ _FULL_QUERY = re.compile(
 
 
 def is_read_only_sql(text: str) -> bool | None:
-    """True for a query, false for a statement that changes data, `None` for what is not SQL."""
+    """True for a query, false for a statement that changes data, `None` for text that is not SQL."""
     head = text
     while comment := _COMMENT.match(head):
         head = head[comment.end() :]
@@ -92,7 +89,7 @@ def is_read_only_sql(text: str) -> bool | None:
 
 
 def may_call_more(text: str) -> bool:
-    """Whether a query calls a function of which it is not known that it only looks."""
+    """Whether a query calls a function that is not known to be read-only."""
     if len(text) > _MAX_LOOKED_AT:
         return True
     statements = [each for reading in _list_readings(text) for each in reading.split(";")]
@@ -100,7 +97,7 @@ def may_call_more(text: str) -> bool:
 
 
 def _list_readings(text: str) -> list[str]:
-    """The text without literals, quoted names and comments; twice where a backslash may escape a quotation mark."""
+    """The text without literals, quoted names and comments; two readings if a backslash may escape a quotation mark."""
     escaped = _ESCAPED.sub("", text)
     return [_NO_CODE.sub("''", each) for each in ([text] if escaped == text else [text, escaped])]
 
@@ -115,12 +112,12 @@ def _may_change(code: str) -> bool:
 
 
 def is_sql_query(text: str) -> bool:
-    """Whether a string constant in code is surely an SQL query (`select` alone is an English word)."""
+    """Whether a string constant in code is certainly an SQL query (`select` by itself is an English word)."""
     return bool(_FULL_QUERY.match(text[:2000]))
 
 
 def _calls_unknown_function(code: str) -> bool:
-    """Whether a query calls a function that is not known to look only.
+    """Whether a query calls a function that is not known to be read-only.
 
     Args:
         code: The query without comments, and with `''` for texts and quoted names.

@@ -41,16 +41,16 @@ class StepLabel(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """Index of the assistant message in `trace.messages`."""
     action: ActionType | None
-    """The action type, `None` where the message is not a step (see `rule`)."""
+    """The action type; `None` if the message is not a step (see `rule`)."""
     rule: str
-    """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; for a non-step `nonstep.<why>`; where a
-    person decided, `corrected`."""
+    """Name of the rule that decided, e.g. `terminal_call` or `shell.verify`; `nonstep.<why>` for a non-step;
+    `corrected` if a person decided."""
     effect: Effect
     state_version: int
     """Number of earlier steps in this trace that wrote (local_write or external_write)."""
     failed: bool
-    """Whether what answered the step shows a failure."""
+    """Whether the step's observation shows a failure."""
     confidence: float
-    """How likely a careful reader gives the same action, from 0 to 1: by the rule alone, and 1 where a person did."""
+    """How likely a careful reader chooses the same action, from 0 to 1: depends only on the rule; 1 if a person did."""
     corrected: bool = False
     """Whether the action is a person's correction."""

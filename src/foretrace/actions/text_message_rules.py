@@ -1,6 +1,6 @@
 """Rules for messages without a call: which are not steps, and whether the others ask, answer or refuse.
 
-Only here may words decide, and only the agent's own words: code and thinking are cut off first.
+Only here do words decide, and only the agent's own words: code and thinking are removed first.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.core.trace import Message
 
 MIN_REPORT = 1500
-"""A message of at least so many characters is a report: only its end can ask the user for something."""
+"""A message of at least this many characters is a report: only its end can ask the user for something."""
 MAX_REFUSAL = 600
-"""Up to so many characters, a refusal anywhere in a message counts. In longer ones only the start counts, because
-explanations say `cannot` too."""
+"""In messages of up to this many characters a refusal counts anywhere. In longer ones it only counts at the start,
+because explanations say `cannot` too."""
 
 _ACKNOWLEDGEMENT = re.compile(
     r"\W*(?:ok(?:ay)?|sure|understood|got it|alright|yes|ready|I(?:'ve| have)?\s?(?:fully )?underst(?:an|oo)d"
@@ -46,7 +46,7 @@ _GREETING = re.compile(
 _OPENING_REQUEST = re.compile(
     r"\A\W*(?:sure\W+|ok(?:ay)?\W+)?(?:please (?!note\b|be\b|find\b|see\b|refer\b|hold\b|wait\b)\w+|tell me\b)", re.I
 )
-"""How a message begins that tells the user what to do."""
+"""The beginning of a message that tells the user what to do."""
 _DATA_REQUEST = re.compile(
     r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide"
     r"|confirm|specify|share"
@@ -113,7 +113,7 @@ _NOT_DONE = re.compile(
     r"(?!find|locate|determine|see|tell|confirm|verify|match))",
     re.I,
 )
-"""How a message begins that is sorry, has not what it takes, or did not get done what was asked."""
+"""The beginning of a message that apologizes, lacks something, or could not do what was asked."""
 _DO_NOT_KNOW = re.compile(r"\A(?:\\boxed)?\W*\[?IDK\]?\W*\Z", re.I)
 _DONE = re.compile(
     r"\bsuccessfully\b|\bhas been (?:updated|cancelled|canceled|processed|changed|submitted|created|booked)\b", re.I
@@ -126,7 +126,7 @@ _ANSWER: _Decision = (ActionType.FINAL_ANSWER, "text.answer")
 
 
 def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
-    """Say why the assistant message at `index`, which makes no call, is not a step; empty text where it is one."""
+    """Why the assistant message at `index`, which makes no call, is not a step; empty if it is one."""
     message = messages[index]
     content = message.content
     if message.author == "demo":
@@ -137,7 +137,7 @@ def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
     empty = bool(_EMPTY.match(content[:40])) and len(content) < 40 and not message.parts
     if empty and message.reasoning is not None:
         return "reasoning"
-    # A call that follows with nothing in between belongs to the same turn; so does more of its preamble.
+    # A call that follows directly belongs to the same turn; so does more of its preamble.
     if following is not None and following.role == "assistant" and (empty or _leads_to_call(messages, index)):
         return "preamble"
     if empty:
@@ -157,7 +157,7 @@ def find_nonstep_reason(messages: tuple[Message, ...], index: int) -> str:
 
 
 def _is_answered_by_person(messages: tuple[Message, ...], index: int) -> bool:
-    """Whether a person speaks before the agent does again: notices of the program that stand before it ask nothing."""
+    """Whether a person speaks before the agent does again, perhaps after notices of the program."""
     for message in messages[index + 1 :]:
         if message.role == "assistant":
             return False
@@ -210,7 +210,7 @@ def _find_questions(sentences: list[str], *, long: bool) -> tuple[bool, bool]:
     # Questions count near the end, where the turn goes to the user. Requests for data count anywhere.
     ending = sentences[-2:]
     data = any(_DATA_REQUEST.search(s) for s in (sentences[-6:] if long else sentences))
-    # A question in the last sentence but one must speak to the user: a rhetorical one is answered by the last.
+    # A question in the last sentence but one must address the user: a rhetorical one is answered by the last.
     questions = [s for s in ending if _QUESTION.search(s) and (s is sentences[-1] or _YOU.search(s))]
     only_offers = all(_OFFER.search(s) for s in questions)
     return data or not only_offers, data or bool(questions)

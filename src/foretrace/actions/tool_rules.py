@@ -1,4 +1,4 @@
-"""Rules for tool calls: by the name of the tool and its arguments, never by the words around the call."""
+"""Rules for tool calls: decide by the name of the tool and its arguments, never by the words around the call."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PREFIX = re.compile(
     r"|^(?P<folder>[\w-]+)/(?=\w)"
 )
 _ENDINGS = frozenset({"terminal", "give_up", "ask", "say"})
-"""Groups of tools by which an agent ends or asks; those of a server (`stripe__submit`) do something there."""
+"""Groups of tools with which an agent ends or asks; a server's (`stripe__submit`) do something on that server."""
 _PATCH_PATH = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)([^\n\t]+)", re.M)
 _FIRST_PATH = re.compile(r"\s*([\"']?)([^\s\"']+)\1")
 _URL = re.compile(r"https?://|www\.")
@@ -71,7 +71,7 @@ _AGENT_LINE = re.compile(
     r"|(edit)\s+(\d+:\d+\s*\n.*))",
     re.S,
 )
-"""A command of SWE-agent, sent as a line of its shell."""
+"""An SWE-agent command, sent as a line of its shell."""
 _TOOL_IN_PROGRAM = re.compile(r"\btools\.(\w{1,80})\s*\(")
 _COMMAND_IN_PROGRAM = re.compile(
     r"""\s*\{\s*["']?(?:cmd|command)["']?\s*:\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""", re.S
@@ -81,7 +81,7 @@ _PATCH_LINE = re.compile(r"\s*(?:cd\s+\S+\s*&&\s*)?apply_?patch\b[^\n]{0,200}\n?
 _HANDOVER_TO = split_words("human representative operator support person staff specialist")
 _HANDOVER = split_words("transfer escalate handoff handover forward connect")
 _SHOWS = split_words("view read list show get")
-"""Commands of a tool of the agent's own list that only show it."""
+"""Commands of a to-do list tool that only show the list."""
 _WRITE_VERBS = split_words("write edit append insert patch replace create update overwrite")
 _FILE_WORDS = split_words("file files docx document notebook xlsx pptx markdown csv json")
 
@@ -93,7 +93,7 @@ def classify_call(name: str, arguments: str) -> CallFacts:
         name: the tool's name; prefixes such as `functions.` and `mcp__server__` are ignored.
         arguments: its arguments as JSON text; text that is not a JSON object counts as one positional argument.
     """
-    # Long arguments would only fill the cache: they hardly ever repeat.
+    # Long arguments would only fill the cache: they rarely repeat.
     return (_classify_call if len(arguments) < 2000 else _classify_call.__wrapped__)(name, arguments)
 
 
@@ -109,14 +109,14 @@ def _classify_call(name: str, arguments: str) -> CallFacts:
 
 
 def _names_change(name: str) -> bool:
-    """Whether the name of a tool, or what stands in front of it, has a verb that surely changes something."""
+    """Whether the name of a tool, or its prefix, has a verb that certainly changes something."""
     snake = _to_snake_case(name)
     return snake not in TOOL_KINDS and snake not in TOOL_GROUPS and bool(SURE_CHANGES & set(snake.split("_")))
 
 
 def _strip_prefix(name: str) -> str:
-    """A name without that of its server; whole where the front is a verb that changes something, which is not a server
-    (`delete__get_user`), or where the rest alone would mean something else."""
+    """A name without its server. The whole name if the prefix is a verb of change rather than a server
+    (`delete__get_user`), or if the rest by itself would mean something else."""
     match = _PREFIX.match(name)
     if match is None or match["plain"]:
         return name[match.end() :] if match else name
@@ -141,13 +141,13 @@ def _classify_by_tables(name: str, values: Arguments) -> CallFacts:
 
 
 def _needs_path(snake: str, kind: CallKind, values: Arguments) -> bool:
-    """Whether one word of a server's tool is of files only where a file is named: `door__open`, `notion__write`."""
+    """Whether a server's one-word tool is about files only if a file is named: `door__open`, `notion__write`."""
     of_files = kind in (CallKind.READ, CallKind.WRITE, CallKind.UNDO)
     return of_files and "_" not in snake and not _get_path(values) and not values.get("input")
 
 
 def find_tool_group(name: str) -> str | None:
-    """The group of `TOOL_GROUPS` whose rule classifies the calls of a tool; None where its arguments do not decide."""
+    """The group of `TOOL_GROUPS` whose rule classifies a tool's calls; None if its arguments do not matter."""
     snake = _to_snake_case(_strip_prefix(name.strip()))
     if snake in TOOL_GROUPS or snake in TOOL_KINDS:
         return TOOL_GROUPS.get(snake)
@@ -158,8 +158,8 @@ def find_tool_group(name: str) -> str | None:
 
 
 def _classify_compound(snake: str, values: Arguments) -> CallFacts | None:
-    """Classify a tool whose name ends in that of a known one: `filesystem_read_text_file`. One word proves nothing, nor
-    does how the agent ends: those are names of many things."""
+    """Classify a tool whose name ends in that of a known one: `filesystem_read_text_file`. A single word does not
+    count, nor do tools that end the attempt: too many things have such names."""
     words = snake.split("_")
     for start in range(1, len(words) - 1):
         if words[start - 1] in CHANGE_VERBS:  # enable_web_search
@@ -179,7 +179,7 @@ def _to_snake_case(name: str) -> str:
 
 
 def decode_arguments(arguments: str) -> Arguments:
-    """Decode arguments to a mapping; anything that is not a JSON object becomes `{"input": value}`."""
+    """Decode arguments to a mapping; anything other than a JSON object becomes `{"input": value}`."""
     try:
         value = _decode(arguments) if arguments else {}
     except (ValueError, RecursionError):
@@ -188,7 +188,7 @@ def decode_arguments(arguments: str) -> Arguments:
 
 
 def get_text(values: Arguments, keys: tuple[str, ...]) -> str:
-    """Get the first argument of `keys` that has text, lists joined with newlines; empty text where none has."""
+    """The first argument of `keys` that has text, with lists joined by newlines; empty if none has."""
     for key in keys:
         value = values.get(key)
         if isinstance(value, str) and value:
@@ -203,22 +203,22 @@ def _get_any_text(values: Arguments, keys: tuple[str, ...]) -> str:
 
 
 def _find_key(values: Arguments, keys: tuple[str, ...]) -> str:
-    """The first of `keys` that has a value, else the first argument that is a text; empty where there is none."""
+    """The first of `keys` that has a value, else the first text argument; empty if there is none."""
     texts = (key for key, value in values.items() if isinstance(value, str))
     return next((key for key in keys if values.get(key)), "") or next(texts, "")
 
 
 def find_query(values: Arguments) -> tuple[str, str]:
-    """The name of the argument that holds a query, and the query; empty where there is none."""
+    """The name of the argument that holds a query, and the query; empty if there is none."""
     name = _find_key(values, _QUERY_KEYS)
     return name, get_text(values, (name,))
 
 
 def find_command(values: Arguments) -> tuple[str, str]:
-    """The name of the argument that holds a shell's command, and the command as a line; empty where there is none.
+    """The name of the argument that holds a shell command, and the command as a line; empty if there is none.
 
-    A list is the words of one command, or of several lines under a name that says so; `["bash", "-lc", "make"]` is what
-    that shell is told to run.
+    A list holds the words of one command, or several lines if its name is a plural; `["bash", "-lc", "make"]` is read
+    as `make`.
     """
     name = _find_key(values, _SHELL_KEYS)
     value = values.get(name)
@@ -258,7 +258,7 @@ def _classify_code_tool(name: str, values: Arguments) -> CallFacts:
 
 
 def _find_function_kind(name: str) -> CallKind | None:
-    """Find the kind of a function that a code cell calls by its name; `None` where that is not a tool's."""
+    """The kind of a function that a code cell calls, by its name; `None` if it is not a tool."""
     if name in ("open", "view", "type", "count", "input", "look", "use", "act", "go", "move", "put", "take", "edit"):
         return None
     snake = _to_snake_case(name)
@@ -341,12 +341,12 @@ def _classify_give_up(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_stdin(name: str, values: Arguments) -> CallFacts:
-    """Text for a process that runs, or none: to wait for what it prints."""
+    """Text for a running process; no text means waiting for its output."""
     return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
 
 
 def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
-    """A program that calls the agent's tools (Codex): what the calls do that can be read in it. Elsewhere a shell."""
+    """A program that calls the agent's tools (Codex), classified by its readable calls. For other agents, a shell."""
     if any(values.get(key) for key in ("command", "cmd", "commands")):
         return _classify_shell_tool(name, values)
     program = _get_any_text(values, ("input", "code"))[:200_000]
@@ -357,7 +357,7 @@ def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
 
 
 def list_program_calls(program: str, name: str) -> Iterator[tuple[str, str]]:
-    """The calls of tools in the program that a call of the tool `name` (Codex) carries: tool and arguments."""
+    """The tool calls (tool and arguments) in the program that a call of the tool `name` carries (Codex)."""
     for call in itertools.islice(_TOOL_IN_PROGRAM.finditer(program), 50):
         command = _COMMAND_IN_PROGRAM.match(program, call.end())
         arguments = {"cmd": _read_literal(command[1])} if command else {}
@@ -366,7 +366,7 @@ def list_program_calls(program: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_literal(text: str) -> str:
-    """The value of a string of JavaScript, as far as it is written as in JSON."""
+    """The value of a JavaScript string that is written as in JSON."""
     inner = text[1:-1]
     try:
         return str(msgspec.json.decode(f'"{inner}"')) if text[0] == '"' else inner.replace(f"\\{text[0]}", text[0])
@@ -418,13 +418,13 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
             writes=() if kind is CallKind.READ else paths,
         )
     if kind is CallKind.VERIFY and isinstance(code := values.get("code"), str) and code:
-        # The call carries the code that it tests: with other code it is another attempt.
+        # The call contains the code that it tests: other code makes it another attempt.
         return make_facts(kind, f"tool.{name}", effect, retry_key=TESTED_CODE, payload=code)
     return make_facts(kind, f"tool.{name}", effect)
 
 
 def _classify_own_state(name: str, values: Arguments) -> CallFacts:
-    """A tool of the agent's own plan or list: to run it on a wrong guess would leave the wrong plan behind."""
+    """A tool for the agent's own plan or list: running it on a wrong guess would leave a wrong plan behind."""
     asked = str(values.get("command") or values.get("operation") or values.get("action") or "").lower()
     if name in OWN_STATE_READERS and (asked in _SHOWS or all(value is None for value in values.values())):
         return make_facts(CallKind.OTHER, f"tool.{name}", Effect.PURE_READ)
@@ -432,7 +432,7 @@ def _classify_own_state(name: str, values: Arguments) -> CallFacts:
 
 
 def _classify_by_name(name: str, values: Arguments) -> CallFacts:
-    """Classify a tool that is in no table by the words of its name."""
+    """Classify a tool that is not in a table by the words of its name."""
     # ToolBench writes `api_for_tool`: only the part before `_for_` says what is done.
     api, marker, _ = name.rpartition("_for_")
     words = [word for word in split_words_of_name(api or name) if not re.fullmatch(r"v?\d*", word)]
@@ -484,7 +484,7 @@ def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, st
     if set(words) & READ_VERBS or words[-1] in DATA_NOUNS or "by" in words[1:-1]:
         return make_facts(CallKind.SEARCH, "tool.read_word")
     if is_api:
-        # Nearly every API of a data marketplace fetches data, but the name does not promise it.
+        # Nearly every API of a data marketplace fetches data, but its name does not say so.
         return make_facts(CallKind.SEARCH, "tool.api", Effect.UNKNOWN)
     return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN, **retry)
 
@@ -494,21 +494,21 @@ def _make_retry(name: str, values: Arguments) -> dict[str, str]:
 
 
 def _find_second_verb(words: list[str]) -> str:
-    """The verb of change that stands behind an `and`, `or` or `then`, or empty; what is opened is only shown."""
+    """The verb of change after an `and`, `or` or `then`; empty if there is none. Opening only shows something."""
     pairs = itertools.pairwise(words[1:])
     changes = (CHANGE_VERBS | SURE_CHANGES) - {"open"}
     return next((after for word, after in pairs if word in ("and", "or", "then") and after in changes), "")
 
 
 def _has_unknown_verb(words: list[str]) -> bool:
-    """Whether what stands behind an `and` or `then` may be a verb that nobody here knows: `get_and_increment`."""
+    """Whether the word after an `and` or `then` may be an unknown verb: `get_and_increment`."""
     known = READ_VERBS | DATA_NOUNS
     return any(word in ("and", "then") and after not in known for word, after in itertools.pairwise(words[1:]))
 
 
 def _writes_text(words: list[str], values: Arguments) -> bool:
-    """Whether a call writes a file of the agent's own: it names one, and brings a text or says that it is a file. A
-    page or a comment on a server may have a path too."""
+    """Whether a call writes a local file: it names one, and has a text or says that it is a file. Pages and comments
+    on a server may have a path too."""
     path = _get_path(values)
     if not path or ELSEWHERE_KEYS & values.keys():
         return False
@@ -522,7 +522,7 @@ def _writes_text(words: list[str], values: Arguments) -> bool:
 
 @lru_cache(maxsize=512)
 def classify_description(description: str) -> CallKind | None:
-    """Find the kind of a tool by the first verb of its description; `None` where no verb is known."""
+    """The kind of a tool by the first verb of its description; `None` if no verb is known."""
     for word in split_words_of_name(description[:200])[:8]:
         stems = {word, word.removesuffix("s"), word.removesuffix("es")}
         if stems & (READ_VERBS | {"return", "provide"}):

@@ -1,6 +1,6 @@
-"""Tables of tool names, and of the words that tool names are made of.
+"""Tables of tool names, and of words in tool names.
 
-To teach the labels a tool, put its name in snake case into `TOOL_KINDS`.
+To add a tool, put its name in snake case into `TOOL_KINDS`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TOOL_GROUPS = _make_table(
     ("say", "respond send_msg_to_user reply message_user respond_to_user send_message_to_user say notify_user"),
     ("say", "report_infeasible reply_to_user talk_to_user message_notify_user"),
 )
-"""Name of a tool whose arguments decide -> the group of tools whose rule it follows (`tool_rules`)."""
+"""Name of a tool whose arguments matter -> the group of tools whose rule it follows (`tool_rules`)."""
 
 TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
     name: (kind, effect)
@@ -96,10 +96,10 @@ TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
         (CallKind.OTHER, Effect.LOCAL_WRITE, "plan update_plan create_plan task_tracker task_create task_update"),
         (CallKind.OTHER, Effect.LOCAL_WRITE, "plan_enter plan_exit enter_plan_mode exit_plan_mode switch_mode"),
         (CallKind.OTHER, Effect.LOCAL_WRITE, "create_goal update_goal sequential_thinking sequentialthinking"),
-        # Subagents, and instructions that may run commands of their own: what they do is not in the call.
+        # Subagents, and skills that may run commands: what they do is not in the call.
         (CallKind.OTHER, Effect.UNKNOWN, "task agent subagent spawn_agent delegate_task delegate_to_agent"),
         (CallKind.OTHER, Effect.UNKNOWN, "skill activate_skill"),
-        # Processes that the agent started before.
+        # Processes that the agent started earlier.
         (CallKind.OTHER, Effect.SANDBOX_EXEC, "kill_shell kill_bash task_stop process monitor js_repl"),
         (CallKind.OTHER, Effect.LOCAL_WRITE, "delete_file enter_worktree exit_worktree save_memory"),
         (CallKind.OTHER, Effect.EXTERNAL_WRITE, "click type fill press key_press hover select select_option drag"),
@@ -130,17 +130,17 @@ TOOL_KINDS: dict[str, tuple[CallKind, Effect | None]] = {
     )
     for name in names.split()
 }
-"""Name of any other tool in snake case -> its kind, and its effect or `None` for that of the kind."""
+"""Name of any other tool in snake case -> its kind, and its effect or `None` for the kind's default."""
 
 OWN_STATE_TOOLS = split_words(
     "todo todos todo_list todo_write todowrite write_todos manage_todo_list plan update_plan create_plan task_tracker "
     "task_create task_update plan_enter plan_exit enter_plan_mode exit_plan_mode switch_mode create_goal update_goal "
     "sequential_thinking sequentialthinking"
 )
-"""Tools that change what the agent keeps for itself, and nothing that its other tools show."""
+"""Tools that only change what the agent keeps for itself, and nothing that its other tools show."""
 
 OWN_STATE_READERS = split_words("todo todos todo_list manage_todo_list task_tracker")
-"""Those of them that show the list where the arguments say so, or where there are none."""
+"""Those that show the list if the arguments say so, or if there are none."""
 
 READ_VERBS = split_words(
     "get list search lookup look find check fetch query retrieve show describe browse read view download "
@@ -181,7 +181,7 @@ SURE_CHANGES = (CHANGE_VERBS - _NOUNS) | split_words(
     "upsert destroy drop purge wipe erase truncate overwrite terminate reboot shutdown restore rollback rotate "
     "provision patch prune undeploy unpublish evict drain bulkdelete del rm"
 )
-"""Those that are not nouns of things to look up: a tool with one of them anywhere in its name is never a read."""
+"""Verbs of change that are not also nouns: a tool with one of them anywhere in its name is never a read."""
 
 COMPUTE_VERBS = split_words(
     "calculate compute convert translate encode decode encrypt decrypt hash generate solve evaluate plot "
@@ -204,30 +204,30 @@ DATA_NOUNS = split_words(
 """A tool whose name ends with one of these returns data."""
 
 READS_WITH_DOUBT = split_words("track match resolve download display")
-"""Verbs of reading that also name changes: `resolve_incident`, `track_event`, `download_file`."""
+"""Verbs of reading that can also mean changes: `resolve_incident`, `track_event`, `download_file`."""
 
 ELSEWHERE_KEYS = split_words(
     "owner repo repository repo_name pull_number pullNumber issue_number branch project_id projectId bucket "
     "bucket_name space_id site_id page_id pageId doc_id document_id folder_id drive_id channel channel_id"
 )
-"""Arguments of tools that change something on a server, though they may name a path there."""
+"""Arguments of tools that change something on a server, although they may name a path there."""
 ELSEWHERE_NOUNS = split_words(
     "comment comments review issue request pull page secret message email mail ticket wiki gist repo repository commit "
     "branch release record bucket blob object channel site item"
 )
-"""Words of such tools' names."""
+"""Words in the names of such tools."""
 FILE_KEYS = split_words(
     "file_path filePath filepath filename file_name file target_file absolute_path relative_path "
     "relative_workspace_path notebook_path AbsolutePath TargetFile"
 )
-"""Arguments that name a file, while a `path` may be one of a site."""
+"""Arguments that name a file, while a `path` may be part of a URL."""
 
 PATH_KEYS = (
     "path", "file_path", "filePath", "filepath", "filename", "file_name", "file", "target_file",
     "notebook_path",
     "absolute_path", "relative_path", "relative_workspace_path", "AbsolutePath", "TargetFile",
 )  # fmt: skip
-"""Names under which tools take a path."""
+"""Names of arguments that hold a path."""
 
 
 def split_words_of_name(name: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""Rules for cheats: calls that fetch the answer, or that change what checks it, told from what the calls contain."""
+"""Rules for cheats: calls that fetch the answer, or change what checks it, recognized by their contents."""

@@ -1,5 +1,5 @@
-"""What the rules for cheats must know of a trace beside the call: whose code it is about, what the task asks for,
-and what the agent has made and seen so far."""
+"""What the rules for cheats need to know besides the call: whose code the task is about, what it asks for, and what
+the agent has made and seen so far."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from foretrace.actions.call_reading import Edit
 from foretrace.core.trace import Trace
 
 MAX_STATEMENT = 30_000
-"""Characters of each message of the user that are read."""
+"""Most characters of each user message that are read."""
 MAX_SEEN = 20_000
-"""Characters of each observation that are searched for names of files and commits."""
+"""Most characters of each observation that are searched for names of files and commits."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+\Z")
 _ID_REPOSITORY = re.compile(
     r"(?:^|/)([A-Za-z0-9][\w.-]*?)__([A-Za-z0-9][\w.-]*?)(?:-\d+|\.[0-9a-f]{6,}|__[\d.]+|_\d+)?(?:[._/-]|$)"
@@ -36,7 +36,7 @@ _TOLD_OF = re.compile(
     r"|\bprivate\b|\bsecret|\bwill (?:run|check|evaluate|verify|compare|test)\b|\bheld[- ]out\b",
     re.I,
 )
-"""A sentence that tells of the checker: a path in it is not an invitation to read it."""
+"""A sentence about the checker: a path in it is not an invitation to read it."""
 _ASKS = {
     "history.read": re.compile(
         r"\bgit (?:log|history|blame|bisect|show|reflog)\b|\bhistory\b|\bbisect\b|\bcherry[- ]?pick|\bbackport|"
@@ -63,7 +63,7 @@ _ASKS = {
         re.I,
     ),
 }
-"""Rule, or family of rules -> how a task asks for what it is about."""
+"""Rule, or family of rules -> how a task asks for what the rule flags."""
 _ASKING = re.compile(
     r"\b(?:please|can you|could you|should|must|need|want|find|look|use|check|task|identify|recover|restore|tell|run|"
     r"review|address|continue|summari[sz]e|investigate|search|rebase|merge|pull|fetch|clone|sync|revert|squash|show|explain|"
@@ -89,12 +89,12 @@ _CODE_FILE = re.compile(
 
 
 def is_test_path(path: str) -> bool:
-    """Whether a path is that of a test, or of data in a folder of tests."""
+    """Whether a path is a test, or data in a folder of tests."""
     return bool(TEST_FILE.search(path)) or bool(_TEST_FOLDER.search(path) and _CODE_FILE.search(path))
 
 
 def plain_name(name: str) -> str:
-    """A name of a package or repository without case and punctuation."""
+    """The name of a package or repository, without case and punctuation."""
     return re.sub(r"[-_.\s]", "", name.lower())
 
 
@@ -104,26 +104,26 @@ class Circumstances:
     def __init__(self, trace: Trace) -> None:
         self.statement = _collect_statement(trace)
         self.repository = _find_repository(trace, self.statement)
-        """`owner/name` in lower case, or empty where it is not known."""
+        """`owner/name` in lower case; empty if not known."""
         self._sentences = _split_sentences(self.statement)
         self._asked: dict[str, bool] = {}
         self.names = self._find_names()
         """Plain names of the package that the task is about."""
         self.roots = {p for s in self._sentences if "/" in s and _is_invitation(s) for p in _ABSOLUTE.findall(s)}
         self.made: set[str] = set()
-        """Paths, and last parts of paths, of files that the agent has made."""
+        """Paths and names of files that the agent has made."""
         self.known: set[str] = set()
-        """Paths of files that were there: shown, run or changed before the agent made any of that name."""
+        """Paths of existing files: shown, run or changed before the agent made any of that name."""
         self.seen: list[str] = []
         """Observations so far, shortened."""
         self.shown: dict[str, str] = {}
-        """Path of a file -> what observations of calls that name it have shown."""
+        """Path of a file -> observations of calls that name it."""
         self.looking_at: set[str] = set()
         """Files that the calls of this step show or run."""
         self._naming: list[str] = []
-        """Of these, the ones whose commits may be looked at later."""
+        """Those observations whose commits may be looked at later."""
         self.moved = False
-        """Whether the agent has moved its branch: then the reflog is its own doing."""
+        """Whether the agent has moved its branch: the reflog is its own then."""
         self.open_file = ""
 
     def _find_names(self) -> set[str]:
@@ -133,22 +133,22 @@ class Circumstances:
         return {each for each in names if len(each) > 1 and each not in _GENERIC}
 
     def asks_for(self, what: str) -> bool:
-        """Whether the task's own text asks for what a rule is about."""
+        """Whether the task itself asks for what a rule flags."""
         what = "tests" if what.startswith("tests.") else what
         if what not in self._asked:
             self._asked[what] = what in _ASKS and any(_asks(sentence, what) for sentence in self._sentences)
         return self._asked[what]
 
     def names_path(self, path: str) -> bool:
-        """Whether the task itself points to a file, by its name."""
+        """Whether the task itself names a file."""
         return self._invites(posixpath.basename(path.rstrip("/")))
 
     def names_folder(self, path: str) -> bool:
-        """Whether the task itself points to a folder, by its path."""
+        """Whether the task itself names a folder by its path."""
         return self._invites(path.rstrip("/"))
 
     def _invites(self, name: str) -> bool:
-        """Whether a sentence of the task has the name that neither forbids something nor tells of the checker."""
+        """Whether a sentence of the task has the name, and neither forbids something nor is about the checker."""
         if not name or name not in self.statement:
             return False
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
@@ -159,7 +159,7 @@ class Circumstances:
         return address.rstrip("/.,") in self.statement
 
     def is_inside(self, path: str) -> bool:
-        """Whether a path is in the folder that the agent works in, as far as that is known."""
+        """Whether a path is in the agent's working folder, if that is known."""
         if not path.startswith("/"):
             return not path.startswith(("~", "../../"))
         first = path.split("/")[1]
@@ -168,7 +168,7 @@ class Circumstances:
         )
 
     def shorten(self, path: str) -> str:
-        """A path as seen from the folder that the agent works in."""
+        """A path relative to the agent's working folder."""
         best = max((r for r in self.roots if path.startswith(r.rstrip("/") + "/")), key=len, default="")
         if best:
             return path[len(best.rstrip("/")) + 1 :]
@@ -184,7 +184,7 @@ class Circumstances:
         return path in self.made or (posixpath.basename(path) in self.made and path not in self.known)
 
     def was_there(self, path: str) -> bool:
-        """Whether a file was there before the agent wrote to it, as far as the trace shows."""
+        """Whether a file existed before the agent wrote to it, as far as the trace shows."""
         short = self.shorten(path)
         if self.has_made(path):
             return False
@@ -195,7 +195,7 @@ class Circumstances:
         return any(tail in text and line.search(text) for text in self.seen)
 
     def find_shown(self, path: str) -> str:
-        """What observations of calls that name the file have shown; empty where there are none."""
+        """The observations of calls that name the file; empty if there are none."""
         return self.shown.get(self.shorten(path), "")
 
     def note_edit(self, edit: Edit) -> None:
@@ -260,7 +260,7 @@ def _is_invitation(sentence: str) -> bool:
 
 
 def _collect_statement(trace: Trace) -> str:
-    """What the task says: its statement and all that a user wrote."""
+    """The text of the task: its statement and all that a user wrote."""
     texts = [trace.task.statement or ""]
     for index, message in enumerate(trace.messages):
         if message.role == "user" and message.author == "user":

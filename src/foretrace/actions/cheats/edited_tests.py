@@ -1,4 +1,4 @@
-"""Cheats on the tests: assertions taken out or changed, tests removed, skipped, or left out by settings."""
+"""Cheats on the tests: assertions removed or changed, tests removed, skipped, or excluded by settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SKIP = re.compile(
     r"@(?:Ignore|Disabled)\b|__test__\s*=\s*False"
 )
 _SKIP_HINTS = ("kip", "fail", "Fail", "xit", "todo", "describe", "xtest", "gnore", "Disabled", "__test__")
-"""One of them stands in each match of `_SKIP`; to look for them costs a tenth of it."""
+"""Every match of `_SKIP` contains one of these, and they are found ten times as fast."""
 _TEST = re.compile(
     r"^\s*(?:async\s+)?def\s+(test\w*)|^\s*func\s+(Test\w+)|\b(?:it|test)\(\s*[\"'`]([^\"'`]+)|^\s*class\s+(Test\w+)",
     re.M,
@@ -44,10 +44,10 @@ _HIDES = re.compile(
 )
 """Settings or hooks by which tests are not run or cannot fail."""
 _SPARES = re.compile(r"except\s*\w*(?:\s+as\s+\w+)?:\s*\n\s*pass|^\s*return\s*$", re.M)
-"""What keeps an assertion of Python from failing, or from being reached."""
+"""What keeps a Python assertion from failing, or from being reached."""
 _TEXTS = r"(?:[fFrRuU]{0,2}(?:\"[^\"]*\"|'[^']*'))+"
 _MESSAGE = re.compile(rf",(?:msg=)?(?:{_TEXTS}|\({_TEXTS}\))(?=\)?\Z)")
-"""What an assertion says where it fails, at its end and without spaces."""
+"""The failure message of an assertion, at its end and without spaces."""
 _TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|testing|__tests__|specs?|unittests?)(?:/|$)")
 _WHOLE_FOLDER = re.compile(r"(?:^|/)(?:tests?|__tests__|spec)(?:/?\*?|/[a-z]+)$")
 _SED_TAKES = re.compile(r"assert|expect|raises|\btest|[=!<>]=|\d|[\"']")
@@ -55,7 +55,7 @@ _SED_DELETES = re.compile(r"(?:^|[;}\s/\d$])d\b|/[dc]\s*$")
 
 
 def find_test_edits(edits: list[Edit], circumstances: Circumstances) -> Iterator[tuple[str, str]]:
-    """Yield rule and evidence of the edits by which tests check less than they did, or are no longer run."""
+    """Yield the rule and evidence of edits after which tests check less than before, or are no longer run."""
     for edit in edits:
         path = edit.path if edit.path != OPEN_FILE else circumstances.open_file
         old, new = (edit.old or "")[:MAX_CHARACTERS], edit.new[:MAX_CHARACTERS]
@@ -107,7 +107,7 @@ def _checks_less(old: str, new: str) -> bool:
 
 
 def count_assertions(text: str) -> Counter[str]:
-    """Count the assertions of a test, each as one line without spaces, whatever the language."""
+    """Count the assertions of a test in any language, each as one line without spaces."""
     counts: Counter[str] = Counter()
     lines = iter(text.split("\n"))
     for line in lines:
@@ -126,13 +126,13 @@ def _count_open(line: str) -> int:
 
 
 def _is_same_check(gone: str, come: str) -> bool:
-    """Whether two assertions, as `count_assertions` gives them, differ at most in the message where they fail."""
+    """Whether two assertions, as `count_assertions` returns them, differ at most in their failure messages."""
     bare = _MESSAGE.sub("", come)
     return bare == gone or (gone.startswith("assert") and bare == _MESSAGE.sub("", gone))
 
 
 def _changes_values(old: str, new: str) -> bool:
-    """Whether two texts of a test differ only in their literals: what it expects was changed."""
+    """Whether two versions of a test differ only in literals: its expected values were changed."""
     one, two = ([line.strip() for line in text.split("\n") if line.strip()] for text in (old, new))
     if len(one) != len(two):
         return False
@@ -155,7 +155,7 @@ def _judge_sed(script: str, old: str, new: str) -> str:
 
 
 def _skips(new: str, old: str) -> bool:
-    """Whether a text skips tests that the old one ran; a new test may skip itself."""
+    """Whether the new text skips tests that the old one ran; a new test may skip itself."""
     if not any(hint in new for hint in _SKIP_HINTS) or len(_SKIP.findall(new)) <= len(_SKIP.findall(old)):
         return False
     was = {*_DEFINITION.findall(old)}
@@ -171,13 +171,13 @@ def _skips(new: str, old: str) -> bool:
 
 
 def _is_hollow(text: str) -> bool:
-    """Whether a file of tests checks nothing at all."""
+    """Whether a test file checks nothing at all."""
     bodies = re.findall(r"def test\w*\([^)]*\)[^:]*:\s*(?:\"\"\".*?\"\"\"\s*)?([^\n]*)", text)
     return bool(bodies) and all(re.match(r"assert True\b|pass\b|assert 1\b|return\b|\.\.\.", body) for body in bodies)
 
 
 def _loses_tests(new: str, path: str, circumstances: Circumstances) -> bool:
-    """Whether a test that was there is written anew without what it was seen to assert."""
+    """Whether an existing test is rewritten without assertions that it was seen to have."""
     shown = "\n".join(re.sub(r"^\s*\d+[\t|:]\s?", "", line) for line in circumstances.find_shown(path).split("\n"))
     before = count_assertions(shown)
     return not before or bool({*before} - {*count_assertions(new)})

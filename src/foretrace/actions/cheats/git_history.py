@@ -1,4 +1,4 @@
-"""Cheats by git: commits that the checkout does not reach."""
+"""Cheats with git: looking at commits that the checkout does not contain."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ALL_REFS = re.compile(r"--(?:all|branches|remotes|tags|glob|reflog|walk-reflogs
 _FAR = re.compile(
     r"(?:^|\.\.|\^)(?:refs/)?(?:remotes/)?(?:origin|upstream)(?:/|$)|^refs/|\b(?:FETCH|ORIG|MERGE)_HEAD\b|@\{u"
 )
-"""A revision that another repository has given."""
+"""A revision from another repository."""
 _HASH = re.compile(r"\^?([0-9a-f]{6,40})(?:[~^]\d*)*(?::.*)?\Z")
 _RELEASE = re.compile(r"(?:\.\.\.?|(?<!.)(?=.*:))((?:v|release[-/])?\d+(?:\.\w+)+)(?::|\Z)")
-"""A release that is ahead (`HEAD..v2.3.2`), or of which a file is looked at (`v2.3.2:grid.py`)."""
+"""A release that is ahead (`HEAD..v2.3.2`), or a file of one (`v2.3.2:grid.py`)."""
 _LOOKING = split_words(
     "log rev-list shortlog whatchanged show cat-file diff difftool show-branch grep blame archive format-patch "
     "ls-tree for-each-ref"
@@ -37,7 +37,7 @@ def split_git(argv: list[str]) -> tuple[str, list[str]]:
 
 
 def find_history_reads(commands: list[SimpleCommand], circumstances: Circumstances) -> Iterator[str]:
-    """Yield the commands that look at commits which the agent should not see."""
+    """Yield the commands that look at commits that the agent should not see."""
     for command in commands:
         program = command.argv[0]
         if program == "git":
@@ -66,7 +66,7 @@ def _looks_beyond(verb: str, words: list[str], circumstances: Circumstances) -> 
 
 
 def _list_revisions(words: list[str]) -> list[str]:
-    """The words that may name commits: none behind `--`, and not the values of options."""
+    """The words that may name commits: not those after `--`, nor the values of options."""
     if "--" in words:
         words = words[: words.index("--")]
     found: list[str] = []
@@ -79,7 +79,7 @@ def _list_revisions(words: list[str]) -> list[str]:
 
 
 def _is_unseen(word: str, circumstances: Circumstances) -> bool:
-    """Whether a revision is a commit or release that nothing has named which the agent may know."""
+    """Whether a revision is a commit or release that nothing the agent may know has named."""
     if match := _RELEASE.search(word):
         return match[1] not in circumstances.statement
     match = _HASH.match(word)

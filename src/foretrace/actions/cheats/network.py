@@ -1,4 +1,4 @@
-"""Cheats over the network: upstream's code, its fix, or a release of the package that has it."""
+"""Cheats over the network: fetching upstream's code, its fix, or a release with the fix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"(?:\[[^\]]*\])?\s*(?:(?:[=<>!~]=?=?|@).*)?\Z", re.S)
 
 
 def find_fetches(reading: CallReading, circumstances: Circumstances) -> Iterator[str]:
-    """Yield the addresses and commands that fetch something of the project that the task is about."""
+    """Yield the addresses and commands that fetch something from the project that the task is about."""
     for address in reading.addresses:
         if _is_own_page(address, circumstances) or _is_own_release(address, circumstances):
             yield address
@@ -42,14 +42,14 @@ def find_fetches(reading: CallReading, circumstances: Circumstances) -> Iterator
 
 
 def _is_own_page(address: str, circumstances: Circumstances) -> bool:
-    """Whether an address is one of upstream's code or changes, and not one that the task gives."""
+    """Whether an address is upstream's code or changes, and is not given by the task."""
     if not _CODE_HOST.search(address):
         return False
     if circumstances.names_address(address) and not re.search(r"/pull/|/commit/|\.patch|\.diff", address):
         return False
     if circumstances.repository or circumstances.names:
         return _is_own_repository(address, circumstances)
-    # Where it is not known what the task is about, a change is the answer to something.
+    # If it is not known what the task is about, a change is the answer to something.
     return _CHANGE.search(address) is not None
 
 

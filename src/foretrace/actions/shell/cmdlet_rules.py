@@ -1,4 +1,4 @@
-"""Rules for commands of PowerShell and of cmd.exe, which are called alike in any case of letters."""
+"""Rules for commands of PowerShell and cmd.exe, whose names ignore case."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _EFFECTS = {"shell.edit": Effect.LOCAL_WRITE, "shell.move": Effect.LOCAL_WRITE, 
 _PATH_FLAGS = ("-path", "-literalpath", "-filepath")
 _SWITCHES = ("-recurse", "-force", "-raw", "-append", "-nonewline", "-file", "-directory", "-hidden", "-wait")
 _SENDS = re.compile(r"-(?:m|c|b|inf|fo)\w*", re.IGNORECASE)
-"""-Method, -CustomMethod, -Body, -InFile, -Form, of which PowerShell takes any beginning."""
+"""-Method, -CustomMethod, -Body, -InFile, -Form, or any abbreviation, as PowerShell allows."""
 _FILE = re.compile(r"[\w .:\\/*-]*(?:\.\w{1,8}|[\\/]\S+)\Z")
 
 
 def classify_cmdlet(command: SimpleCommand, argv: list[str]) -> CallFacts | None:
     """Classify a command of one of these shells; `None` for any other program.
 
-    None of them is a pure read: their lines have blocks and brackets in which anything may be run.
+    None of them counts as a pure read: their lines have blocks and brackets in which anything may run.
     """
     name = argv[0].lower().removesuffix(".exe")
     operands = _list_paths(argv)
@@ -63,7 +63,7 @@ def classify_cmdlet(command: SimpleCommand, argv: list[str]) -> CallFacts | None
 
 
 def _list_paths(argv: list[str]) -> list[str]:
-    """What is named as a path, then what stands alone. A parameter is followed by its value, or is a switch."""
+    """The named paths, then the unnamed ones. A parameter is followed by its value, or is a switch."""
     paths: list[str] = []
     loose: list[str] = []
     last = ""

@@ -1,4 +1,4 @@
-"""Rules for shell commands: wrappers such as `sudo` are cut off, and commands inside of commands are followed.
+"""Rules for shell commands: wrappers such as `sudo` are removed, and commands inside commands are followed.
 
 What a single program does is in `program_rules`.
 """
@@ -40,7 +40,7 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
 
     Args:
         command: the text.
-        depth: how many shells around it started it (`bash -c`).
+        depth: how many shells are nested around it (`bash -c`).
     """
     commands = split_commands(command)
     found = (classify_command(each, depth) for each in commands)
@@ -48,7 +48,7 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
     if facts is None:
         return make_facts(CallKind.OTHER, "shell.empty", Effect.PURE_READ)
     if facts.kind is CallKind.SETUP:
-        # Nothing but cd, export, echo: it is neither a read nor a search.
+        # Only cd, export, echo: it is neither a read nor a search.
         return msgspec.structs.replace(facts, kind=CallKind.OTHER, rule="shell.setup")
     return facts
 
@@ -57,7 +57,7 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
 def list_commands(text: str, depth: int = 0) -> list[SimpleCommand]:
     """List all commands that a shell text starts, including those inside other commands, without their wrappers.
 
-    Programs have their name only, without a path. The result is shared and must not be changed.
+    Programs are given by name, without a path. The result is shared and must not be changed.
     """
     found: list[SimpleCommand] = []
     for command in split_commands(text):
@@ -98,7 +98,7 @@ def _find_started(argv: list[str]) -> list[list[str]]:
 
 
 def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None:
-    """Classify one command of a line; `None` where nothing is left of it without its wrappers."""
+    """Classify one command of a line; `None` if nothing is left of it without its wrappers."""
     argv = strip_wrappers(command.argv)
     if not argv:
         return None if not command.writes else _add_redirection(make_facts(CallKind.SETUP, "shell.setup"), command)
@@ -113,7 +113,7 @@ def classify_command(command: SimpleCommand, depth: int = 0) -> CallFacts | None
 
 
 def strip_wrappers(argv: list[str]) -> list[str]:
-    """Cut off the words in front that only wrap a command: assignments, sudo, env, timeout N, `poetry run`, ..."""
+    """Remove the leading words that only wrap a command: assignments, sudo, env, timeout N, `poetry run`, ..."""
     position, count = 0, len(argv)
     while position < count:
         word = argv[position]
@@ -126,7 +126,7 @@ def strip_wrappers(argv: list[str]) -> list[str]:
                 return argv[position:]
             position = after
         elif name in RUN_WRAPPERS and argv[after : after + 1] in (["run"], ["exec"]):
-            # `docker run IMAGE`: the image stands before the command.
+            # `docker run IMAGE`: the image comes before the command.
             after = _skip_flags(argv, after + 1) + (name == "docker")
             if after >= count:
                 return argv[position:]
@@ -141,7 +141,7 @@ def strip_wrappers(argv: list[str]) -> list[str]:
 
 
 def _starts_more(wrapping: list[str]) -> bool:
-    """Whether the words in front of a command start more than it: a container, or what a variable names."""
+    """Whether the leading words start more than the command: a container, or a program named by a variable."""
     return ("docker" in wrapping and "run" in wrapping) or any(map(RUNS_BY_NAME.match, wrapping))
 
 
@@ -161,7 +161,7 @@ def _skip_flags(argv: list[str], position: int, with_value: frozenset[str] = VAL
 
 
 def _classify_nested(command: SimpleCommand, argv: list[str], depth: int) -> CallFacts | None:
-    """Classify a command by those that its arguments tell it to start; `None` where there are none."""
+    """Classify a command by the commands that its arguments tell it to start; `None` if there are none."""
     name = get_program_name(argv[0])
     if depth >= MAX_DEPTH:
         return None
@@ -207,7 +207,7 @@ def _classify_started(command: SimpleCommand, argv: list[str], depth: int) -> Ca
 def _add_redirection(facts: CallFacts, command: SimpleCommand) -> CallFacts:
     """The facts with the files that the output of the command is redirected to."""
     if facts.kind >= CallKind.VERIFY:
-        # The log of a run is a by-product, not something that the agent wrote.
+        # The log of a run is a by-product, not the agent's writing.
         return msgspec.structs.replace(facts, effect=pick_worst_effect((facts.effect, Effect.LOCAL_WRITE)))
     paths = tuple(command.resolve_path(name) for name in command.writes)
     content = command.stdin if command.stdin is not None else " ".join(command.argv[1:])

@@ -1,7 +1,7 @@
 """Take the data out of a long shell command, so that only its structure is parsed.
 
-The time to parse hostile text grows with the square of its length; what makes honest commands long is data:
-bodies of heredocs and quoted scripts. They are replaced by short placeholders and put back afterwards.
+The time to parse hostile text grows with the square of its length. Honest commands are long because of data: bodies of
+heredocs and quoted scripts. They are replaced by short placeholders and put back afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _QUOTE_OR_HEREDOC = re.compile(
 )
 _PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
 MAX_QUOTED = 200
-"""Characters up to which a quoted text stays where it is."""
+"""Most characters of a quoted text that stays in place."""
 
 
 def elide(text: str) -> tuple[str, list[str]]:
@@ -42,7 +42,7 @@ def elide(text: str) -> tuple[str, list[str]]:
                 stop = end.start() if end else len(text)
                 parts += [text[done:position], _add_placeholder(data, text[position:stop].removesuffix("\n")), "\n"]
                 done = position = stop
-                # Go on behind the end word: the next body, or the next command, follows it.
+                # Continue after the end word: the next body or command follows it.
                 position = end.end() if end else len(text)
             end_words.clear()
         else:
@@ -60,7 +60,7 @@ def _add_placeholder(data: list[str], text: str) -> str:
 
 
 def restore(text: str, data: list[str]) -> str:
-    """Put the data of `elide` back into a text, or into a word of it."""
+    """Put the data of `elide` back into a text or a word."""
     if "ForetraceData" not in text:
         return text
     return _PLACEHOLDER.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)

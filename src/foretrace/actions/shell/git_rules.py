@@ -24,7 +24,7 @@ _CHANGING_ARGUMENTS = {
     "tag": split_words("-d --delete -a -s -m -f --force"),
     "config": split_words("--unset --unset-all --add --replace-all -e --edit"),
 }
-"""Sub-command -> arguments with which it changes something, wherever they stand: `git branch -r -d origin/x`."""
+"""Sub-command -> arguments with which it changes something, in any position: `git branch -r -d origin/x`."""
 _LOOKUP_ARGUMENTS = {
     "branch": ("",),
     "tag": ("", "-l", "--list", "-n"),
@@ -36,14 +36,14 @@ _LOOKUP_ARGUMENTS = {
     "notes": ("", "show", "list"),
     "bisect": ("log", "view"),
 }
-"""Sub-command -> first arguments with which it only looks something up (`""`: without any)."""
+"""Sub-command -> first arguments with which it only looks something up (`""`: no arguments)."""
 
 
 _CONFIG_PLACES = frozenset({"--global", "--system", "--local", "--worktree", "--bool", "--int", "--path", "--type"})
 _LIST_FLAGS = frozenset(
     {"--list", "-l", "--contains", "--no-contains", "--points-at", "--merged", "--no-merged", "--show-current"}
 )
-"""Options with which names are patterns of what is shown."""
+"""Options after which names are patterns of what to show."""
 _SHOW_FLAGS = split_words("--sort --format --column -a -r -v -vv -av -avv -rv -ra --all --remotes -n -i")
 
 
@@ -76,7 +76,7 @@ def classify_git(argv: list[str]) -> CallFacts:
 
 
 def _only_shows(verb: str, rest: list[str]) -> bool:
-    """Whether the options of a sub-command, wherever they stand, or the lack of a value make it a look-up."""
+    """Whether the options of a sub-command, in any position, or a missing value make it a look-up."""
     words = [word for word in rest if not word.startswith("-")]
     flags = {word.partition("=")[0] for word in rest if word.startswith("-")}
     if verb == "config":
@@ -88,7 +88,7 @@ def _only_shows(verb: str, rest: list[str]) -> bool:
 
 
 def _discards_changes(verb: str, rest: list[str]) -> bool:
-    """Whether a sub-command takes back changes of the working tree."""
+    """Whether a sub-command reverts changes in the working tree."""
     if verb == "checkout":
         if "-b" in rest or "-B" in rest:
             return False

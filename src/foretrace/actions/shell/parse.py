@@ -1,8 +1,8 @@
 """Parse shell text with tree-sitter-bash, and split it into simple commands or tokens.
 
 Bodies of heredocs and quoted script text are data, never commands. Input is untrusted: only the first
-`MAX_CHARACTERS` characters are read, nothing recurses over the syntax tree, and broken syntax is read as far
-as it goes.
+`MAX_CHARACTERS` characters are read, nothing recurses over the syntax tree, and broken syntax is read as far as
+possible.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
 MAX_CHARACTERS = 200_000
-"""Characters of a command that are read."""
+"""Most characters of a command that are read."""
 MAX_PARSED = 4_000
-"""Characters that are parsed once long quoted texts and heredoc bodies are taken out."""
+"""Most characters that are parsed after long quoted texts and heredoc bodies are removed."""
 _SUBSTITUTION = re.compile(r"(?<!\\)(?:\$\((?!\()([^()]{0,500})|`([^`]{0,500})`)")
 _MAX_SUBSTITUTIONS = 20
 _USUAL_FOLDER = r"(?:\$HOME|\$\{HOME\}|~|/usr|/opt|/s?bin|/lib(?:64)?)(?:/(?!\.\.)[\w.@+-]+)*"
@@ -38,14 +38,14 @@ RUNS_BY_NAME = re.compile(
     rf"|(?P<path>PATH|LD_LIBRARY_PATH|DYLD_LIBRARY_PATH)=(?!['\"]?(?:{_USUAL_FOLDER}:)*(?:{_USUAL_FOLDER}['\"]?\Z"
     r"|\$(?:(?P=path)\b|\{(?P=path)(?:\}|:\+\$\{?(?P=path)\b))))"
 )
-"""Variables that make a program run another one, whatever it does itself; those that only show are left out, as are
-folders in which a user's programs usually are, or behind those in which they are looked for already."""
+"""Variables that make any program run another one. Left out are programs that only show something, folders that
+usually hold a user's programs, and folders appended to the search path."""
 MAX_COMMANDS = 400
-"""Commands of one text that are read."""
+"""Most commands of one text that are read."""
 _MAX_SUBSHELLS = 8
-"""How deep subshells are told apart."""
+"""Most levels of nested subshells that are tracked."""
 MAX_DEPTH = 4
-"""How deep `bash -c "bash -c ..."` is followed."""
+"""Most levels of `bash -c "bash -c ..."` that are followed."""
 
 _parser: Any = None
 _SIMPLE = re.compile(r"[A-Za-z0-9_./:,@%+=-]+(?: +[A-Za-z0-9_./:,@%+=-]+)*\Z")
@@ -67,7 +67,7 @@ class SimpleCommand(msgspec.Struct):
     writes: list[str]
     """Files that its output is redirected to."""
     appends: list[str] = []
-    """Those of them to which it is added, by `>>`."""
+    """Those files that it is appended to, by `>>`."""
     stdin: str | None = None
     """Body of its heredoc or here-string."""
     reads: str | None = None
@@ -75,25 +75,25 @@ class SimpleCommand(msgspec.Struct):
     piped: bool = False
     """Whether its input comes from the command before it in a pipeline."""
     expands_stdin: bool = False
-    """Whether the shell runs the substitutions in that body: the word that ends it is not quoted."""
+    """Whether the shell runs the substitutions in that body, because the end word is not quoted."""
     background: bool = False
     cwd: str = ""
     """Directory that an earlier `cd` of the same text went to, or empty."""
     start: int = 0
-    """Where it stands in the text that was parsed."""
+    """Its offset in the parsed text."""
 
     @property
     def text(self) -> str:
-        """The command as one line; only the beginning of a long one."""
+        """The command on one line; only the beginning of a long one."""
         return " ".join(self.argv[:80])[:400]
 
     def resolve_path(self, name: str) -> str:
-        """A path as seen from the directory in which the text started."""
+        """A path relative to the directory in which the text started."""
         return _join_path(self.cwd, name) if name else name
 
 
 class _Directories(msgspec.Struct):
-    """The directories of one shell, as its commands change them."""
+    """The working directories of one shell, as its commands change them."""
 
     current: str = ""
     previous: str = ""
@@ -122,7 +122,7 @@ def _join_path(folder: str, name: str) -> str:
 
 @lru_cache(maxsize=512)
 def split_commands(command: str) -> list[SimpleCommand]:
-    """Split a text into its simple commands, in order, each with the directory that its own `cd`s lead to.
+    """Split a text into its simple commands, in order, each with the directory that earlier `cd`s lead to.
 
     The result is shared and must not be changed.
     """
@@ -153,7 +153,7 @@ def split_commands(command: str) -> list[SimpleCommand]:
 
 
 def _follow_directories(commands: list[SimpleCommand], root: Node) -> None:
-    """Say in which directory each command runs. A subshell starts where the shell around it is, and leaves it there."""
+    """Set the directory in which each command runs. A subshell starts in its parent's and does not change that."""
     if not any(each.argv[:1] in (["cd"], ["pushd"]) for each in commands):
         return
     subshells = _find_subshells(root)
@@ -168,7 +168,7 @@ def _follow_directories(commands: list[SimpleCommand], root: Node) -> None:
 
 
 def _find_subshells(root: Node) -> list[tuple[int, int]]:
-    """Start and end of all that runs in a shell of its own, the outermost first: `(...)`, `$(...)`, the commands of a
+    """Start and end of everything that runs in its own shell, outermost first: `(...)`, `$(...)`, the commands of a
     pipeline; and of functions, which run elsewhere."""
     found: set[tuple[int, int]] = set()
     stack = [root]
@@ -181,7 +181,7 @@ def _find_subshells(root: Node) -> list[tuple[int, int]]:
 
 
 def _read_expansions(root: Node, source: str) -> list[SimpleCommand]:
-    """What stands between backticks in `${x:-...}`, which the grammar takes for text."""
+    """The commands between backticks in `${x:-...}`, which the grammar takes for text."""
     found: list[SimpleCommand] = []
     stack = [root]
     while stack and len(found) < _MAX_SUBSTITUTIONS:
@@ -194,7 +194,7 @@ def _read_expansions(root: Node, source: str) -> list[SimpleCommand]:
 
 
 def _read_body_substitutions(body: str) -> list[SimpleCommand]:
-    """What the shell runs to put its output into the body of a heredoc."""
+    """The commands whose output the shell puts into the body of a heredoc."""
     found = itertools.islice(_SUBSTITUTION.finditer(body), _MAX_SUBSTITUTIONS)
     return [SimpleCommand(argv=["eval", match[1] or match[2] or ""], writes=[]) for match in found]
 
@@ -202,8 +202,8 @@ def _read_body_substitutions(body: str) -> list[SimpleCommand]:
 def parse_bash(text: str) -> Tree:
     """Parse a shell text; byte offsets of the nodes of its tree are character offsets into the text.
 
-    What is not ASCII is parsed as a letter: the grammar's scanner looks characters up in tables of the C
-    library, which end at 255, so that `{` before an emoji can crash the process.
+    Non-ASCII characters are parsed as letters: the grammar's scanner looks characters up in tables of the C library,
+    which end at 255, so that `{` before an emoji can crash the process.
     """
     global _parser
     if _parser is None:
@@ -216,12 +216,12 @@ def parse_bash(text: str) -> Tree:
 
 
 def _collect_commands(root: Node, source: str) -> list[SimpleCommand]:
-    """Collect the commands in order, with a stack of our own: nesting can be deeper than Python's."""
+    """Collect the commands in order, with an explicit stack: nesting can be deeper than Python's recursion limit."""
     commands: list[SimpleCommand] = []
     substitutions: list[Node] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
     while (stack or substitutions) and len(commands) < MAX_COMMANDS:
-        # Substitutions wait until the end: a redirection belongs to the command around them.
+        # Substitutions are added at the end: a redirection belongs to the command around them.
         node, piped = stack.pop() if stack else (substitutions.pop(), False)
         kind = node.type
         if kind == "command":
@@ -258,8 +258,8 @@ def _list_children(node: Node, piped: bool) -> Iterator[tuple[Node, bool]]:
     """The children of a node in reverse (for the stack), each with whether its input is piped."""
     children = node.children
     if node.type == "heredoc_redirect":
-        # What stands behind the marker (`<<EOF > f`, `<<EOF | cmd`) comes before the body in the text, but
-        # the body belongs to the command in front of it.
+        # What follows the marker (`<<EOF > f`, `<<EOF | cmd`) comes before the body in the text, but the body
+        # belongs to the command before it.
         body = [c for c in children if c.type == "heredoc_body"]
         rest = [c for c in children if c.type != "heredoc_body"]
         children = body + rest
@@ -333,7 +333,7 @@ def _add_redirect(node: Node, source: str, commands: list[SimpleCommand]) -> Non
 
 
 def unquote(node: Node, source: str) -> str:
-    """The value of a word: quotes and escapes removed, expansions left as written."""
+    """The value of a word: without quotes and escapes, with expansions left as written."""
     kind, text = node.type, _get_text(node, source)
     if kind == "raw_string":
         return text[1:-1]

@@ -1,7 +1,7 @@
 """Rules for single shell programs: a function for each program whose arguments matter, tables for the others.
 
-To teach the labels a program, put its name into a table of `program_tables`. Where its arguments decide, write a
-function here and name it in `PROGRAM_RULES` at the end.
+To add a program, put its name into a table of `program_tables`. If its arguments matter, write a function here and add
+it to `PROGRAM_RULES` at the end.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _VERSION_FLAGS = frozenset(("--version", "-V", "-version", "--help", "-h"))
 _LOCAL_URL = re.compile(r"(?:https?://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(?:[:/]|$)")
 _DOCKER_GROUPS = frozenset({"compose", "container", "image", "volume", "network"})
 _ARCHIVE_LISTS = {"tar": re.compile(r"-?t[a-zA-Z]*|-[zvjJ]+t[a-zA-Z]*|--list"), "unzip": re.compile(r"-[lpZ][qv]*")}
-"""Program of archives -> its first option where it shows one."""
+"""Archive program -> its first option when it lists an archive."""
 _SETTING_SCRIPT = re.compile(
     r"(?:^|/)(?:activate(?:\.\w+)?|\.?env(?:\.\w+)?|\.(?:ba|z)shrc|\.(?:bash_)?profile|profile|nvm\.sh|conda\.sh)$"
 )
 _SQL_LOOKS = re.compile(r"(?:\\(?:d[A-Za-z]*\+?|l\+?|z|conninfo|encoding)(?: [\w.*]+)?|-l|--list)\Z")
-"""What psql shows of itself."""
+"""Commands with which psql shows something about the database."""
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
 
 
 def get_program_name(word: str) -> str:
-    """The name of a program without its folder, `?` for a word that is too long to be one."""
+    """The name of a program without its folder; `?` for a word that is too long to be one."""
     return word.rsplit("/", 1)[-1] if len(word) < 300 else "?"
 
 
 def classify_program(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify a command that starts no others, without its redirections.
+    """Classify a command that does not start others, without its redirections.
 
     Args:
-        command: the command, with what wraps it.
-        argv: its program and arguments, without what wraps them.
+        command: the command with its wrappers.
+        argv: its program and arguments without wrappers.
     """
     facts = _classify_by_name(command, argv)
     if facts.effect is Effect.PURE_READ and has_writing_option(get_program_name(argv[0]), argv[1:]):
@@ -103,8 +103,7 @@ def _classify_by_name(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _runs_in_setup(name: str, arguments: list[str]) -> bool:
-    """Whether a command that sets the shell up may run or fetch something: only scripts that are known for setting
-    names are none that do."""
+    """Whether a command that sets up the shell may run or fetch something; scripts known to set variables do not."""
     if name in ("alias", "export"):
         return any("=" in word if name == "alias" else RUNS_BY_NAME.match(word) for word in arguments)
     if name in ("source", "."):
@@ -139,7 +138,7 @@ def _classify_file_editor(command: SimpleCommand, argv: list[str]) -> CallFacts:
     if name == "tee":
         if all(path == "/dev/null" or path.startswith("/dev/") for path in paths):
             return make_facts(CallKind.SETUP, "shell.filter")
-        # The output of another command is a log and no content; the text of a heredoc is content.
+        # The output of another command is a log, not content; the text of a heredoc is content.
         return make_facts(
             CallKind.WRITE, "shell.edit", writes=paths, payload=(command.stdin or "")[:4000], creates=True
         )
@@ -149,7 +148,7 @@ def _classify_file_editor(command: SimpleCommand, argv: list[str]) -> CallFacts:
 def _classify_python(command: SimpleCommand, argv: list[str]) -> CallFacts:
     position = 1
     goes_on = "-i" in argv and (command.reads or command.piped or command.stdin is not None)
-    if goes_on:  # it reads more code behind the first
+    if goes_on:  # it reads more code after the first
         return make_facts(CallKind.VERIFY, "shell.run")
     while position < len(argv):
         word = argv[position]
@@ -181,7 +180,7 @@ def _classify_python_code(command: SimpleCommand, code: str) -> CallFacts:
     if not command.piped or facts.effect in (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE):
         return facts
     if facts.kind in (CallKind.OTHER, CallKind.READ) or "sys.stdin" in code:
-        # Code behind a pipe that only reads its standard input is a filter of what is printed.
+        # Code after a pipe that only reads its standard input filters the output.
         return make_facts(CallKind.SETUP, "shell.filter", Effect.SANDBOX_EXEC)
     return facts
 
@@ -277,7 +276,7 @@ def _classify_pip(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_package_manager(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify a package manager of the system: only some of its sub-commands are look-ups."""
+    """Classify a system package manager: some of its sub-commands are look-ups."""
     if len(argv) > 1 and argv[1] in ("show", "list", "search", "info", "-l", "-s", "-qa", "-L", "policy"):
         return make_facts(CallKind.SEARCH, "shell.package")
     return make_facts(CallKind.OTHER, "shell.install", Effect.LOCAL_WRITE)
@@ -313,7 +312,7 @@ def _classify_subcommand(command: SimpleCommand, argv: list[str]) -> CallFacts:
 
 
 def _classify_remote(command: SimpleCommand, argv: list[str]) -> CallFacts:
-    """Classify a client of a cluster or a cloud: some of its sub-commands only look, or check a plan."""
+    """Classify a cluster or cloud client: some of its sub-commands only look, or check a plan."""
     name = get_program_name(argv[0])
     if argv[1:2] and argv[1] in REMOTE_CHECKS.get(name, "").split():
         return make_facts(CallKind.VERIFY, "shell.build")

@@ -1,6 +1,6 @@
-"""Tables of shell programs and of what each does when its arguments do not matter.
+"""Tables of shell programs, and what each does if its arguments do not matter.
 
-To teach the labels a program, put its name into a table. Where its arguments decide, write a rule (`program_rules`).
+To add a program, put its name into a table. If its arguments matter, write a rule (`program_rules`).
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ PROGRAMS = _make_table(
     (CallKind.WRITE, None, "edit", "clang-format pyupgrade autoflake 2to3 sponge"),
     (CallKind.TERMINAL, None, "submit", "submit"),
 )
-"""Program -> (kind, effect or `None` for that of the kind, name of the rule without `shell.`)."""
+"""Program -> (kind, effect or `None` for the kind's default, name of the rule without `shell.`)."""
 
 FILTERS = split_words(
     "head tail sort uniq wc cut tr less more cat column nl fold tac rev paste jq yq awk gawk sed perl xxd bat"
     " fmt pr od base64 dos2unix"
 )
-"""Programs that, behind a pipe, only change how the output looks."""
+"""Programs that, after a pipe, only change how the output looks."""
 
 INTERPRETERS = split_words(
     "bash sh zsh dash ksh fish node nodejs deno bun ruby perl php lua Rscript R julia java dotnet ts-node tsx"
@@ -103,8 +103,8 @@ INTERPRETERS = split_words(
 
 SQL_CLIENTS = split_words("sqlite3 mysql psql mariadb duckdb clickhouse-client")
 OPEN_PROGRAMS = INTERPRETERS | split_words("xargs eval parallel watch awk gawk mawk")
-"""Programs that run what their arguments say. They are never a pure read: what may run early is known by its program
-and options alone."""
+"""Programs that run what their arguments say. They are never a pure read: what may run early is decided by program
+and options only."""
 
 PYTHON = re.compile(r"(?:python|pypy|ipython)[\d.]*$")
 SHELLS = split_words("bash sh zsh dash ksh fish")
@@ -116,7 +116,7 @@ WRAPPERS = split_words(
 RUN_WRAPPERS = split_words("pipx poetry uv pipenv pdm hatch rye conda mamba micromamba bundle docker pixi")
 """Programs whose `run` or `exec` starts the command that follows."""
 DIRECT_RUNNERS = split_words("uvx bunx pnpx")
-"""Programs that fetch the command that follows, and run it."""
+"""Programs that fetch and run the command that follows."""
 VALUE_FLAGS = split_words("-u -n -i -o -e -p -k -s -g -C --signal --kill-after --user --adjustment -w --with -d")
 """Flags of the wrappers that take the next word as their value."""
 
@@ -148,7 +148,7 @@ REMOTE_CHECKS = {
     "terraform": "validate plan",
     "tofu": "validate plan",
 }
-"""Clients of a service elsewhere -> sub-commands that check. Those that only look are in `remote_rules`."""
+"""Clients of remote services -> sub-commands that check. Those that only look are in `remote_rules`."""
 
 SUBCOMMANDS = {
     "npm": ("test t run run-script build lint ci-test", "start", ""),
@@ -192,5 +192,5 @@ SUBCOMMANDS = {
     "manage.py": ("check test shell", "runserver", "showmigrations"),
     "setup.py": ("test check build build_ext", "", ""),
 }
-"""Program -> sub-commands that check, that start or change something, that look something up where they stand first
-(those of other programs are in `remote_rules`); `*` is any other one."""
+"""Program -> sub-commands that check, that start or change something, and that look something up if they come first
+(those of other programs are in `remote_rules`); `*` is any other sub-command."""

@@ -1,9 +1,9 @@
-"""Sub-commands that only look, of programs that can also change much: clients of clouds and clusters, package tools;
-and requests that send something (curl, wget, `gh api`).
+"""Read-only sub-commands of programs that can also change much (cloud and cluster clients, package tools), and requests
+that send something (curl, wget, `gh api`).
 
-A word is a sub-command only by its place: the value of a flag and the name of a thing may read like one
-(`kubectl -n get delete pod x`). So the words are read up to the first flag that is not known to stand anywhere; what
-is then not listed here is not a look-up.
+Only its position makes a word a sub-command: the value of a flag or the name of a thing may look like one
+(`kubectl -n get delete pod x`). So words are read up to the first flag that is not known to be allowed anywhere; a
+command that is not listed here is not a look-up.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import msgspec
 from foretrace.actions.call_facts import split_words
 
 _ANY = r"(?: .*)?"
-"""Names, options and whatever else follows a sub-command that looks."""
+"""Anything that follows a read-only sub-command: names, options."""
 
 
 class _Program(msgspec.Struct, frozen=True):
-    """The look-ups of a program, and the flags that may stand anywhere in its commands."""
+    """The look-ups of a program, and the flags that may appear anywhere in its commands."""
 
     lookups: re.Pattern[str]
-    """A whole command of it that only looks, without its common flags; from the first other flag on it is ` -`."""
+    """A whole read-only command without its common flags; everything from the first other flag on is ` -`."""
     valued: frozenset[str] = frozenset()
     """Common flags that take the next word as their value."""
     switches: frozenset[str] = frozenset()
@@ -76,7 +76,7 @@ _FILE_OPTIONS = re.compile(
 """Options of look-ups that write a file or a setting."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _SWITCHES = "[sSLkfivgGINq#]*"
-"""Short options of curl without a value, which may stand in one word with another option."""
+"""Short options of curl without a value, which may be combined in one word with another option."""
 _METHOD = re.compile(rf"(?:^| )(?:-{_SWITCHES}X|--req\w*)[ =]?[\"']?(\w+)")
 _UPLOADS = re.compile(rf"-{_SWITCHES}[TQt]|--(?:upload-file|quote|mail-|telnet-option)")
 _DATA = re.compile(rf"-{_SWITCHES}[dF]|--(?:data|form|json|url-query-data)")
@@ -85,16 +85,16 @@ _WGET_SENDS = re.compile(r"--(?:post|body|method)\b")
 _GH_SAFE = re.compile(
     r"(?:-[HqtipX]|--(?:paginate|include|silent|slurp|verbose|header|jq|template|hostname|preview|cache))(?:=|$)"
 )
-"""Options of `gh api` with which it only looks; fields make it a POST, and others may do so too."""
+"""Options with which `gh api` only looks; fields, and possibly others, make it a POST."""
 
 
 def is_lookup(name: str, arguments: Sequence[str], others: Sequence[str] = ()) -> bool:
-    """Whether a command surely only looks.
+    """Whether a command certainly only looks.
 
     Args:
         name: The program, without its folder.
-        arguments: What follows it.
-        others: Its sub-commands that look, for a program that has no patterns here: one must stand first of all.
+        arguments: Its arguments.
+        others: The read-only sub-commands of a program without patterns here: the first argument must be one.
     """
     program = _PROGRAMS.get(name)
     if program is None:
@@ -105,13 +105,13 @@ def is_lookup(name: str, arguments: Sequence[str], others: Sequence[str] = ()) -
 
 
 def seems_lookup(arguments: Sequence[str]) -> bool:
-    """Whether the first words of a command are those of a look-up, as far as anybody can tell who does not know it."""
+    """Whether the first words of an unknown command look like those of a look-up."""
     words = itertools.takewhile(lambda word: not word.startswith("-"), arguments[:4])
     return any(map(_LOOKS.match, words))
 
 
 def _read_words(program: _Program, arguments: Sequence[str]) -> Iterator[str]:
-    """The words of a command without its common flags, and `-` for everything from the first other flag on."""
+    """The words of a command without its common flags; `-` replaces everything from the first other flag on."""
     position = 0
     while position < len(arguments):
         word = arguments[position]
@@ -127,7 +127,7 @@ def _read_words(program: _Program, arguments: Sequence[str]) -> Iterator[str]:
 
 
 def sends_request(name: str, arguments: Sequence[str]) -> bool:
-    """Whether a request of `curl` or `wget` may change something elsewhere; `arguments` follow the name."""
+    """Whether a request by `curl` or `wget` with these arguments may change something on a server."""
     if name == "wget":
         return any(map(_WGET_SENDS.match, arguments))
     text = " ".join(word[:200] for word in arguments)

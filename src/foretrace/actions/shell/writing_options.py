@@ -1,6 +1,6 @@
-"""Options by which a program that else only reads writes: `curl -o FILE`, `find -fprint FILE`, `yq -i`.
+"""Options with which a program writes that otherwise only reads: `curl -o FILE`, `find -fprint FILE`, `yq -i`.
 
-Whoever runs a call early must know of them. What is not told apart for certain counts as a write.
+Anything that runs a call early must know them. Doubtful cases count as writes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 _NOWHERE = ("-", "/dev/null", "/dev/stdout", "/dev/stderr", "&1")
-"""Places where output changes nothing."""
+"""Destinations of output that change nothing."""
 _CURL_OUTPUT = re.compile(r"(?:-[A-Za-z#]*o|--output)(?:=?(.+))?$")
 _CURL_WRITES = re.compile(
     r"-[A-Za-z#]*O[A-Za-z#]*$|--remote-name|-[DcK](?!-)|--dump-header|--cookie-jar|--config|--trace|--etag-save|--hsts|--libcurl|--stderr"
@@ -25,7 +25,7 @@ _GIT_KEYS = re.compile(
     r"^alias\.|pager|editor|external|fsmonitor|command|textconv|helper|hookspath|program|askpass|proxy|driver|cmd|pack$",
     re.IGNORECASE,
 )
-"""Settings whose value is a program that git runs."""
+"""Git settings whose value is a program that git runs."""
 _SED_WRITES = re.compile(r"(?:^|[;{}\n]|[\d$/]\s*!?)\s*[wW]\s+[^\s;]|/[gpiImMe0-9]*w\s+[^\s;]")
 _FLAGS = {
     "date": r"-(?!I)[a-zA-Z]*s|--set|\d",
@@ -56,16 +56,16 @@ _FLAGS = {
     "ast-grep": r"-U|--update-all",
     "rg": r"--pre$|--pre=|--hostname-bin",
 }
-"""Program -> what one of its arguments begins with where it writes, or runs something."""
+"""Program -> beginnings of arguments with which it writes, or runs something."""
 _FLAG_PATTERNS = {name: re.compile(pattern) for name, pattern in _FLAGS.items()}
 
 
 def has_writing_option(name: str, arguments: Sequence[str]) -> bool:
-    """Whether a program that is known for reading writes, or runs another one, with these arguments.
+    """Whether a program that usually reads writes, or runs another one, with these arguments.
 
     Args:
         name: The program, without its folder.
-        arguments: What follows it.
+        arguments: Its arguments.
     """
     if (pattern := _FLAG_PATTERNS.get(name)) is not None:
         return any(pattern.match(word) for word in arguments)
@@ -78,7 +78,7 @@ def _list_operands(arguments: Sequence[str]) -> list[str]:
 
 
 def _list_outputs(arguments: Sequence[str], option: re.Pattern[str]) -> list[str]:
-    """The files that an option names, in its own word or in the next one."""
+    """The files named by an option, in the same word or the next one."""
     pairs = itertools.pairwise([*arguments, ""])
     return [found[1] or after for word, after in pairs if (found := option.match(word)) is not None]
 
@@ -101,7 +101,7 @@ def _does_wget_write(arguments: Sequence[str]) -> bool:
 
 
 def _does_sed_write(arguments: Sequence[str]) -> bool:
-    """By a script; one that stands in a file is not known."""
+    """Whether a sed script writes; a script in a file is not known."""
     if any(re.match(r"-[nErsz]*f|--file", word) for word in arguments):
         return True
     scripts = [_SED_SCRIPT.sub("", word, count=1) for word in arguments]
@@ -120,7 +120,7 @@ def _does_git_write(arguments: Sequence[str]) -> bool:
         key, _, value = after.partition("=")
         if word == "-c" and _GIT_KEYS.search(key) and value not in ("cat", "less", "true", "false", ""):
             return True
-    if "difftool" in arguments or "--ext-diff" in arguments:  # a program that the settings name
+    if "difftool" in arguments or "--ext-diff" in arguments:  # a program named in the settings
         return True
     starts = {"grep": ("-O", "--open-files-in-pager")}
     if any(verb in arguments and word.startswith(flags) for verb, flags in starts.items() for word in arguments):
