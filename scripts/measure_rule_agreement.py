@@ -154,7 +154,7 @@ def format_table(samples: AgreementTable, sources: AgreementTable) -> str:
         '"""How often each rule agrees with hand labels. Made by scripts/measure_rule_agreement.py: do not edit.\n\n'
         '(rule, action) -> (hand-labelled steps that agreed, all that were seen).\n"""\n',
         f"PRIOR_STRENGTH = {float(fit_strength(add_tables([samples, sources])))}",
-        '"""How many steps the family of a rule weighs as much as, fitted to the counts (`confidence`)."""\n',
+        '"""Weight of a rule\'s family, in steps, fitted to the counts (`confidence`)."""\n',
     ]
     abouts = ("Steps of the samples that ship with foretrace.", "Steps of rows of public data sets.")
     for name, table, about in zip(("SAMPLES", "SOURCES"), (samples, sources), abouts, strict=True):
