@@ -221,7 +221,7 @@ def _read_frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
 
 
 def _find_next_frame(file: BinaryIO, at: int) -> int | None:
-    """Move the file to the first offset from `at` on where a frame may begin; returns it, or `None` if there is none."""
+    """Move the file to where a frame may begin, at or after `at`, and return that offset; `None` if there is none."""
     file.seek(at)
     seen = b""
     while chunk := file.read(_CHUNK):

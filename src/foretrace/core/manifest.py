@@ -23,8 +23,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str
     source: str
     rows: int
-    """Rows (or conversations of a session file) that are accounted for: traces, drops, and those that were already
-    there."""
+    """Rows (or conversations of a session file) accounted for: traces, drops, and those that were already there."""
     drops: dict[str, int] = {}
     done: bool = False
     limit: int | None = None
@@ -55,8 +54,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     accounts: dict[str, dict[str, Any]] = {}
     """The inputs' accounts and counts, added up by source."""
     redacted: dict[str, int] = {}
-    """By type: how many secrets were removed from the traces of a generated or scrubbed folder. For imports, see
-    `accounts`."""
+    """Secrets removed from a generated or scrubbed folder, counted by type. For imports, see `accounts`."""
     left_out: dict[str, dict[str, list[int]]] = {}
     """Keys of generated attempts that finished but were not kept, by reason (see `journal.group_keys`)."""
 

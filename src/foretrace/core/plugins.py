@@ -108,8 +108,7 @@ _KIND_NAMES = {"problems": "problem set"}
 
 
 def plugin_names(kind: str) -> list[str]:
-    """Names of the plugins of one kind: our own in the order of the table, then those from entry points, sorted by
-    name."""
+    """Names of the plugins of one kind: our own in the order of the table, then those from entry points by name."""
     return [*BUILT_IN[kind], *sorted(_find_entry_points(kind))]
 
 

@@ -71,8 +71,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     """Tokens that it wrote for this guess."""
     score: float | None = None
-    """A verifier's score of the guess: higher is better. It is not a probability unless the verifier's author says
-    so."""
+    """A verifier's score of the guess: higher is better. It need not be a probability."""
 
 
 class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -436,8 +435,7 @@ def _read_int(value: Any) -> int | None:
 def read_number(
     value: dict[str, Any], name: str, problems: Counter[str], lowest: float, highest: float
 ) -> float | None:
-    """A number of a line. If it is not a number or out of range, the result is None and the fault is counted in
-    `problems`."""
+    """A number of a line. If it is invalid or out of range, the result is None and `problems` counts the fault."""
     number = value.get(name)
     if number is None:
         return None

@@ -1,5 +1,4 @@
-"""Types that sandbox, problems and episodes share: a problem, its tests, and the results of running and judging
-code."""
+"""Types that sandbox, problems and episodes share: problems, tests, and the results of running and judging code."""
 
 from __future__ import annotations
 

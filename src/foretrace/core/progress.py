@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 ProgressFunc = Callable[[str, int, int | None], None]
-"""Called with a text that says what is going on, how many rows, traces or jobs are done, and how many there are (`None`
-if unknown)."""
+"""Called with what is going on, how many rows, traces or jobs are done, and how many there are (`None` if unknown)."""
 
 
 def ignore_progress(doing: str, done: int, total: int | None) -> None:

@@ -7,8 +7,7 @@ import warnings
 from typing import Any, Literal, overload
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What `parse_quietly` raises for text that is not Python (`ValueError`: a null byte; the last two: nested too
-deeply)."""
+"""Raised by `parse_quietly` for text that is not Python (`ValueError`: null bytes; the last two: nested too deeply)."""
 
 
 @overload

@@ -1,5 +1,4 @@
-"""One segment of a traces folder: a Parquet file of traces, sorted by task id and key, written completely or not at
-all."""
+"""One segment of a traces folder: a Parquet file of traces, sorted by task id and key, written as a whole."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
-    """Write rows, which must be sorted by `get_sort_key`, as one segment, completely or not at all. Only a few rows are
-    held in memory at a time."""
+    """Write rows, sorted by `get_sort_key`, as one segment, completely or not at all. Only a few are held at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -75,8 +75,7 @@ class TraceStore:
         return sorted({find_shard_number(s.path) for s in self.manifest.segments})
 
     def read(self, shard: int | None = None) -> Iterator[Trace]:
-        """Traces shard by shard, each in the order of (task id, key), regardless of the order in which they were
-        added."""
+        """Traces shard by shard, each in the order of (task id, key), regardless of when they were added."""
         for _, record, packed in self.read_records(shard):
             yield self._decode(record, packed)
 
@@ -107,8 +106,7 @@ class TraceStore:
         return next(self._decode(record, packed) for _, k, record, packed in self._read_rows(segment) if k == whole)
 
     def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
-        """The traces with these keys, by key; only the segments that contain one are read. Unknown keys are left
-        out."""
+        """The traces with these keys, by key; only segments that contain one are read. Unknown keys are left out."""
         found: dict[str, Trace] = {}
         for segment in self.manifest.segments:
             if not set(self._read_table(segment, ["key"])["key"].to_pylist()).isdisjoint(keys):

@@ -1,5 +1,4 @@
-"""Token ids and logprobs as bytes, stored next to the JSON record of a trace. As text they would be most of the
-record."""
+"""Token ids and logprobs as bytes, next to the JSON record of a trace, most of which they would be as text."""
 
 from __future__ import annotations
 

@@ -90,8 +90,7 @@ class Sampled(_Record, frozen=True, kw_only=True):
     finish_reason: str | None = None
     usage: Usage | None = None
     exact: Literal["token", "text", "none"] = "none"
-    """Whether the ids are the sampled ones (`token`), come from tokenizing the text again (`text`), or are absent
-    (`none`)."""
+    """Whether the ids are the sampled ones (`token`), from tokenizing the text again (`text`), or absent (`none`)."""
 
 
 class Message(_Record, frozen=True, kw_only=True):
@@ -294,8 +293,7 @@ class Step:
 def _find_answers(
     messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]
 ) -> tuple[Message, ...]:
-    """The observations that answer the assistant message at `index`; `end` is the index of the next assistant
-    message."""
+    """The observations that answer the assistant message at `index`; the next assistant message is at `end`."""
     ids = {call.id for call in messages[index].tool_calls if call.id}
     near = messages[index + 1 : end]
     if not ids:

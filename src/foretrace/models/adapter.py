@@ -209,8 +209,7 @@ class Adapter(ClosingModel, ABC):
         return builder
 
     def unknown_model(self, names: Iterable[str], remedy: str = "name one of those") -> ModelError:
-        """The error for a name that the server does not list. Otherwise a wrong name would be recorded in every
-        trace."""
+        """The error for a name that the server does not list; otherwise every trace would record a wrong name."""
         known = sorted({*names})
         near = get_close_matches(self.name, known, n=5, cutoff=0.4) or known[:10]
         more = " and others" if len(known) > len(near) else ""

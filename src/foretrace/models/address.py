@@ -14,8 +14,7 @@ from foretrace.models.base import Server
 _KEY_PART_CHARS = 8
 """This many consecutive characters of a key are never shown."""
 _SHORT_KEY_CHARS = 6
-"""A key with fewer characters (usually a placeholder) is only hidden as a whole word, since it may occur inside other
-words."""
+"""A key with fewer characters (usually a placeholder) is only hidden as a whole word: it may occur inside others."""
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -16,8 +16,7 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Req
 from foretrace.core.errors import ModelError
 
 OnRetry: TypeAlias = Callable[[ModelError, float], Awaitable[None]]
-"""Called before a request is sent again, with the failure and the seconds to wait. It does the waiting, and may wait
-longer."""
+"""Called before a retry, with the failure and the seconds to wait. It does the waiting, and may wait longer."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,8 +25,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     base_url: str | None = None
     """`None` means the adapter's default."""
     api_key: str | None = None
-    """`None` means the adapter's environment variable, which is only sent to the host that it belongs to. Never
-    recorded."""
+    """`None` means the adapter's environment variable, which is only sent to its own host. Never recorded."""
     context_length: int | None = None
     """Context length in tokens to request from the server (Ollama's num_ctx); `None` means the adapter's default."""
     timeout_s: float = 300.0
@@ -38,8 +36,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Adapter-specific options, by name."""
 
     def list_settings_except(self, *supported: str) -> list[str]:
-        """Names of the settings that differ from the defaults and are not in `supported`, so that the model refuses
-        them."""
+        """Names of the settings that are not at their defaults and not in `supported`: the model refuses them."""
         defaults = msgspec.structs.asdict(Server())
         changed = [name for name, value in msgspec.structs.asdict(self).items() if value != defaults[name]]
         return [name for name in changed if name not in supported]

@@ -217,8 +217,7 @@ def max_stream_bytes(request: Request) -> int:
 
 _UNREADABLE = "\ufffd"
 _MAX_POSITIONS = 512
-"""The most places in the text where one token may end. There are more only after hundreds of unreadable tokens in a
-row."""
+"""The most places where one token may end; there are more only after hundreds of unreadable tokens in a row."""
 
 
 def align_token_texts(text: str, shown: Sequence[str]) -> tuple[str, ...] | None:

@@ -23,8 +23,7 @@ _MAX_MESSAGE_CHARS = 300
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _BUSY = frozenset({429, 503, 529})
 CROWDED = "crowded"
-"""Kind of a failure that fewer concurrent requests avoid: those in flight do not fit together into one shared
-context."""
+"""Kind of a failure that fewer requests would avoid: those in flight do not fit together into one shared context."""
 _UNKNOWN_MODEL = re.compile(
     r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
 )

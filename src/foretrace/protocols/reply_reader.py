@@ -108,8 +108,7 @@ def is_thought(text: str) -> bool:
 
 
 def holds_code(piece: ReplyBlock) -> bool:
-    """Whether a check or an answer contains code: `looks good` is not a program, and `done` is one that does
-    nothing."""
+    """Whether a check or an answer contains code: `looks good` is not a program, and `done` does nothing."""
     found = parse_python(piece.code)
     if found is None:
         return _CODE.search(piece.code) is not None

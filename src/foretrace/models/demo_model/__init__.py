@@ -1,5 +1,4 @@
-"""The embedded demo model: network, sampling and tokenizer in numpy, and its files in the form that transformers
-loads."""
+"""The embedded demo model: network, sampling and tokenizer in numpy, and its files in transformers' format."""
 
 from importlib import resources
 

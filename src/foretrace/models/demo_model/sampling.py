@@ -1,5 +1,4 @@
-"""Samples tokens, and builds the text of a reply from them, with exact logprobs and without cutting a character in
-two."""
+"""Samples tokens, and builds the reply's text from them, with exact logprobs and without splitting characters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Ollama, local or Cloud, through its native API: streamed NDJSON, text-exact logprobs, prompts are never cut
-silently."""
+"""Ollama, local or Cloud, through its native API: streamed NDJSON, text-exact logprobs, no silently cut prompts."""
 
 from __future__ import annotations
 

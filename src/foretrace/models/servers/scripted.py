@@ -33,8 +33,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     turns: list[Turn | str]
     match: str = ""
-    """Use this script only for episodes with this text in a message that is not the model's, e.g. the name of a
-    function."""
+    """Use this script only for episodes with this text in a message that is not the model's, e.g. a function name."""
     repeat: bool = False
     """After the last turn, repeat it; otherwise that is an error."""
 
