@@ -1,4 +1,4 @@
-"""Token ids and logprobs as bytes, next to the JSON record of a trace, most of which they would be as text."""
+"""Token ids and logprobs as bytes next to the JSON record of a trace: as text they would be most of it."""
 
 from __future__ import annotations
 
