@@ -1,4 +1,4 @@
-"""What models, protocols and episodes share: what is asked of a model, and what it returned."""
+"""Types that models, protocols and episodes share: what a model is asked for, and what it returned."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 from foretrace.core.trace import Usage
 
 TokenExactness = Literal["token", "text", "none"]
-"""`token`: the ids are the sampled ones. `text`: logprobs stand beside pieces of text without ids. `none`: neither."""
+"""`token`: the ids are the sampled ones. `text`: logprobs belong to pieces of text without ids. `none`: neither."""
 
 FinishReason = Literal["stop", "length", "stop_sequence", "tool_calls"]
-"""Why a completion ended: the model's own end, the token limit, a stop sequence of ours, or native calls."""
+"""Why a completion ended: the model finished, the token limit, one of our stop sequences, or native tool calls."""
 
 
 class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -20,38 +20,38 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class ChatMessage(_Record, frozen=True):
-    """One message as a model server takes it."""
+    """One message in the form that a model server takes."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
 
 
 class Sampling(_Record, frozen=True, kw_only=True):
-    """How to sample; sent in full with each request, since servers have defaults of their own."""
+    """How to sample. Sent in full with each request, since servers have their own defaults."""
 
     temperature: float = 0.7
     top_p: float = 1.0
     top_k: int | None = None
     max_tokens: int = 4096
-    """Most tokens of one completion."""
+    """The most tokens in one completion."""
     seed: int | None = None
     extra: dict[str, Any] = {}
-    """Further options in the server's own words."""
+    """Further options, as the server names them."""
 
 
 class Request(_Record, frozen=True, kw_only=True):
-    """One completion that is asked for."""
+    """A request for one completion."""
 
     messages: tuple[ChatMessage, ...] = ()
     prefill: str = ""
-    """Beginning of the assistant's reply, which the completion goes on with (text; needs `continuation`)."""
+    """Beginning of the assistant's reply, which the completion continues (as text; needs `continuation`)."""
     prompt_ids: tuple[int, ...] | None = None
-    """The whole context as token ids (needs `token_prompts`). Where it is given, messages and prefill say the same in
-    words, or are absent; a server is sent the ids."""
+    """The whole context as token ids (needs `token_prompts`). The server is then sent the ids; messages and prefill are
+    empty, or say the same as text."""
     stop: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
     logprobs: bool = True
-    """Ask for logprobs where the server has them."""
+    """Ask for logprobs if the server supports them."""
 
 
 class Completion(_Record, frozen=True, kw_only=True):
@@ -60,42 +60,42 @@ class Completion(_Record, frozen=True, kw_only=True):
     text: str
     """The reply, without the prefill and without the stop sequence that ended it."""
     reasoning: str | None = None
-    """Thinking that the server keeps apart from the text."""
+    """Thinking, if the server keeps it apart from the text."""
     finish: FinishReason = "stop"
     stop: str | None = None
-    """The stop sequence that ended it, where the server says or the text shows which."""
+    """The stop sequence that ended it, if the server says so or the text shows it."""
     token_ids: tuple[int, ...] = ()
-    """With those of the stop sequence and of the end, where the server sends them."""
+    """Ids of the reply, including those of the stop sequence and the end token if the server sends them."""
     logprobs: tuple[float, ...] = ()
-    """Natural-log probabilities: aligned with `token_ids` where there are ids, else with `pieces`."""
+    """Natural-log probabilities, aligned with `token_ids` if there are ids, else with `pieces`."""
     pieces: tuple[str, ...] = ()
-    """Text of each token for which there is a logprob. Joined, they begin with `text`; the last may go beyond it."""
+    """Text of each token that has a logprob. Joined, they begin with `text`; the last one may extend beyond it."""
     prompt_token_ids: tuple[int, ...] | None = None
     exact: TokenExactness = "none"
     usage: Usage | None = None
     seconds: float = 0.0
-    """Wall-clock seconds from the request to the last byte, retries left out."""
+    """Wall-clock seconds from the request to the last byte, not counting retries."""
     model: str = ""
-    """Name by which the server says it answered."""
+    """The model name in the server's reply."""
     extra: dict[str, Any] = {}
 
 
 class Capabilities(_Record, frozen=True, kw_only=True):
-    """What a model server was found to do, and where not, why."""
+    """What a model server was found to support, and if not, why."""
 
     logprobs: bool = False
     token_ids: bool = False
-    """Completions come with the ids that were sampled."""
+    """Completions come with the sampled token ids."""
     token_prompts: bool = False
-    """Takes a prompt of token ids, and can tokenise text and render messages to ids."""
+    """Accepts a prompt of token ids, and can tokenize text and render messages to ids."""
     continuation: bool = False
-    """Goes on with an assistant turn that was begun for it."""
+    """Can continue an assistant turn that was begun for it."""
     reasoning_apart: bool = False
-    """Thinking comes apart from the text."""
+    """Returns thinking separately from the text."""
     context_length: int | None = None
     reasons: dict[str, str] = {}
-    """By capability: what was observed where it is missing."""
+    """By missing capability: what was observed."""
 
 
 CAPABILITY_NAMES = tuple(field.name for field in msgspec.structs.fields(Capabilities) if field.type is bool)
-"""What a server can do or not, by the names of the fields; beside them there is `context_length`."""
+"""The yes-or-no capabilities, by field name; `context_length` comes in addition."""

@@ -11,7 +11,7 @@ def digest(*parts: str, size: int = 8) -> str:
 
 
 def hash_fraction(*parts: str) -> float:
-    """A number in [0, 1) from the parts: what every "random" choice in foretrace is made of."""
+    """A number in [0, 1) from the parts. Every "random" choice in foretrace is made with it."""
     return int.from_bytes(_compute_blake2b(parts, 7), "big") / (1 << 56)
 
 

@@ -8,20 +8,20 @@ from typing import NamedTuple
 from foretrace.core.python_source import try_parse
 
 METHOD_CLASS = "Solution"
-"""The class whose methods sets of problems ask for."""
+"""The class whose methods some problem sets ask for."""
 
 
 class EntryPoint(NamedTuple):
-    """An entry point in its parts."""
+    """The parts of an entry point."""
 
     name: str
     """The function or class at the top of the code."""
     method: str | None = None
-    """The method that is called of a new object of the class."""
+    """The method to call on a new object of the class."""
 
 
 def read_entry_point(text: str) -> EntryPoint | None:
-    """The parts of an entry point; None where it is none."""
+    """The parts of an entry point; None if the text is not one."""
     name, calls, method = text.partition("().")
     if not name.isidentifier() or (calls and not method.isidentifier()):
         return None
@@ -29,8 +29,8 @@ def read_entry_point(text: str) -> EntryPoint | None:
 
 
 def complete_entry_point(name: str | None, *codes: str | None) -> str | None:
-    """The entry point that a bare name means: `two_sum` is `Solution().two_sum` where the first code that defines
-    either has the method, and no function."""
+    """The entry point that a bare name means: `two_sum` becomes `Solution().two_sum` if the first code that defines it
+    does so as a method of `Solution`."""
     for code in codes if name and name.isidentifier() else ():
         tree = next((tree for end in ("", "\n        pass\n") if (tree := try_parse((code or "") + end))), None)
         for node in tree.body if tree else ():

@@ -1,4 +1,4 @@
-"""The errors that foretrace raises: one clear line each, which says what to do."""
+"""The errors that foretrace raises: each is one clear line that says what to do."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 
 class Setting(NamedTuple):
-    """A setting that an error speaks of, named as in Python; each front end writes it in its own style."""
+    """A setting mentioned in an error, named as in Python; each front end writes it in its own style."""
 
     name: str
     """Name of the argument or field, e.g. `allow_weak_isolation`."""
     value: str | int | float | bool | dict[str, str] | None = None
-    """The value to give, where the error suggests one; a table for a setting that is one."""
+    """The value to give, if the error suggests one; a table for a setting that takes one."""
 
     def __str__(self) -> str:
         return self.name if self.value is None else f"{self.name}={self.value!r}"
 
 
 Parts = tuple[str | Setting, ...]
-"""A message: text, and the settings that stand in it."""
+"""A message: text and the settings mentioned in it."""
 
 
 def render_parts(parts: Parts, style: Callable[[Setting], str] = str) -> str:
-    """The message with its settings written by `style`; without one, as in Python."""
+    """The message with its settings written by `style`; by default as in Python."""
     return "".join(part if isinstance(part, str) else style(part) for part in parts)
 
 
@@ -31,7 +31,7 @@ class ForetraceError(Exception):
     """Base of all errors that foretrace raises on purpose; `str(error)` says what to do.
 
     Args:
-        parts: The message. Settings stand in it as `Setting`, so that the command says `--sandbox docker` where Python
+        parts: The message. Settings are passed as `Setting`, so that the command says `--sandbox docker` where Python
             says `sandbox='docker'`: `UsageError("no container engine: give ", Setting("sandbox", "local"))`.
     """
 
@@ -47,8 +47,7 @@ class ForetraceError(Exception):
 
 
 def find_first_line(error: BaseException) -> str:
-    """The first line of an error of another library, at most 300 characters; the name of its class where it has no
-    text."""
+    """The first line of another library's error, at most 300 characters; the name of its class if it has no text."""
     lines = str(error).strip().splitlines()
     return (lines[0].rstrip() if lines else type(error).__name__)[:300]
 
@@ -59,7 +58,7 @@ def count_things(count: int, thing: str) -> str:
 
 
 class UsageError(ForetraceError):
-    """A setting that cannot be served, found before any work is done."""
+    """A setting that cannot be used, found before any work is done."""
 
     exit_code = 2
 
@@ -73,18 +72,18 @@ class StoreError(ForetraceError):
 
 
 _FINAL = frozenset({"bad_key", "not_found", "quota", "redirect"})
-"""Kinds of a model server's failure after which no other request would fare better."""
+"""Kinds of model server failure after which no other request would succeed either."""
 
 
 class ModelError(ForetraceError):
     """A model server failed.
 
     Args:
-        kind: a slug that is counted, e.g. `refused`, `quota`, `not_found`, `bad_key`, `stream`, `overflow`.
-        retryable: whether trying the whole episode again later may help.
-        retry_after_s: how long the server asked to wait, seconds.
-        final: whether no other episode would fare better (a refused key, an unknown model, a used-up quota), so that
-            a run had better stop; `None` goes by the kind.
+        kind: A slug for counting, e.g. `refused`, `quota`, `not_found`, `bad_key`, `stream`, `overflow`.
+        retryable: Whether trying the whole episode again later may help.
+        retry_after_s: How long the server asked to wait, in seconds.
+        final: Whether every other episode would fail too (a refused key, an unknown model, a used-up quota), so that
+            the run should stop. `None` decides by the kind.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class PredictionError(ForetraceError):
 
 
 class WorkerError(BuildError):
-    """A worker process was killed from outside, such as for want of memory."""
+    """A worker process was killed from outside, for example because memory ran out."""
 
 
 class GateError(BuildError):
@@ -129,7 +128,7 @@ class GateError(BuildError):
 
 
 class ForetraceWarning(UserWarning):
-    """A warning of foretrace: one plain line, which the command writes to stderr unless `--quiet` is given."""
+    """A warning from foretrace: one plain line, which the command writes to stderr unless `--quiet` is given."""
 
 
 class PushError(ForetraceError):

@@ -1,4 +1,4 @@
-"""Atomic files: what stands under its final name is whole."""
+"""Atomic files: a file under its final name is always complete."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from foretrace.core.places import write_place
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Generator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends well; its folder is made if absent.
+    """A file to write to, which replaces `path` if the block ends without an error. Its folder is created if absent.
 
-    The bytes go to a temporary name beside it, are synced, and are renamed: what stands under the final name is whole.
+    The bytes go to a temporary name next to it, are synced, and are renamed, so a file under the final name is
+    complete.
 
     Raises:
-        StoreError: it cannot be written (no space, no right, ...), or another process is writing it; what stood at
-            `path` still stands.
+        StoreError: the file cannot be written (disk full, no permission, ...), or another process is writing it. What
+            was at `path` is then still there.
     """
     partial = make_partial_name(path)
     try:
@@ -31,7 +32,7 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
         if path.is_dir():
             raise IsADirectoryError(None, "is a folder, name a file")
         file = open_locked(partial, f"{path}: another process is writing it; wait for it")
-        file.truncate(0)  # what a killed writer left there
+        file.truncate(0)  # leftovers of a killed writer
     except OSError as error:
         raise StoreError(describe_write_error(path, error)) from error
     try:
@@ -42,18 +43,18 @@ def atomic_file(path: Path) -> Generator[BinaryIO]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        # pyarrow raises OSErrors without a number for files that it cannot read: those are not ours.
+        # pyarrow raises OSErrors without a number for files that it cannot read; those are not write errors.
         if isinstance(error, OSError) and error.errno is not None:
             raise StoreError(describe_write_error(path, error)) from error
         raise
     finally:
-        # Closing flushes once more, which fails once more on a full disk.
+        # Closing flushes again, which fails again on a full disk.
         with contextlib.suppress(OSError):
             file.close()
 
 
 def replace_file(path: Path, data: bytes | memoryview) -> None:
-    """Write `data` to `path`, whole or not at all (see `atomic_file`).
+    """Write `data` to `path`, completely or not at all (see `atomic_file`).
 
     Raises:
         StoreError: it cannot be written, or another process is writing it.
@@ -63,18 +64,18 @@ def replace_file(path: Path, data: bytes | memoryview) -> None:
 
 
 def make_partial_name(path: Path) -> Path:
-    """Where `atomic_file` writes until the file is whole; what is left there after kill -9 is garbage."""
+    """Where `atomic_file` writes until the file is complete. What is left there after kill -9 is garbage."""
     return path.with_name(f".{path.name}.partial")
 
 
 def make_own_name(path: Path) -> Path:
-    """A partial name that no other process takes: for what may be written twice at one time, when a job whose worker
-    was lost, or seems to be, is run again. Rename it to `path` when it is whole."""
+    """A partial name that no other process uses, for files that two processes may write at the same time: a job is run
+    again if its worker was lost, or seems to be. Rename it to `path` when the file is complete."""
     return make_partial_name(path.with_name(f"{path.name}.{secrets.token_hex(6)}"))
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files durable, on file systems that can."""
+    """Make the names of a folder's files durable, on file systems that support it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -90,7 +91,7 @@ def describe_write_error(path: Path, error: OSError) -> str:
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Generator[None]:
-    """Hold the folder's lock; the system gives it back even after kill -9.
+    """Hold the folder's lock. The system releases it even after kill -9.
 
     Raises:
         StoreError: another process holds it, or the folder cannot be written.
@@ -106,11 +107,11 @@ def only_writer(folder: Path) -> Generator[None]:
 
 
 def open_locked(path: Path, taken: str) -> BinaryIO:
-    """The file, open for writing at its end, and locked; it is made if absent.
+    """The file, locked and open for appending; it is created if absent.
 
     Raises:
         StoreError: another process holds the lock; `taken` is the message.
-        OSError: it cannot be opened.
+        OSError: the file cannot be opened.
     """
     while True:
         file = path.open("ab")
@@ -119,7 +120,7 @@ def open_locked(path: Path, taken: str) -> BinaryIO:
         except OSError:
             file.close()
             raise StoreError(taken) from None
-        # Whoever held the lock may have renamed or removed the file in the meantime.
+        # The previous holder of the lock may have renamed or removed the file in the meantime.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
@@ -134,11 +135,11 @@ def compute_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def open_compressed(file: BinaryIO, name: str) -> Generator[Any]:
-    """A stream into `file` that compresses as the suffix of `name` says (.gz, .zst), else `file` itself."""
+    """A stream into `file` that compresses according to the suffix of `name` (.gz, .zst), else `file` itself."""
     if name.endswith(".gz"):
         import gzip
 
-        # No name and no time inside: the same content gives the same bytes.
+        # No name and no time stamp, so that the same content gives the same bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as stream:
             yield stream
     elif name.endswith(".zst"):
@@ -151,12 +152,12 @@ def open_compressed(file: BinaryIO, name: str) -> Generator[Any]:
 
 
 def describe_output(path: Path | str, replaced: bool) -> str:
-    """The name of a file that was written, and whether there was another by that name."""
+    """The name of a written file, and whether it replaced another."""
     return f"{path} (the file that was there is replaced)" if replaced else str(path)
 
 
 def refuse_inside_folder(path: Path, traces: Path, *, may_be_folder: bool = False) -> None:
-    """Refuse an output that is a folder, or inside the traces folder, whose files belong only to its writer."""
+    """Refuse an output that is a folder or is inside the traces folder, whose files only its writer may touch."""
     if path.is_dir() and not may_be_folder:
         raise StoreError(f"{path}: is a folder; name a file in it, e.g. {path / f'{traces.resolve().name}.jsonl'}")
     if path.resolve().is_relative_to(traces.resolve()):

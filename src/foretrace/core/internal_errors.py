@@ -1,4 +1,4 @@
-"""What goes wrong inside a rule, a source or a reader on one record: it costs what it would have found, not the run."""
+"""Errors inside a rule, a source or a reader on one record. They cost the result for that record, not the whole run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from foretrace.core.errors import ForetraceError, ForetraceWarning, find_first_line
 
 INTERNAL_ERROR = "internal_error"
-"""Under which such errors are counted."""
+"""The name under which such errors are counted."""
 _SHOWN = 3
 
 
@@ -24,7 +24,7 @@ class InternalError(NamedTuple):
     where: str
     """The rule, source, recipe or format."""
     key: str
-    """Of the trace; of a row or file, its place."""
+    """Key of the trace; for a row or file, its place."""
     error: str
     """Class and text of the exception, and where it was raised."""
     traceback: str
@@ -34,25 +34,26 @@ class InternalError(NamedTuple):
 
 
 _Errors = dict[tuple[str, str], InternalError]
-"""By where and key: a record that is read twice counts once."""
+"""By `where` and `key`, so that a record that is read twice counts once."""
 _collectors: list[_Errors] = []
 
 
 class contain_errors:  # noqa: N801 - used as a statement
-    """Note an unexpected exception of the block, and go on behind the block: `with contain_errors(rule, key) as found`.
+    """Record an unexpected exception of the block, and continue after the block: `with contain_errors(rule, key) as
+    found`.
 
-    Errors that foretrace raises on purpose, and a lack of memory, pass.
+    Errors that foretrace raises on purpose, and `MemoryError`, are not caught.
 
     Args:
         where: The rule, source, recipe or format.
-        key: Of the trace, or the place of a row or file.
+        key: Key of the trace, or the place of a row or file.
         quote: Whether the text of the exception may be shown.
     """
 
     def __init__(self, where: str, key: str, *, quote: bool = True) -> None:
         self._where, self._key, self._quote = where, key, quote
         self.text = ""
-        """Class and text of the exception, and where it was raised; empty where there was none."""
+        """Class and text of the exception, and where it was raised; empty if there was none."""
 
     def __enter__(self) -> contain_errors:
         return self
@@ -78,7 +79,7 @@ def _note(error: InternalError) -> None:
 
 @contextlib.contextmanager
 def collect_errors() -> Generator[_Errors]:
-    """Collect what is contained in the block; without this, each error is a warning."""
+    """Collect the errors contained in the block. Outside of such a block, each error is a warning."""
     errors: _Errors = {}
     _collectors.append(errors)
     try:
@@ -88,20 +89,20 @@ def collect_errors() -> Generator[_Errors]:
 
 
 def run_in_worker(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[InternalError]]:
-    """The result of a call for another process, and what was contained; `take_result` gets both."""
+    """The result of a call made for another process, and the errors contained in it; pass both to `take_result`."""
     with collect_errors() as errors:
         return function(*args, **kwargs), list(errors.values())
 
 
 def take_result(done: tuple[Any, list[InternalError]]) -> Any:
-    """The result of a call in a worker; what was contained there is noted here."""
+    """The result of a call in a worker. The errors contained there are recorded here."""
     for error in done[1]:
         _note(error)
     return done[0]
 
 
 def describe_errors(errors: Collection[InternalError]) -> str:
-    """How many there are, and the first of them."""
+    """How many errors there are, and the first of them."""
     shown = "; ".join(str(error) for error in itertools.islice(errors, _SHOWN))
     more = f"; and {len(errors) - _SHOWN:,} more" if len(errors) > _SHOWN else ""
     return f"{INTERNAL_ERROR} {len(errors):,}: {shown}{more}"

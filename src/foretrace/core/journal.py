@@ -1,6 +1,6 @@
-"""The journal of a run: one zstd frame for each finished attempt, on disk before the attempt is counted.
+"""The journal of a run: one zstd frame for each finished attempt, written to disk before the attempt is counted.
 
-`journal/<run>.jsonl.zst` reads as JSON lines with any zstd tool. A last frame that a crash cut off is ignored.
+Any zstd tool reads `journal/<run>.jsonl.zst` as JSON lines. A last frame that a crash cut off is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = "journal"
 SUFFIX = ".jsonl.zst"
 _CHUNK = 1 << 16
 _MAGIC = zstandard.FRAME_HEADER
-"""What every frame begins with. No frame holds it as text: it is not UTF-8."""
+"""The first bytes of every frame. The text in a frame cannot contain them: they are not valid UTF-8."""
 T = TypeVar("T")
 
 
@@ -31,7 +31,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     key: str
     trace: Trace | None = None
-    """`None` for an attempt that is not kept."""
+    """`None` if the attempt is not kept."""
     left_out: str = ""
     """Why it is not kept."""
 
@@ -41,10 +41,10 @@ _decoder = msgspec.json.Decoder(JournalEntry)
 
 
 def encode_entry(entry: JournalEntry) -> bytes:
-    """The entry as one JSON line, which is certain to be readable.
+    """The entry as one JSON line that is known to be readable again.
 
     Raises:
-        msgspec.MsgspecError, UnicodeError, TypeError, ...: it cannot be written, or not be read again.
+        msgspec.MsgspecError, UnicodeError, TypeError, ...: it cannot be written, or cannot be read again.
     """
     data = _encoder.encode(entry)
     _decoder.decode(data)
@@ -52,10 +52,10 @@ def encode_entry(entry: JournalEntry) -> bytes:
 
 
 class Journal:
-    """Adds to the journal of one run; its writer holds the folder's lock.
+    """Appends to the journal of one run. The caller holds the folder's lock.
 
     Raises:
-        StoreError: it cannot be opened.
+        StoreError: the journal cannot be opened.
     """
 
     def __init__(self, folder: Path, run: str) -> None:
@@ -73,7 +73,8 @@ class Journal:
         """Write entries (see `encode_entry`) and return when all of them are durable.
 
         Raises:
-            StoreError: they could not be written; none of them is there, unless the disk fails to take them back too.
+            StoreError: they could not be written. None of them is left in the file, unless the disk fails at removing
+                them too.
         """
         data = b"".join(self._compressor.compress(line) for line in lines)
         view = memoryview(data)
@@ -82,7 +83,7 @@ class Journal:
                 view = view[self._file.write(view) or 0 :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            with contextlib.suppress(OSError):  # what stays is read later: as an attempt, or as damage
+            with contextlib.suppress(OSError):  # what stays is read later, as an attempt or as damage
                 self._file.truncate(self._whole)
             raise StoreError(describe_write_error(self.path, error)) from error
         self._whole = self._file.tell()
@@ -93,7 +94,7 @@ class Journal:
 
 
 class _EntryLocation(NamedTuple):
-    """Where the trace of a key stands."""
+    """Where the journal holds the trace of a key."""
 
     task: str
     offset: int
@@ -109,7 +110,7 @@ class _TraceHeader(msgspec.Struct):
 
 
 class _EntryHeader(msgspec.Struct):
-    """What of an entry is read without reading its trace."""
+    """The fields of an entry that are read without decoding the whole trace."""
 
     key: str
     trace: _TraceHeader | None = None
@@ -117,10 +118,10 @@ class _EntryHeader(msgspec.Struct):
 
 
 class JournalIndex:
-    """An index of a journal, which holds keys and places but no traces.
+    """An index of a journal, with keys and positions but no traces.
 
     Raises:
-        StoreError: it holds something else.
+        StoreError: the file is not a journal.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +130,7 @@ class JournalIndex:
         self.left_out: dict[str, str] = {}
         """Reasons by key."""
         self.damaged = False
-        """Whether something before the last whole frame could not be read."""
+        """Whether something before the last complete frame could not be read."""
         self._places: dict[str, _EntryLocation] = {}
         end = 0
         for offset, size, data in _read_frames(path):
@@ -154,7 +155,7 @@ class JournalIndex:
         return {place.task for place in self._places.values()}
 
     def read_traces(self, wanted: Callable[[str], bool]) -> Iterator[Trace]:
-        """Traces of the tasks that are wanted, by key."""
+        """Traces of the wanted tasks, in the order of their keys."""
         with self.path.open("rb") as file:
             for _, place in sorted(self._places.items()):
                 if wanted(place.task):
@@ -166,16 +167,16 @@ class JournalIndex:
 
 
 def find_journals(folder: Path) -> list[Path]:
-    """The journals in a folder: those of runs that are going on or were interrupted."""
+    """The journals in a folder: those of runs that are still going or were interrupted."""
     return sorted((folder / FOLDER).glob(f"*{SUFFIX}"))
 
 
 def count_unsealed(folder: Path) -> int:
-    """Finished traces that stand in the journals of a folder: their run was interrupted, or still goes on.
+    """How many finished traces are still in a folder's journals, because their run was interrupted or is still going.
 
     Raises:
-        StoreError: a journal holds something else.
-        OSError: one cannot be read.
+        StoreError: a file is not a journal.
+        OSError: a journal cannot be read.
     """
     count = 0
     for path in find_journals(folder):
@@ -185,7 +186,7 @@ def count_unsealed(folder: Path) -> int:
 
 
 def _read_frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, size and content of each whole frame; frames that are damaged or cut off are skipped."""
+    """Offset, size and content of each complete frame; damaged or cut-off frames are skipped."""
     with path.open("rb") as file:
         at: int | None = 0
         rest = b""
@@ -200,8 +201,8 @@ def _read_frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _read_frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
-    """Read one frame, whose first bytes are `rest` and whose others follow in the file. Returns its content, its
-    size, and the bytes that were read behind it; `None` where there is no whole frame."""
+    """Read one frame that starts with the bytes `rest` and continues in the file. Returns its content, its size, and
+    the bytes that were read after it; `None` if there is no complete frame."""
     stream = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     used = 0
@@ -220,7 +221,7 @@ def _read_frame(file: BinaryIO, rest: bytes) -> tuple[bytes, int, bytes] | None:
 
 
 def _find_next_frame(file: BinaryIO, at: int) -> int | None:
-    """Where, from `at` on, a frame may begin; the file is left there. `None` where none can."""
+    """Move the file to where a frame may begin, at or after `at`, and return that offset; `None` if there is none."""
     file.seek(at)
     seen = b""
     while chunk := file.read(_CHUNK):
@@ -240,8 +241,8 @@ def _decode_entry(path: Path, data: bytes, kind: type[T]) -> T:
 
 
 def group_keys(keys: Iterable[str]) -> dict[str, list[int]]:
-    """Group keys by what stands before their last number: `p/3` and `p/7` become `{"p": [3, 7]}`, and a key without
-    a number becomes `{key: []}`."""
+    """Group keys by what precedes their last number: `p/3` and `p/7` become `{"p": [3, 7]}`, and a key without a number
+    becomes `{key: []}`."""
     found: dict[str, list[int]] = {}
     for key in sorted(keys):
         head, _, tail = key.rpartition("/")
@@ -253,6 +254,6 @@ def group_keys(keys: Iterable[str]) -> dict[str, list[int]]:
 
 
 def ungroup_keys(found: dict[str, list[int]]) -> Iterator[str]:
-    """The keys that `group_keys` was given."""
+    """The keys that were given to `group_keys`."""
     for head, numbers in found.items():
         yield from (f"{head}/{number}" for number in numbers) if numbers else (head,)

@@ -1,4 +1,4 @@
-"""The manifest of a traces folder: which segments count, and how far each input was read."""
+"""The manifest of a traces folder: which segments belong to it, and how far each input was read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretrace.core.segments import Segment
 from foretrace.core.trace import SCHEMA_VERSION
 
 SHARDS = 16
-"""Shards of a new folder, unless told otherwise."""
+"""Number of shards of a new folder by default."""
 _SEGMENT = re.compile(r"shard-\d{2,4}/\d{6,}\.parquet")
 
 
@@ -23,23 +23,24 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str
     source: str
     rows: int
-    """Rows, or conversations of a session file, that are accounted for: traces, drops and those already there."""
+    """Rows (or conversations of a session file) accounted for: traces, drops, and those that were already there."""
     drops: dict[str, int] = {}
     done: bool = False
     limit: int | None = None
-    """Rows that a source scanned before it took the first; `None` for all, or a source that does not scan."""
+    """Number of rows that a source scanned before it converted the first; `None` for all rows, or for a source that
+    does not scan."""
     fingerprint: str = ""
-    """Of a file or folder of conversations: its state when it was read; empty for rows, whose key holds it."""
+    """For a file or folder of conversations: its state when it was read. Empty for rows, whose key contains it."""
     since: str = ""
-    """The date before which conversations were left out; empty where none was."""
+    """The date before which conversations were left out; empty if none was set."""
     account: dict[str, Any] = {}
-    """Of a file or folder of conversations: what became of its records (`sources.account`)."""
+    """For a file or folder of conversations: what happened to its records (`sources.account`)."""
     counts: dict[str, Any] = {}
     """Turns, calls, results and times of its traces (`sources.report.TraceCounts`)."""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """What a traces folder holds."""
+    """The content of a traces folder."""
 
     schema_version: int = SCHEMA_VERSION
     shards: int = SHARDS
@@ -51,19 +52,18 @@ class Manifest(msgspec.Struct, kw_only=True):
     counts: dict[str, int] = {}
     drops: dict[str, int] = {}
     accounts: dict[str, dict[str, Any]] = {}
-    """The inputs' accounts and counts, summed up by source."""
+    """The inputs' accounts and counts, added up by source."""
     redacted: dict[str, int] = {}
-    """What was taken out of the traces of a folder that was generated or scrubbed, by type; of imports, `accounts`
-    says it."""
+    """Secrets removed from a generated or scrubbed folder, counted by type. For imports, see `accounts`."""
     left_out: dict[str, dict[str, list[int]]] = {}
-    """Keys of generated attempts that were finished and not kept, by reason (see `journal.group_keys`)."""
+    """Keys of generated attempts that finished but were not kept, by reason (see `journal.group_keys`)."""
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a traces folder.
 
     Raises:
-        StoreError: there is none, or it is not one of traces.
+        StoreError: there is none, or it is not a manifest of traces.
     """
     path = folder / "manifest.json"
     if not folder.exists():

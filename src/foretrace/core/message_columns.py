@@ -1,4 +1,4 @@
-"""Columns of chat messages in a dataset's files: read with their texts as a dictionary, so that each is made once."""
+"""Columns of chat messages in a dataset's files. Their texts are read as a dictionary, so that each is created once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class ChatText(NamedTuple):
 
 
 def list_text_columns(names: Iterable[str]) -> list[str]:
-    """What a Parquet file calls the texts in columns of messages: its `read_dictionary`, for `read_messages`."""
+    """The Parquet paths of the texts in columns of messages: the `read_dictionary` argument for `read_messages`."""
     return [f"{name}.list.element.{field}" for name in names for field in ("role", "content")]
 
 
 def read_messages(column: Any) -> list[list[ChatText]]:
-    """The messages of each row; those with one role and text are one object."""
+    """The messages of each row; messages with the same role and text are one object."""
     import numpy as np
 
     result: list[list[ChatText]] = []

@@ -1,9 +1,9 @@
-"""A file of what a verifier thinks of the two actions of each pair: one line of JSON a pair, behind a header line.
+"""A file of a verifier's scores for the two actions of each pair: a header line, then one line of JSON for each pair.
 
     {"pair_scores": 1, "verifier": "openai:judge", "dataset": "5f0c...", ...}
     {"key": K, "step": S, "family": F, "pair": P, "chosen": .9, "rejected": .2}
 
-A file that someone else wrote, such as of a reward model, needs no header.
+A file from elsewhere, such as a reward model's, does not need a header.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KIND = "score of a pair"
 
 
 class PairPlace(NamedTuple):
-    """Which row of the config `verifier` it is: no two rows have all four."""
+    """Identifies a row of the config `verifier`: no two rows have the same four values."""
 
     key: str
     step: int
@@ -33,7 +33,7 @@ class PairPlace(NamedTuple):
 
 
 class PairScore(msgspec.Struct, frozen=True, kw_only=True):
-    """The two scores of a pair, higher is better; None where the verifier gave none."""
+    """The two scores of a pair, higher is better; None if the verifier gave none."""
 
     place: PairPlace
     chosen: float | None
@@ -49,7 +49,7 @@ class PairScoresHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the dataset's manifest (`core.predictions.digest_dataset`)."""
     split: str = "test"
     latency_s: dict[str, float] = {}
-    """Seconds a score: `p50`, `p95`, `mean`."""
+    """Seconds per score: `p50`, `p95`, `mean`."""
     settings: dict[str, Any] = {}
 
 
@@ -60,11 +60,12 @@ class PairScoresFile(msgspec.Struct, frozen=True, kw_only=True):
     header: PairScoresHeader | None
     scores: dict[PairPlace, PairScore]
     problems: dict[str, int]
-    """Lines with a fault that are counted: `torn_last_line`, `bad_chosen`, `bad_rejected` (no numbers)."""
+    """Number of lines with each kind of fault that is counted but not refused: `torn_last_line`, `bad_chosen`,
+    `bad_rejected` (not numbers)."""
 
 
 def is_pair_scores(path: Path) -> bool:
-    """Whether a file holds scores of pairs, by its first line."""
+    """Whether a file contains scores of pairs, judging by its first line."""
     try:
         for _, value in read_json_lines(path, _KIND, Counter()):
             return "pair_scores" in value or {"chosen", "rejected"} <= value.keys()
@@ -77,7 +78,7 @@ def read_pair_scores(path: Path) -> PairScoresFile:
     """Read a file of pair scores.
 
     Raises:
-        PredictionError: it cannot be read, a line is not a score of a pair, or a pair is there twice.
+        PredictionError: the file cannot be read, a line is not a score of a pair, or a pair occurs twice.
     """
     header: PairScoresHeader | None = None
     problems: Counter[str] = Counter()
@@ -101,7 +102,7 @@ def read_pair_scores(path: Path) -> PairScoresFile:
 
 
 def write_pair_scores(path: Path, header: PairScoresHeader, scores: Iterable[PairScore]) -> None:
-    """Write a file whole or not at all; a score that is not known is left out."""
+    """Write a file completely or not at all; unknown scores are left out."""
     with atomic_file(path) as file:
         file.write(msgspec.json.encode(header) + b"\n")
         for score in scores:

@@ -1,4 +1,4 @@
-"""Settings that are written as a list of `NAME=VALUE`."""
+"""Settings written as a list of `NAME=VALUE`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from foretrace.core.errors import Setting, UsageError
 
 
 def parse_pairs(setting: str, pairs: Iterable[str], *, form: str = "NAME=VALUE", example: str) -> dict[str, str]:
-    """The pairs of a setting as a table; `form` and `example` are how an error says what to write.
+    """The pairs of a setting as a dictionary; `form` and `example` tell an error message what to suggest.
 
     Args:
-        setting: its name as in `core.errors.Setting`.
+        setting: The setting's name, as in `core.errors.Setting`.
 
     Raises:
-        UsageError: a pair without its name, its `=` or its value, or a name given twice.
+        UsageError: a pair lacks its name, its `=` or its value, or a name is given twice.
     """
     table: dict[str, str] = {}
     for pair in pairs:

@@ -1,6 +1,6 @@
-"""The marks that stand where a secret stood: `<SECRET:github_token:1>`, and user names in paths: `redacted-user-1`.
+"""The marks that replace secrets: `<SECRET:github_token:1>`, and for user names in paths, `redacted-user-1`.
 
-They hold no quote, backslash, space or line break, so that a JSON text or a path in which one stands stays what it was.
+They contain no quote, backslash, space or line break, so a JSON text or a path with one is still a JSON text or a path.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 PLACEHOLDER = re.compile(r"<SECRET:(?P<type>[a-z][a-z0-9_]{0,40}):(?P<number>[1-9][0-9]{0,6})>")
 USER_PLACEHOLDER = re.compile(r"redacted-user-(?P<number>[1-9][0-9]{0,6})(?![0-9A-Za-z_-])")
 USER_NAME = "user_name"
-"""The type of a user name, whose placeholder can stand in a path."""
+"""The type for user names, which have their own placeholder because it must work in paths."""
 
 
 def make_placeholder(type: str, number: int) -> str:
-    """The mark of the so-manyth secret of its type in a trace, from 1."""
+    """The mark of secret number `number` of its type in a trace, from 1."""
     return f"redacted-user-{number}" if type == USER_NAME else f"<SECRET:{type}:{number}>"
 
 
 def write_as_words(text: str) -> str:
-    """The text with each mark as one word of the same length, for a parser to which `<` and `>` mean something."""
+    """The text with each mark as one word of the same length, for parsers that give `<` and `>` a meaning."""
     if "<SECRET:" not in text:
         return text
     return PLACEHOLDER.sub(lambda mark: f"_{mark[0][1:-1].replace(':', '_')}_", text)

@@ -1,4 +1,4 @@
-"""Places as they are named in a call: a path of this machine, or the address of a folder in an object store."""
+"""Places as a user names them: a path on this machine, or an address in an object store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretrace.core.errors import UsageError
 SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "hf", "memory")
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/].*)", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-"""How an address begins, up to its first slash; not a drive of Windows, which is one letter."""
+"""The start of an address, up to its first slash. A Windows drive does not match: it is one letter."""
 
 
 class Address(NamedTuple):
@@ -26,7 +26,7 @@ class Address(NamedTuple):
 
     @property
     def parent(self) -> Address:
-        """The folder that it lies in."""
+        """The folder that contains it."""
         return Address(self.scheme, self.path.rpartition("/")[0])
 
     @property
@@ -36,22 +36,23 @@ class Address(NamedTuple):
 
 
 def find_address(place: Path | str) -> Address | None:
-    """The address that a text, or a `Path` made of it, stands for; `None` for a place on this machine. A `Path` has one
-    slash where the address has two."""
+    """The address in a text, or in a `Path` made from it (which has one slash where the address has two); `None` for a
+    place on this machine."""
     found = _ADDRESS.fullmatch(str(place))
     return Address(found[1], found[2].rstrip("/")) if found else None
 
 
 def write_place(place: Path | str) -> str:
-    """A place as it is to be shown: the address with its two slashes, or the local path."""
+    """A place as it is shown: the address with its two slashes, or the local path."""
     return str(find_address(place) or place)
 
 
 def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
-    """Refuse an address where a path is wanted: a folder of that name would be made here.
+    """Refuse an address where a path is needed: otherwise a local folder of that name would be created.
 
     Raises:
-        UsageError: it is the address of an object store, where that may not be, or of something else.
+        UsageError: it is a malformed address, has an unknown scheme, or is in an object store without
+            `may_be_in_store`.
     """
     start = str(place).partition("/")[0]
     scheme, colon, rest = start.partition(":")

@@ -1,9 +1,8 @@
-"""Find plugins: foretrace's own by the table below, any other as `module:Class` or by an entry point of its package.
+"""Find plugins: foretrace's own by the table below, any other as `module:Class` or by its package's entry point.
 
-To add a source, protocol, model server, sandbox, problem set, recipe, predictor or export format: write one file with a
-`PLUGIN` in it, and name its module in `BUILT_IN` (`tests/core/test_plugins.py` says so where that was forgotten). A
-plugin outside of foretrace needs neither: it is named `module:Class`, or found by the entry point group
-`foretrace.<kind>`.
+To add a source, protocol, model server, sandbox, problem set, recipe, predictor or export format, write one file that
+defines `PLUGIN` and list its module in `BUILT_IN` (`tests/core/test_plugins.py` fails if you forget). A plugin outside
+of foretrace does not need that: it is named `module:Class`, or found through the entry point group `foretrace.<kind>`.
 """
 
 from __future__ import annotations
@@ -102,22 +101,22 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "otlp": "foretrace.exports.otlp",
     },
 }
-"""By kind: the name a user gives, and the module whose `PLUGIN` it is. Lists of names keep this order."""
+"""By kind: the name that a user gives, and the module that defines its `PLUGIN`. Lists of names keep this order."""
 
 _KIND_NAMES = {"problems": "problem set"}
-"""The noun for one plugin in messages, where it is not the name of the kind."""
+"""The noun for one plugin in messages, if it differs from the name of the kind."""
 
 
 def plugin_names(kind: str) -> list[str]:
-    """Names of the plugins of one kind: our own in the order of the table, then those of entry points by name."""
+    """Names of the plugins of one kind: our own in the order of the table, then those from entry points by name."""
     return [*BUILT_IN[kind], *sorted(_find_entry_points(kind))]
 
 
 def load_plugin(kind: str, name: str) -> Any:
-    """The plugin of that name: `PLUGIN` of its module, the object at `module:Class`, or an entry point's.
+    """The plugin of that name: `PLUGIN` of its module, the object at `module:Class`, or the object of an entry point.
 
     Raises:
-        UsageError: no such plugin; the message lists those there are.
+        UsageError: there is no such plugin; the message lists the existing ones.
     """
     if ":" in name:
         return _load_external(kind, name)
@@ -129,18 +128,18 @@ def load_plugin(kind: str, name: str) -> Any:
         raise UsageError(f"unknown {kind} {name!r}: choose one of {', '.join(plugin_names(kind))}, or module:Class")
     try:
         return point.load()
-    except Exception as error:  # another package's module may fail in any way while it is imported
+    except Exception as error:  # another package's module may fail in any way on import
         raise UsageError(f"cannot load {kind} {name!r} (entry point {point.value}): {find_first_line(error)}") from None
 
 
 def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
-    """The plugin of that name, made with these arguments where it is a class or a function, and checked.
+    """The plugin of that name, checked. If it is a class or a function, it is called with these arguments first.
 
     Args:
-        contract: The `typing.Protocol` of its kind, all of whose members it must have.
+        contract: The `typing.Protocol` of its kind, whose members it must all have.
 
     Raises:
-        UsageError: no such plugin, one that does not take these arguments, or one that lacks a member.
+        UsageError: there is no such plugin, it does not take these arguments, or it lacks a member.
     """
     plugin = load_plugin(kind, name)
     if inspect.isclass(plugin) or inspect.isroutine(plugin):
@@ -151,7 +150,7 @@ def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
 
 
 def check_arguments(kind: str, name: str, factory: Any, *arguments: Any, **options: Any) -> None:
-    """Check that a class can be made, or a function called, with these arguments.
+    """Check that a class or function can be called with these arguments.
 
     Raises:
         UsageError: it cannot; the message says why.
@@ -179,7 +178,7 @@ def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
 
 
 def _find_entry_points(kind: str) -> dict[str, EntryPoint]:
-    """Plugins of other packages. One that has the name of ours is left out, and never in silence."""
+    """Plugins of other packages. One with the name of a built-in plugin is left out, with a warning."""
     found: dict[str, EntryPoint] = {}
     for point in _read_entry_points(f"foretrace.{kind}", tuple(sys.path)):
         if point.name in BUILT_IN[kind]:
@@ -197,13 +196,14 @@ def _find_entry_points(kind: str) -> dict[str, EntryPoint]:
 
 @functools.cache
 def _read_entry_points(group: str, _path: tuple[str, ...]) -> EntryPoints:
-    """A group of all packages on `sys.path`. To find it, a file of each of them is read, and a build asks 25 times."""
+    """The entry points of one group. Cached, since finding them reads a file of every package on `sys.path`, and a
+    build asks 25 times."""
     return entry_points(group=group)
 
 
 def _load_external(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
-    # A console script does not look into the current folder, where a user's own plugin lies.
+    # A console script does not search the current folder, where users keep their own plugins.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -1,11 +1,11 @@
-"""A file of predictions: one line of JSON for each guess at a step, best first, behind a header line.
+"""A file of predictions: a header line, then one line of JSON for each guess at a step, best first.
 
     {"predictions": 1, "predictor": "markov:2", "dataset": "5f0c...", "config": "eval", ...}
     {"key": K, "step": S, "rank": 1, "prediction": {"action": A, "tool": T, "arguments": {..}}, "confidence": .7, ...}
 
-A file that someone else wrote needs no header, may leave out all but `key`, `step` and the guess, and may give it
-as `prediction`, as `completion` (the model's text, which should be the JSON object that the prompt asks for), or with
-`action`, `tool` and `arguments` in the line itself.
+A file from elsewhere does not need a header and may leave out everything but `key`, `step` and the guess. It may give
+the guess as `prediction`, as `completion` (the model's text, which should be the JSON object that the prompt asks for),
+or as `action`, `tool` and `arguments` in the line itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foretrace.core.files import atomic_file
 from foretrace.core.places import make_local_path
 
 FORMAT = 1
-"""Version of the file's format, as its header has it."""
+"""Version of the file format, written into the header."""
 _DAY_S = 86_400.0
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
 
@@ -57,21 +57,21 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     """Index of the step's assistant message in the trace."""
     rank: int = 1
-    """1 is the guess that the predictor thinks likeliest."""
+    """1 is the guess that the predictor considers most likely."""
     action: str | None
-    """None where the text of a model holds no action."""
+    """None if the model's text contains no action."""
     calls: tuple[PredictedCall, ...] = ()
-    """The calls of the step, in order; empty where it calls no tool, or where only the action is guessed."""
+    """The calls of the step, in order; empty if it calls no tool, or if only the action is guessed."""
     completion: str | None = None
-    """Text of the model that guessed, where there is one."""
+    """The text of the model that guessed, if there is one."""
     confidence: float | None = None
-    """Probability that the guess is right, as the predictor believes; in [0, 1]."""
+    """Probability in [0, 1] that the guess is right, as the predictor estimates it."""
     seconds: float | None = None
-    """How long the predictor took for all guesses at this step."""
+    """Seconds that the predictor took for all guesses at this step."""
     tokens: int | None = None
     """Tokens that it wrote for this guess."""
     score: float | None = None
-    """What a verifier thinks of the guess: higher is better. It is not a probability unless its maker says so."""
+    """A verifier's score of the guess: higher is better. It need not be a probability."""
 
 
 class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,51 +81,51 @@ class PredictionsHeader(msgspec.Struct, frozen=True, kw_only=True):
     predictor: str = ""
     """Name of the predictor, or address of the model."""
     verifier: str | None = None
-    """What gave the scores."""
+    """The verifier that gave the scores."""
     verifier_latency_s: dict[str, float] = {}
-    """Seconds that it took for one: `p50`, `p95`, `mean`."""
+    """Seconds that the verifier took for one score: `p50`, `p95`, `mean`."""
     dataset: str = ""
     """Digest of the dataset's manifest (`digest_dataset`)."""
     built_from: dict[str, Any] = {}
-    """What the dataset's rows follow from (`describe_origin`): so it is seen whether another build has the same."""
+    """What determines the dataset's rows (`describe_origin`). It shows whether another build has the same rows."""
     config: str = "eval"
-    """Config whose rows were predicted: `eval` or `proposer`."""
+    """Config of the predicted rows: `eval` or `proposer`."""
     split: str = ""
-    """Split of them: `train`, `validation` or `test`; empty where it is not said."""
+    """Split of the predicted rows: `train`, `validation` or `test`; empty if unknown."""
     target: str = "call"
     """What was predicted: `type` or `call`."""
     k: int = 1
-    """Guesses a step at most."""
+    """The most guesses for one step."""
     steps: int = 0
     seed: int = 0
     faults: dict[str, int] = {}
-    """Steps without a guess, by why there is none: `raised`, `bad_guess`, `no_guess`."""
+    """Steps without a guess, by reason: `raised`, `bad_guess`, `no_guess`."""
     latency_s: dict[str, float] = {}
-    """Seconds a step: `p50`, `p95`, `mean`."""
+    """Seconds per step: `p50`, `p95`, `mean`."""
     settings: dict[str, Any] = {}
-    """Whatever else repeats the run: sampling, folds, model."""
+    """Everything else that is needed to repeat the run: sampling, folds, model."""
     versions: dict[str, str] = {}
 
 
 class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was read: what is in it, and what was wrong with it."""
+    """A file that was read: its content, and what was wrong with it."""
 
     path: str
     header: PredictionsHeader | None
-    """None where the file has none."""
+    """None if the file has none."""
     rows: tuple[Prediction, ...]
-    """In the order of the file."""
+    """In file order."""
     problems: dict[str, int]
-    """Lines of each kind of fault that are counted and not refused: `torn_last_line` (left out), `no_action`,
-    `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value counts as not given)."""
+    """Number of lines with each kind of fault that is counted but not refused: `torn_last_line` (left out),
+    `no_action`, `bad_confidence`, `bad_seconds`, `bad_tokens`, `bad_score` (the value is treated as not given)."""
 
     @property
     def predictor(self) -> str:
-        """Its name; empty where the file does not say."""
+        """The predictor's name; empty if the file does not say."""
         return "" if self.header is None else self.header.predictor
 
     def check_not_empty(self) -> None:
-        """Refuse a file without a single prediction.
+        """Refuse a file without any predictions.
 
         Raises:
             PredictionError: it has none.
@@ -134,7 +134,7 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
             raise PredictionError(f"{self.path}: holds no predictions")
 
     def by_step(self) -> dict[tuple[str, int], list[Prediction]]:
-        """The guesses at each (key, step), in the order of their rank."""
+        """The guesses at each (key, step), ordered by rank."""
         found: dict[tuple[str, int], list[Prediction]] = {}
         for row in self.rows:
             found.setdefault((row.key, row.step), []).append(row)
@@ -144,10 +144,10 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest_dataset(dataset: Path) -> str:
-    """Digest of a dataset by its manifest, which holds the digests of its inputs, its settings and its versions.
+    """Digest of a dataset's manifest, which holds the digests of its inputs, its settings and its versions.
 
     Raises:
-        PredictionError: the folder holds no dataset.
+        PredictionError: the folder is not a dataset.
     """
     return hashlib.blake2b(_read_manifest(dataset), digest_size=16).hexdigest()
 
@@ -160,7 +160,7 @@ def _read_manifest(dataset: Path) -> bytes:
 
 
 def digest_traces(traces: Iterable[tuple[str, str]]) -> str:
-    """Digest of the traces that a dataset is built from, by key and id, in whatever order."""
+    """Digest of the traces that a dataset is built from, by key and id. The order of the traces does not matter."""
     return digest(*(part for trace in sorted(traces) for part in trace), size=16)
 
 
@@ -171,10 +171,10 @@ _ROW_SETTINGS = (
 
 
 def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What the rows of a dataset follow from, of its manifest: its traces, and the settings and versions by which they
-    become prompts, answers and splits. Datasets that agree in it have the same rows."""
+    """What determines the rows of a dataset, from its manifest: its traces, and the settings and versions that turn
+    them into prompts, answers and splits. Datasets with the same origin have the same rows."""
     settings, versions = manifest["settings"], manifest["versions"]
-    window = settings.get("window", "sliding")  # all that there was once, which no manifest named
+    window = settings.get("window", "sliding")  # once the only window; manifests did not record it then
     return {
         "traces": manifest["inputs"]["digest"],
         **{name: settings[name] for name in _ROW_SETTINGS if settings.get(name) is not None},
@@ -185,10 +185,10 @@ def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_origin(dataset: Path) -> dict[str, Any]:
-    """What the rows of a dataset follow from; nothing where its manifest does not say it all.
+    """What determines the rows of a dataset; empty if its manifest is incomplete.
 
     Raises:
-        PredictionError: the folder holds no dataset.
+        PredictionError: the folder is not a dataset.
     """
     manifest = _read_manifest(dataset)
     try:
@@ -198,7 +198,7 @@ def read_origin(dataset: Path) -> dict[str, Any]:
 
 
 def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Prediction]) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     with atomic_file(path) as file:
         file.write(msgspec.json.encode(header) + b"\n")
         for row in rows:
@@ -206,7 +206,7 @@ def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Pred
 
 
 def encode_prediction(row: Prediction) -> bytes:
-    """One line, without its newline: fields that are not known are left out."""
+    """One line, without its newline; unknown fields are left out."""
     line: dict[str, Any] = {"key": row.key, "step": row.step, "rank": row.rank}
     if row.action is not None:
         first, *more = [_make_call_value(call) for call in row.calls] or [{"tool": None, "arguments": {}}]
@@ -227,10 +227,10 @@ def _make_call_value(call: PredictedCall) -> dict[str, Any]:
 
 
 def read_header(path: Path) -> PredictionsHeader | None:
-    """The header of a file; None where it has none.
+    """The header of a file; None if it has none.
 
     Raises:
-        PredictionError: it cannot be read, or its first line is not a JSON object.
+        PredictionError: the file cannot be read, or its first line is not a JSON object.
     """
     for number, value in read_json_lines(path, "prediction", Counter()):
         if number == 1 and "predictions" in value:
@@ -243,8 +243,9 @@ def read_predictions(path: str | Path) -> PredictionsFile:
     """Read a file of predictions.
 
     Raises:
-        UsageError: it is an address.
-        PredictionError: it cannot be read, a line is not a prediction, or a guess of a rank is there twice.
+        UsageError: the path is an address in an object store.
+        PredictionError: the file cannot be read, a line is not a prediction, or two guesses at a step have the same
+            rank.
     """
     path = make_local_path(path)
     header: PredictionsHeader | None = None
@@ -269,13 +270,13 @@ def read_predictions(path: str | Path) -> PredictionsFile:
 
 
 def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file, and the number of the line of each; a last line that was not written to its end is left
-    out, and counted as `torn_last_line`.
+    """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted as
+    `torn_last_line`.
 
     Args:
         path: The file.
         kind: What a line is, for errors: `prediction`.
-        problems: Where it is counted.
+        problems: Where the incomplete line is counted.
 
     Raises:
         PredictionError: the file cannot be read, or a line is not a JSON object.
@@ -313,7 +314,7 @@ def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
     """Key and step of a line.
 
     Raises:
-        PredictionError: it has none.
+        PredictionError: one of them is missing, or the step is not a number.
     """
     if "key" not in value or "step" not in value:
         raise PredictionError(f"{where}: is not a {kind}: it has no key or no step")
@@ -324,7 +325,7 @@ def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:
 
 
 def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
-    """Rank of a line; 1 where it does not say.
+    """Rank of a line; 1 if not given.
 
     Raises:
         PredictionError: it is not a number from 1 on.
@@ -336,10 +337,10 @@ def read_rank(value: dict[str, Any], where: str, kind: str) -> int:
 
 
 def read_format_header(value: dict[str, Any], form: type[HeaderT], where: str) -> HeaderT:
-    """The header of a file of ours, whose first field has the version of its format.
+    """The header of a file that foretrace wrote, whose first field is the version of its format.
 
     Raises:
-        PredictionError: another version, or no such header.
+        PredictionError: the version is another one, or this is not such a header.
     """
     name = form.__struct_fields__[0]
     kind = name.replace("_", " ")
@@ -372,19 +373,19 @@ def _read_row(value: dict[str, Any], where: str, problems: Counter[str]) -> Pred
 
 
 def _read_completion(value: Any) -> str | None:
-    """The model's text: as it is, or the last message of a list of messages."""
+    """The model's text: as given, or from the last message if it is a list of messages."""
     if isinstance(value, list) and value and isinstance(value[-1], dict):
         value = value[-1].get("content")
     return _replace_lone_surrogates(value) if isinstance(value, str) else None
 
 
 def _replace_lone_surrogates(text: str) -> str:
-    """The text with `?` for halves of surrogate pairs: JSON may name them, and no file can hold them."""
+    """The text with `?` for lone surrogates, which JSON can express but UTF-8 files cannot hold."""
     return text.encode("utf-8", "replace").decode()
 
 
 def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | None, tuple[PredictedCall, ...]]:
-    """Action and calls of a line; (None, ()) where it holds none."""
+    """Action and calls of a line; (None, ()) if it has no guess."""
     guess = value.get("prediction")
     if guess is None and "action" not in value and completion is not None:
         guess = find_first_object(completion)
@@ -409,8 +410,8 @@ def read_calls(guess: dict[str, Any]) -> tuple[PredictedCall, ...]:
 
 
 def find_first_object(text: str) -> Any:
-    """The JSON value that a completion begins with: behind the thinking, in a fence or not; what a model says after it
-    is not held against it. None where there is none."""
+    """The JSON value at the start of a completion, after any thinking and with or without a code fence. Text that
+    follows it is ignored. None if there is no JSON value."""
     text = text.rpartition("</think>")[2].strip()
     if text.startswith("```"):
         text = text.partition("\n")[2].strip()
@@ -421,7 +422,7 @@ def find_first_object(text: str) -> Any:
 
 
 def _read_int(value: Any) -> int | None:
-    """A whole number of 64 bits, perhaps as text; None for anything else, of which no part is taken."""
+    """A 64-bit integer, perhaps given as text; None for anything else. Fractions are not rounded."""
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         return None
     try:
@@ -434,12 +435,12 @@ def _read_int(value: Any) -> int | None:
 def read_number(
     value: dict[str, Any], name: str, problems: Counter[str], lowest: float, highest: float
 ) -> float | None:
-    """A number of a line; None, and counted, where it is none or is out of its range."""
+    """A number of a line. If it is invalid or out of range, the result is None and `problems` counts the fault."""
     number = value.get(name)
     if number is None:
         return None
     good = isinstance(number, (int, float)) and not isinstance(number, bool)
-    # NaN and the infinities are in no range, nor is a whole number that is too large for a float.
+    # NaN and the infinities are in no range. Neither is an integer that is too large for a float.
     if good and lowest <= number <= highest and abs(number) <= sys.float_info.max:
         return float(number)
     problems[f"bad_{name}"] += 1

@@ -1,13 +1,12 @@
-"""How work that takes long says where it stands."""
+"""How long-running work reports its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 ProgressFunc = Callable[[str, int, int | None], None]
-"""Called with a text that says what is going on, how many rows, traces or jobs are done, and how many there are
-(`None`: not known)."""
+"""Called with what is going on, how many rows, traces or jobs are done, and how many there are (`None` if unknown)."""
 
 
 def ignore_progress(doing: str, done: int, total: int | None) -> None:
-    """The `ProgressFunc` of a caller who wants none."""
+    """The `ProgressFunc` of a caller who does not want any."""

@@ -1,4 +1,4 @@
-"""Parse Python code that somebody else wrote, without showing the compiler's warnings about it."""
+"""Parse other people's Python code without showing the compiler's warnings about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from typing import Any, Literal, overload
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""What `parse_quietly` raises for what is not Python (`ValueError`: a null byte; the last two: nested too deeply)."""
+"""Raised by `parse_quietly` for text that is not Python (`ValueError`: null bytes; the last two: nested too deeply)."""
 
 
 @overload
@@ -18,14 +18,14 @@ def parse_quietly(code: str, mode: str = "exec", *, compiles: bool = False) -> a
     """The syntax tree of the code.
 
     Args:
-        compiles: Also compile it, which runs nothing, to find what is wrong beyond the grammar, such as a `return`
-            outside of a function.
+        compiles: Also compile the code (without running it), which finds errors beyond the grammar, such as a `return`
+            outside a function.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python (`PARSE_ERRORS`).
+        SyntaxError, ValueError, RecursionError, MemoryError: the text is not Python (`PARSE_ERRORS`).
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # such as an invalid escape in a string, which is of no use here
+        warnings.simplefilter("ignore")  # e.g. about an invalid escape in a string
         tree = ast.parse(code, mode=mode)
         if compiles:
             assert isinstance(tree, ast.Module)
@@ -38,7 +38,7 @@ def try_parse(code: str, mode: Literal["eval"]) -> ast.Expression | None: ...
 @overload
 def try_parse(code: str, mode: Literal["exec"] = "exec") -> ast.Module | None: ...
 def try_parse(code: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST | None:
-    """The syntax tree of the code, or `None` where it is not Python."""
+    """The syntax tree of the code, or `None` if it is not Python."""
     try:
         return parse_quietly(code, mode)
     except PARSE_ERRORS:
@@ -46,10 +46,10 @@ def try_parse(code: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST | No
 
 
 def parse_literal(code: str) -> Any:
-    """The value that the code writes out, such as `{'a': (1, None)}`.
+    """The value of a Python literal, such as `{'a': (1, None)}`.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python (`PARSE_ERRORS`), or no such value.
-        TypeError: a value that cannot be made, such as a list in a set.
+        SyntaxError, ValueError, RecursionError, MemoryError: the text is not Python (`PARSE_ERRORS`), or not a literal.
+        TypeError: the value cannot exist, such as a list in a set.
     """
     return ast.literal_eval(parse_quietly(code.strip(), "eval"))

@@ -1,4 +1,4 @@
-"""What a trace says of the secrets that were taken out of it."""
+"""What a trace records about the secrets that were removed from it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 from foretrace.core.trace import Trace
 
 NAME = "redact"
-"""What the name of the transform begins with, in `Provenance.transforms`: `redact@1`."""
+"""Start of the transform's name in `Provenance.transforms`: `redact@1`."""
 FIELD = "redacted"
-"""Where the counts stand in `extra`, of the trace and of each message."""
+"""Where `extra` of the trace and of each message holds the counts."""
 
 
 def is_redacted(trace: Trace) -> bool:
-    """Whether secrets were looked for and taken out, if there were any."""
+    """Whether the trace was searched for secrets, and any found were removed."""
     return any(name.partition("@")[0] == NAME for name in trace.provenance.transforms)
 
 
 def read_redactions(trace: Trace) -> dict[str, int]:
-    """How many secrets were taken out of a trace, by type."""
+    """How many secrets were removed from a trace, by type."""
     counts: Any = trace.extra.get(FIELD) if is_redacted(trace) else None
     if not isinstance(counts, dict):
         return {}

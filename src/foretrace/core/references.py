@@ -1,6 +1,7 @@
-"""References of a dataset: what free predictors reach on its eval rows, so that every score has something beside it.
+"""References of a dataset: scores of free predictors on its eval rows, so that every score has something to compare
+with.
 
-`references/NAME.jsonl` are their predictions, and `references.json` the figures, which `score` and the card show.
+`references/NAME.jsonl` holds their predictions, `references.json` the figures that `score` and the card show.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FOLDER, FILE = "references", "references.json"
 
 
 class ScoreRow(msgspec.Struct, frozen=True):
-    """One figure: a share in [0, 1] with its 95% interval over resampled groups, which the splits keep whole."""
+    """One figure: a share in [0, 1] with its 95% interval from resampling groups, which are never split."""
 
     slice: str
     metric: str
@@ -26,7 +27,7 @@ class ScoreRow(msgspec.Struct, frozen=True):
     low: float
     high: float
     n: int
-    """Gold rows that it is taken over."""
+    """Number of gold rows behind the figure."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,12 +35,12 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     predictor: str
     predictions: str
-    """Its file, as a path in the dataset."""
+    """Its predictions file, as a path in the dataset."""
     scores: list[ScoreRow]
 
 
 class References(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of all of them."""
+    """The figures of all predictors."""
 
     references: int = FORMAT
     dataset: str
@@ -50,10 +51,10 @@ class References(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_references(dataset: Path) -> References | None:
-    """The references of a dataset; None where it has none.
+    """The references of a dataset; None if it has none.
 
     Raises:
-        PredictionError: there is a file of them that cannot be read.
+        PredictionError: the file exists and cannot be read.
     """
     path = dataset / FILE
     try:
@@ -68,6 +69,6 @@ def read_references(dataset: Path) -> References | None:
 
 
 def write_references(dataset: Path, references: References) -> None:
-    """Write them into the dataset, whole or not at all."""
+    """Write the references into the dataset, completely or not at all."""
     data = msgspec.json.format(msgspec.json.encode(references), indent=1)
     replace_file(dataset / FILE, data + b"\n")

@@ -1,4 +1,4 @@
-"""Reports, which print in Python as the command shows them."""
+"""Reports, which print in Python the way the command shows them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import importlib
 
 
 class Report:
-    """Base of what the functions of `import foretrace` return, beside a record of msgspec."""
+    """Base of what the functions of `import foretrace` return; combined with `msgspec.Struct`."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        # By name, as a plugin: the command line stands on everything, and nothing on it.
+        # Imported by name, like a plugin: the command line depends on everything, and nothing may depend on it.
         return importlib.import_module("foretrace.cli.display").render(self)

@@ -1,4 +1,4 @@
-"""One segment of a traces folder: a Parquet file of traces, sorted by task id and key, written whole or not at all."""
+"""One segment of a traces folder: a Parquet file of traces, sorted by task id and key, written as a whole."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from foretrace.core.trace import Trace
 SegmentRow = dict[str, Any]
 """The columns of one trace (see `make_schema`)."""
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 64, 1 << 20
-"""Rows, or bytes of records, after which a row group ends: each column of one takes as much time as many rows, and
-whoever reads a segment holds a row group of it."""
+"""A row group ends after this many rows, or bytes of records. Smaller groups cost time, since each column of a group
+takes as long as many rows. Larger ones cost memory, since readers hold a whole row group."""
 _BATCH_ROWS = 8
 MAX_UNMERGED = 6
-"""Segments of a shard that are left as they are: those of an import of up to 300 MB."""
+"""This many segments of a shard are left unmerged: those of an import of up to 300 MB."""
 _MERGED_AT_ONCE = 32
-"""Segments that are read side by side while they become one."""
+"""The most segments that are merged in one step."""
 
 
 class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,13 +33,12 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     rows: int
     run: str = ""
-    """The run that generated the traces; empty for imported ones. What the run adds later goes into the same
-    segment, so that an interrupted run ends in the same files as one that was not interrupted."""
+    """The run that generated the traces; empty for imported ones. What the run adds later goes into the same segment,
+    so that an interrupted run ends with the same files as an uninterrupted one."""
 
 
 def write_segment(path: Path, rows: Iterable[SegmentRow]) -> None:
-    """Write rows, which must come sorted by `get_sort_key`, as one segment, whole or not at all; few are held at a
-    time."""
+    """Write rows, sorted by `get_sort_key`, as one segment, completely or not at all. Only a few are held at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -69,7 +68,7 @@ def _cut_groups(rows: Iterable[SegmentRow]) -> Iterator[list[SegmentRow]]:
 
 
 def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
-    """The rows of a segment in their order; few are held at a time."""
+    """The rows of a segment in order; only a few are held in memory at a time."""
     import pyarrow.parquet as pq
 
     with report_damage(path), pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
@@ -78,7 +77,7 @@ def read_segment_rows(path: Path) -> Iterator[SegmentRow]:
 
 
 def find_record(path: Path, key: str) -> tuple[bytes, bytes | None] | None:
-    """Record and tokens of the trace of that key in a segment; of the others, only the keys are read."""
+    """Record and tokens of the trace with that key in a segment; of the other rows, only the keys are read."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
@@ -97,19 +96,19 @@ def find_record(path: Path, key: str) -> tuple[bytes, bytes | None] | None:
 
 
 def get_sort_key(row: SegmentRow) -> tuple[str, str]:
-    """What the rows of a segment are sorted by: task id and key."""
+    """The sort key of a segment's rows: task id and key."""
     return row["task_id"], row["key"]
 
 
 def merge_rows(streams: Iterable[Iterable[SegmentRow]]) -> Iterator[SegmentRow]:
-    """Rows of several sorted streams, sorted."""
+    """The rows of several sorted streams, in sorted order."""
     return heapq.merge(*streams, key=get_sort_key)
 
 
 def merge_segments(paths: Sequence[Path], out: Path) -> None:
-    """Merge segments into the file `out`: in several steps where they are many, since each is held open.
+    """Merge segments into the file `out`. Many are merged in several steps, since each one is held open.
 
-    It may be called twice at one time: each call writes under names of its own.
+    Two calls may run at the same time, since each writes under its own names.
     """
     steps: list[Path] = []
     while len(paths) > _MERGED_AT_ONCE:
@@ -127,7 +126,7 @@ def merge_segments(paths: Sequence[Path], out: Path) -> None:
 
 
 def count_merges(segments: int) -> int:
-    """How often segments are written while so many become one."""
+    """How many segments are written while this many are merged into one."""
     count = 1
     while segments > _MERGED_AT_ONCE:
         segments = -(-segments // _MERGED_AT_ONCE)
@@ -137,12 +136,12 @@ def count_merges(segments: int) -> int:
 
 def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
     """Find the segments of one shard that should be merged: the first that has no more rows than all later ones
-    together, and all behind it. Empty where there is no such segment, or there are few segments: to merge those would
-    cost more time than all their readers save.
+    together, and everything after it. Empty if there is no such segment, or if there are so few segments that merging
+    would cost more time than it saves readers.
 
     For example, of segments with 100, 8, 5 and 4 rows, the last three are merged. After that, each segment has more
-    rows than all later ones together, so a shard has few of them, and a small import leaves the large segments
-    alone.
+    rows than all later ones together, so a shard has few of them, and a small import does not rewrite the large
+    segments.
 
     Args:
         segments: All segments of imported traces of the shard, oldest first.
@@ -158,7 +157,7 @@ def find_compaction(segments: Sequence[Segment]) -> Sequence[Segment]:
 
 
 def make_row(trace: Trace, record: bytes, packed: bytes | None) -> SegmentRow:
-    """A trace as a row: its record as JSON, and its token arrays packed (see `core.token_arrays`)."""
+    """A trace as a row: its record as JSON, and its packed token arrays (see `core.token_arrays`)."""
     return {
         "key": trace.key,
         "id": trace.id,
@@ -186,7 +185,7 @@ def make_schema() -> Any:
 
 @contextmanager
 def report_damage(path: Path) -> Generator[None]:
-    """Turn any error from reading a damaged or missing file into a `StoreError` of one line that names it."""
+    """Turn any error from reading a damaged or missing file into a one-line `StoreError` that names the file."""
     import pyarrow as pa
 
     try:
@@ -200,7 +199,7 @@ def report_damage(path: Path) -> Generator[None]:
 
 
 def describe_missing_segment(path: Path) -> str:
-    """One line for a segment that the manifest lists and that is not there."""
+    """One line for a segment that the manifest lists but that is missing."""
     return (
         f"{path}: a segment that the manifest lists is missing; run again if another process was importing into the "
         "folder, else import again into a new folder"
@@ -209,7 +208,7 @@ def describe_missing_segment(path: Path) -> str:
 
 def read_table(path: Path, columns: list[str] | None = None) -> Any:
     """A segment, or some of its columns, as a pyarrow Table."""
-    # Not `pq.read_table`: that loads Arrow's dataset engine, 60 MB that nothing here needs.
+    # Not `pq.read_table`, which loads Arrow's dataset engine: 60 MB that nothing here needs.
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, pre_buffer=False) as file:
@@ -218,12 +217,12 @@ def read_table(path: Path, columns: list[str] | None = None) -> Any:
 
 
 def choose_shard(task_id: str, shards: int) -> int:
-    """Number of the shard of a task."""
+    """Number of the shard that a task belongs to."""
     return int.from_bytes(hashlib.blake2b(task_id.encode(), digest_size=8).digest(), "big") % shards
 
 
 def find_shard_number(path: str) -> int:
-    """Number of the shard in which a segment lies."""
+    """Number of the shard that contains a segment."""
     return int(path.split("/")[0].removeprefix("shard-"))
 
 

@@ -1,9 +1,9 @@
 """The only reader and writer of traces on disk: Parquet segments, listed by one manifest.
 
-Traces are sharded by task, so that attempts at one task lie together. A checkpoint writes segments, then lists them
-and the cursor of the input in one rename of the manifest. A segment that is not listed is garbage, so an interrupted
-writer leaves the folder as it was at its last checkpoint. Generated traces are first written to a journal; if its
-own run cannot seal it into segments, the next writer does.
+Traces are sharded by task, so that attempts at one task are stored together. A checkpoint writes segments, then lists
+them and the input's cursor by renaming the manifest once. A segment that is not listed is garbage, so an interrupted
+writer leaves the folder as it was at its last checkpoint. Generated traces are first written to a journal. If the run
+itself cannot seal its journal into segments, the next writer does.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ RunMerges = Callable[[Sequence[tuple[list[Path], Path]]], Any]
 
 
 class TraceStore:
-    """A traces folder, read."""
+    """Reads a traces folder."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = make_local_path(folder)
@@ -71,25 +71,25 @@ class TraceStore:
 
     @property
     def shards(self) -> list[int]:
-        """Numbers of the shards that hold something, ascending."""
+        """Numbers of the shards that contain traces, ascending."""
         return sorted({find_shard_number(s.path) for s in self.manifest.segments})
 
     def read(self, shard: int | None = None) -> Iterator[Trace]:
-        """Traces shard by shard, each in the order of (task id, key), in whatever order they were added."""
+        """Traces shard by shard, each in the order of (task id, key), regardless of when they were added."""
         for _, record, packed in self.read_records(shard):
             yield self._decode(record, packed)
 
     def read_records(self, shard: int | None = None) -> Iterator[tuple[str, bytes, bytes | None]]:
-        """Key, record and packed tokens of each trace, in the order of `read`, for a reader that decodes by itself."""
+        """Key, record and packed tokens of each trace, in the order of `read`, for callers that do the decoding."""
         for number in self.shards if shard is None else [shard]:
             streams = [self._read_rows(s) for s in self.manifest.segments if find_shard_number(s.path) == number]
             yield from ((key, record, packed) for _, key, record, packed in heapq.merge(*streams))
 
     def get(self, key: str) -> Trace:
-        """The trace of that key, or of the one key or id that begins with it.
+        """The trace with that key, or the only one whose key or id begins with it.
 
         Raises:
-            StoreError: none, or more than one.
+            StoreError: there is none, or more than one.
         """
         rows: list[tuple[str, str, Segment]] = []
         for segment in self.manifest.segments:
@@ -106,7 +106,7 @@ class TraceStore:
         return next(self._decode(record, packed) for _, k, record, packed in self._read_rows(segment) if k == whole)
 
     def get_many(self, keys: Collection[str]) -> dict[str, Trace]:
-        """The traces of these keys, by key; only the segments that hold one are read. An unknown key is left out."""
+        """The traces with these keys, by key; only segments that contain one are read. Unknown keys are left out."""
         found: dict[str, Trace] = {}
         for segment in self.manifest.segments:
             if not set(self._read_table(segment, ["key"])["key"].to_pylist()).isdisjoint(keys):
@@ -142,7 +142,7 @@ class TraceStore:
             return read_table(path, names)
 
     def _read_rows(self, segment: Segment) -> Iterator[tuple[str, str, bytes, bytes | None]]:
-        """Task id, key, record and tokens of each row, in this order, in which a segment is sorted."""
+        """Task id, key, record and tokens of each row, sorted by task id and key."""
         import pyarrow.parquet as pq
 
         path = self._get_path(segment)
@@ -157,7 +157,7 @@ class TraceStore:
 
 
 def encode_row(trace: Trace) -> SegmentRow:
-    """A trace that has its id as a row of a segment.
+    """Encode a trace that has its id as a row of a segment.
 
     Raises:
         msgspec.ValidationError: it is not a Trace; what cannot be read back is never written.
@@ -179,7 +179,7 @@ class TraceWriter:
     """Adds traces to a folder: `with TraceWriter(folder) as writer`, then `add` and `checkpoint`.
 
     Args:
-        publish: Called when the manifest was written, while the segments still stand that it does not list any more.
+        publish: Called after the manifest was written, before the segments that it no longer lists are removed.
     """
 
     def __init__(
@@ -230,14 +230,14 @@ class TraceWriter:
         self._waiting: dict[str, tuple[int, SegmentRow]] = {}
         self._replaced: set[str] = set()
         self.waiting_bytes = 0
-        """Bytes of records added since the last checkpoint."""
+        """Bytes of the records added since the last checkpoint."""
         self.damaged: list[Path] = []
-        """Damaged journals, under the names by which they are kept; what could be read of them is sealed."""
-        for journal in find_journals(self.folder):  # of runs that could not seal their own
+        """Damaged journals, under the names they are now kept as; what could be read of them is sealed."""
+        for journal in find_journals(self.folder):  # left by runs that did not seal their own
             self.seal(journal)
 
     def _remove_garbage(self) -> None:
-        """Remove what a killed writer left behind; nobody else holds the lock."""
+        """Remove what a killed writer left behind. This writer holds the lock, so nobody else is writing."""
         for pattern in (make_partial_name(Path("*")).name, f"shard-*/{make_partial_name(Path('*')).name}"):
             for path in self.folder.glob(pattern):
                 path.unlink(missing_ok=True)
@@ -248,14 +248,14 @@ class TraceWriter:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why a generated attempt that was finished is not here, by key."""
+        """By key: why a finished attempt was not kept."""
         return {key: reason for reason, keys in self.manifest.left_out.items() for key in ungroup_keys(keys)}
 
     def seal(self, journal: Path) -> None:
-        """Move the traces of a journal into segments of its run, and remove the journal; one that is damaged before
-        its end is kept under another name.
+        """Move the traces of a journal into segments of its run, and remove the journal. One that is damaged before its
+        end is kept under another name.
 
-        It may be interrupted anywhere: the next call finds what is sealed already, and adds nothing twice.
+        This may be interrupted at any point: the next call finds what is already sealed and adds nothing twice.
         """
         index = JournalIndex(journal)
         for shard in sorted({choose_shard(task, self.manifest.shards) for task in index.tasks}):
@@ -276,8 +276,8 @@ class TraceWriter:
             journal.unlink()
 
     def _count_redactions(self, trace: Trace) -> None:
-        """Note in the manifest what was taken out of a trace that is about to be added, in the place of its older
-        version."""
+        """Update the manifest's counts of removed secrets for a trace that is about to be added, perhaps replacing an
+        older version."""
         counts = Counter(self.manifest.redacted)
         if (known := self.get(trace.key, trace.task.id)) is not None:
             counts.subtract(read_redactions(known))
@@ -285,19 +285,19 @@ class TraceWriter:
         self.manifest.redacted = dict(sorted((+counts).items()))
 
     def _recount_rows(self, segment: Segment) -> Segment:
-        """The segment with its number of rows as on disk: a writer may have been killed between the segment and the
-        manifest."""
+        """The segment with its number of rows on disk. It may differ from the manifest if a writer was killed after
+        writing the segment."""
         return Segment(segment.path, len(self._read_keys(segment)), segment.run)
 
     def add(self, trace: Trace, *, replace: bool | None = None) -> Added:
-        """Take a trace, which is durable after the next `checkpoint`.
+        """Take a trace, which becomes durable at the next `checkpoint`.
 
         Args:
-            replace: Take it where its key is known with other content; `None` is the writer's own setting.
+            replace: Whether to take it if its key is known with other content; `None` means the writer's setting.
 
         Returns:
-            `new`, `present` (same key, same id), or for a known key with other content `conflict` (not taken)
-            or `replaced`.
+            `new`, `present` (same key, same id), or for a known key with other content `conflict` (not taken) or
+                `replaced`.
 
         Raises:
             msgspec.ValidationError: it is not a Trace; what cannot be read back is never written.
@@ -308,12 +308,12 @@ class TraceWriter:
         return self._take(encode_row(trace), added) if added in ("new", "replaced") else added
 
     def add_row(self, row: SegmentRow, *, replace: bool | None = None) -> Added:
-        """As `add`, for a trace that `encode_row` has encoded, perhaps in another process."""
+        """Like `add`, for a trace that was encoded by `encode_row`, perhaps in another process."""
         added = self._compare(row["key"], row["id"], replace)
         return self._take(row, added) if added in ("new", "replaced") else added
 
     def get(self, key: str, task_id: str) -> Trace | None:
-        """The trace of that key, added or stored; `task_id` is where it is looked for first."""
+        """The trace with that key, added or stored; the shard of `task_id` is searched first."""
         if key not in self._ids:
             return None
         if key in self._waiting:
@@ -345,10 +345,10 @@ class TraceWriter:
         return added
 
     def checkpoint(self, run: str = "") -> None:
-        """Seal what was added into segments and list them, with the manifest's other changes, in one rename.
+        """Write what was added into segments and list them, along with the manifest's other changes, in one rename.
 
         Args:
-            run: Of generated traces: their run, which has one segment in a shard.
+            run: For generated traces: their run, which has one segment per shard.
         """
         self._write_manifest(removed=self._write_segments(run))
         self._waiting.clear()
@@ -357,10 +357,10 @@ class TraceWriter:
 
     def compact(self, run: RunMerges | None = None) -> None:
         """Merge the small segments that checkpoints of imported traces leave behind, and list the merged ones in one
-        rename. What is merged depends on the segments alone, so it may be interrupted anywhere and done again.
+        rename. What is merged depends only on the segments, so this may be interrupted at any point and done again.
 
         Args:
-            run: Does the merges, perhaps in other processes; two threads of this one by default.
+            run: Does the merges, perhaps in other processes; by default two threads of this process.
         """
         jobs: list[tuple[Sequence[Segment], str]] = []
         for shard in sorted({find_shard_number(s.path) for s in self.manifest.segments}):
@@ -373,7 +373,7 @@ class TraceWriter:
                 jobs.append((small, f"shard-{shard:02d}/{number:06d}.parquet"))
         if not jobs:
             return
-        # Under names of their own: a worker process may live a moment longer than this one.
+        # The names are unique to this process, since a worker process may outlive it by a moment.
         made = [make_partial_name(self.folder / f"{path}.{os.getpid()}") for _, path in jobs]
         merges = [
             ([self.folder / s.path for s in small], partial) for (small, _), partial in zip(jobs, made, strict=True)
@@ -392,12 +392,12 @@ class TraceWriter:
             _remove_if_empty(self.folder)
 
     def count_sealed(self) -> int:
-        """How many traces the folder lists on disk; what was added since is not among them."""
+        """How many traces the folder lists on disk, without those added since the last checkpoint."""
         path = self.folder / "manifest.json"
         return sum(segment.rows for segment in read_manifest(self.folder).segments) if path.is_file() else 0
 
     def _write_manifest(self, removed: Iterable[str]) -> None:
-        """Write the manifest, and remove the segments that it does not list any more."""
+        """Write the manifest, and remove the segments that it no longer lists."""
         self.manifest.segments = sorted(self.manifest.segments, key=lambda s: s.path)
         self.manifest.counts["traces"] = sum(s.rows for s in self.manifest.segments)
         data = msgspec.json.format(msgspec.json.encode(self.manifest, order="deterministic"), indent=1)
@@ -408,7 +408,7 @@ class TraceWriter:
             (self.folder / path).unlink(missing_ok=True)
 
     def _write_segments(self, run: str) -> list[str]:
-        """Write the waiting rows; returns the segments that the written ones stand for."""
+        """Write the waiting rows, and return the segments that the new ones replace."""
         jobs: dict[tuple[int, str], _NewSegment] = {}
         for shard, row in self._waiting.values():
             jobs.setdefault((shard, run), _NewSegment()).rows.append(row)
@@ -428,7 +428,7 @@ class TraceWriter:
             job.sources.append(self.folder / segment.path)
             job.source_rows.append(sum(left))
             if grows:
-                # Written over: it holds all that it held, so that a reader misses nothing at any moment.
+                # Overwritten in place: the new file still has all the old rows, so a reader never misses any.
                 job.path = segment.path
             else:
                 removed.append(segment.path)
@@ -441,7 +441,7 @@ class TraceWriter:
                 taken.append(path)
                 listed.append(Segment(path, count, place[1]))
                 writes.append((self.folder / path, self._merge_rows(job)))
-        # Compressing and syncing leave the interpreter free: the segments are written side by side.
+        # Compressing and syncing release the interpreter lock, so segments are written in parallel.
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda write: write_segment(*write), writes))
         self.manifest.segments = listed
@@ -458,19 +458,19 @@ class TraceWriter:
 
 
 class _NewSegment:
-    """A segment that is to be written: new rows, and those of the segments that it stands for."""
+    """A segment to be written: new rows, and the rows of the segments that it replaces."""
 
     def __init__(self) -> None:
         self.rows: list[SegmentRow] = []
         self.sources: list[Path] = []
         self.source_rows: list[int] = []
-        """Rows of each source that are not replaced."""
+        """Number of rows of each source that are kept."""
         self.path = ""
-        """The segment that it is written over; empty for a new one."""
+        """The path of the segment that it overwrites; empty for a new one."""
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a traces folder that lists no segment and holds nothing else; any other stays."""
+    """Remove a traces folder that lists no segments and contains nothing else; any other folder stays."""
     with contextlib.suppress(StoreError), only_writer(folder):
         _remove_if_empty(folder)
 
@@ -490,10 +490,10 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def read_trace(folder: Path | str, key: str) -> Trace:
-    """One trace of a folder, by its key or id, or how one of them begins.
+    """One trace of a folder, by its key or id, or the start of either.
 
     Raises:
-        StoreError: no trace has it, or more than one.
+        StoreError: no trace matches, or more than one.
     """
     return TraceStore(folder).get(key)
 
@@ -504,7 +504,7 @@ def read_traces(folder: Path | str) -> Iterator[Trace]:
 
 
 def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool = False) -> dict[Added, int]:
-    """Add traces to a folder, which is made if absent; returns how many were new, present, conflicts, replaced.
+    """Add traces to a folder, which is created if absent; returns how many were new, present, conflicts and replaced.
 
     Raises:
         StoreError: a trace cannot be encoded, or the folder cannot be written. Up to 512 traces before it may be lost.
@@ -527,18 +527,18 @@ def write_traces(traces: Iterable[Trace], folder: Path | str, *, replace: bool =
 
 
 def _run_merges(merges: Sequence[tuple[list[Path], Path]]) -> None:
-    with ThreadPoolExecutor(2) as pool:  # few: each holds rows of many segments
+    with ThreadPoolExecutor(2) as pool:  # only two, since each holds rows of many segments in memory
         list(pool.map(lambda merge: merge_segments(*merge), merges))
 
 
 def _move_aside(journal: Path) -> Path:
-    """Rename a journal, so that it is read no more; returns its new name."""
+    """Rename a journal so that it is not read again; returns its new name."""
     names = (journal.with_name(f"{journal.name}.damaged{n or ''}") for n in itertools.count())
     return journal.rename(next(name for name in names if not name.exists()))
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """A folder that holds something else is left as it is: not even a lock is put there."""
+    """Refuse a folder that contains something else, and leave it untouched: not even a lock is created there."""
     if folder.is_file():
         raise StoreError(f"{folder}: is a file; name a folder for the traces")
     if (folder / "manifest.json").is_file():

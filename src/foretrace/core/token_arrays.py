@@ -1,4 +1,4 @@
-"""Token ids and logprobs as bytes beside the JSON record of a trace, most of which they would be as text."""
+"""Token ids and logprobs as bytes next to the JSON record of a trace: as text they would be most of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Packed(msgspec.Struct, array_like=True):
 
 
 def pack(trace: Trace) -> tuple[Trace, bytes | None]:
-    """The trace without its token arrays, and the arrays (int32 ids, float64 logprobs), `None` when there are none."""
+    """The trace without its token arrays, and the arrays (int32 ids, float64 logprobs); `None` if there are none."""
     if all(m.sampled is None for m in trace.messages):
         return trace, None
     import numpy as np

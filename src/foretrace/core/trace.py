@@ -1,7 +1,7 @@
 """The record that every part of foretrace reads or writes: one frozen `Trace` for each attempt at a `Task`.
 
-A generated trace and an imported one cannot be told apart downstream. Labels are never stored here: they
-are derived (`foretrace.actions`), so that a better taxonomy needs no rewritten data.
+A generated trace and an imported one look the same to everything that reads them. Labels are not stored here. They are
+derived (`foretrace.actions`), so a better taxonomy does not require rewriting the data.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import msgspec
 SCHEMA_VERSION = 1
 
 DEMO_MODEL = "demo-model"
-"""`Provenance.model` of the demo model that ships with foretrace: what it writes is never training data."""
+"""`Provenance.model` of the demo model that ships with foretrace. What it writes is never training data."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 Author = Literal["model", "environment", "user", "demo"]
 Status = Literal["done", "error", "limit", "cancelled"]
 TimeSource = Literal["runner", "span", "stamps"]
-"""Who measured a duration: the runner, a span of a tracer, or nobody: it is the difference of two time stamps."""
+"""Who measured a duration: the runner, or a span of a tracer. `stamps` is the difference of two time stamps."""
 
 
 class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -40,9 +40,9 @@ class Part(_Record, frozen=True, kw_only=True):
     ref: str | None = None
     """Where it is: a URL or a path as the source gave it."""
     sha256: str | None = None
-    """Digest of inline bytes that were not kept."""
+    """Digest of inline bytes, which are not kept."""
     at: int = 0
-    """Character offset into `Message.content` where the part stood."""
+    """Character offset of the part in `Message.content`."""
 
 
 class ToolSpec(_Record, frozen=True, kw_only=True):
@@ -58,16 +58,16 @@ class ToolCall(_Record, frozen=True, kw_only=True):
     """One call of a tool by the agent."""
 
     id: str = ""
-    """The source's id, or empty when it has none."""
+    """The source's id; empty if it has none."""
     name: str = ""
     arguments: str = "{}"
-    """JSON text of the arguments, verbatim where the source had JSON."""
+    """JSON text of the arguments, verbatim if the source had JSON."""
     span: tuple[int, int] | None = None
-    """Start and end character offsets into `Message.content` for a call written as text, else `None`."""
+    """Start and end character offsets into `Message.content` of a call written as text, else `None`."""
     repairs: tuple[str, ...] = ()
-    """Kinds of repair that reading the call took; empty when it was well formed."""
+    """The kinds of repair that were needed to read the call; empty if it was well-formed."""
     error: str | None = None
-    """Why the call could not be read; such a call was never executed."""
+    """Why the call could not be read. Such a call was never executed."""
     extra: dict[str, Any] = {}
 
 
@@ -83,14 +83,14 @@ class Sampled(_Record, frozen=True, kw_only=True):
 
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    """Natural-log probabilities, aligned with `token_ids`. There are fewer of them where the last ids are not the
-    model's own (a closing tag that was put back, the rest of a token that was cut)."""
+    """Natural-log probabilities, aligned with `token_ids`. There are fewer of them if the last ids are not the model's
+    own (a closing tag that was put back, the rest of a token that was cut)."""
     prompt_token_ids: tuple[int, ...] | None = None
     """Ids of the context: on the first span, or where the context changed."""
     finish_reason: str | None = None
     usage: Usage | None = None
     exact: Literal["token", "text", "none"] = "none"
-    """Whether ids are the sampled ones (token), re-tokenised text (text), or absent (none)."""
+    """Whether the ids are the sampled ones (`token`), from tokenizing the text again (`text`), or absent (`none`)."""
 
 
 class Message(_Record, frozen=True, kw_only=True):
@@ -102,32 +102,32 @@ class Message(_Record, frozen=True, kw_only=True):
     """The text, verbatim, without `prefix`."""
     parts: tuple[Part, ...] = ()
     reasoning: str | None = None
-    """Thinking that the source keeps apart from the content."""
+    """Thinking, if the source keeps it apart from the content."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_ids: tuple[str, ...] = ()
-    """Which calls this result answers; a result may answer several."""
+    """Ids of the calls that this result answers; it may answer several."""
     is_error: bool | None = None
-    """Whether the environment said that the call failed; `None` when it did not say."""
+    """Whether the environment reported that the call failed; `None` if it did not say."""
     turn: int = 0
-    """Index of the turn; spans of one turn share it."""
+    """Index of the turn. Spans of one turn share it."""
     continues: bool = False
-    """True when this span goes on with the assistant turn that an injected result interrupted."""
+    """True if this span continues the assistant turn that an injected result interrupted."""
     injected: bool = False
-    """True for environment text inside an assistant turn: never trainable."""
+    """True for environment text inside an assistant turn, which is never trained on."""
     train: bool | None = None
     """Whether to train on this message; `None` leaves it to the recipe."""
     train_weight: float | None = None
     prefix: str = ""
-    """An observation marker cut off the content: `prefix + content` is the original text."""
+    """An observation marker that was cut off the content: `prefix + content` is the original text."""
     raw_role: str | None = None
     """The source's own role name, when it differs from `role`."""
     raw_index: int | None = None
     """0-based index in the row's own list of turns."""
     sampled: Sampled | None = None
     model_s: float | None = None
-    """Seconds that the model took; `None` is unknown, which is not zero."""
+    """Seconds that the model took; `None` means unknown, not zero."""
     tool_s: float | None = None
-    """Seconds that the tool took, on its result; `None` is unknown. Waiting for a person is not a tool's time."""
+    """On a tool's result: seconds that the tool took; `None` means unknown. Waiting for a person does not count."""
     started: str | None = None
     """ISO 8601 time at which the span began."""
     model_s_source: TimeSource | None = None
@@ -139,9 +139,9 @@ class Task(_Record, frozen=True, kw_only=True):
     """What was attempted."""
 
     id: str
-    """The instance, query or problem: attempts with one id are siblings."""
+    """The instance, query or problem. Attempts with the same id are siblings."""
     group: str
-    """All rows of one group go into the same split: the repository for SWE data, else the id."""
+    """All rows of a group go into the same split. The repository for SWE data, else the id."""
     kind: str = ""
     statement: str | None = None
     extra: dict[str, Any] = {}
@@ -172,11 +172,11 @@ class Isolation(_Record, frozen=True, kw_only=True):
     """3: jail and namespaces; 2: Landlock and system call filter; 1: system call filter; 0: limits only; 4: elsewhere
     (a container or another machine)."""
     missing: tuple[str, ...] = ()
-    """Guards that are not in force."""
+    """Protections that are not in force."""
     sandbox: str = ""
-    """Name of the sandbox that served."""
+    """Name of the sandbox that was used."""
     refused: dict[str, str] = {}
-    """Sandboxes that were asked for first, and why they did not serve."""
+    """Sandboxes that were tried first, and why they could not be used."""
 
 
 class Outcome(_Record, frozen=True, kw_only=True):
@@ -184,12 +184,12 @@ class Outcome(_Record, frozen=True, kw_only=True):
 
     status: Status = "done"
     success: bool | None = None
-    """Whether the task was solved; `None` is unknown, which is not failure."""
+    """Whether the task was solved; `None` means unknown, not failure."""
     reward: float | None = None
     tests: TestCounts | None = None
     exit_reason: str | None = None
     fabricated: bool = False
-    """True when the source rewrote how the attempt ended."""
+    """True if the source rewrote how the attempt ended."""
     error: Failure | None = None
     isolation: Isolation | None = None
     integrity: str | None = None
@@ -209,9 +209,9 @@ class Provenance(_Record, frozen=True, kw_only=True):
     raw_file: str | None = None
     """Base name of the input file."""
     raw_row: int | None = None
-    """0-based row of the input; bad lines count."""
+    """0-based row of the input; bad lines count too."""
     raw_id: str | None = None
-    """The row's own id, when it has one."""
+    """The row's own id, if it has one."""
     license: str | None = None
     agent: str | None = None
     model: str | None = None
@@ -238,7 +238,7 @@ class Trace(_Record, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     key: str
-    """Identity of the attempt: a run that is resumed skips keys that are stored, and no folder holds a key twice."""
+    """Identity of the attempt. A resumed run skips keys that are already stored, and no folder holds a key twice."""
     id: str = ""
     """blake2b over key and content (see `compute_trace_id`), 32 hex digits."""
     task: Task
@@ -264,7 +264,7 @@ class Trace(_Record, frozen=True, kw_only=True):
 
 
 class Step:
-    """A view, never stored: one assistant message of a trace, its calls and the observations that answered it."""
+    """A view, never stored, of one assistant message of a trace, its calls and the observations that answered it."""
 
     __slots__ = ("index", "observations", "trace")
 
@@ -273,8 +273,8 @@ class Step:
         self.index = index
         """Index of the assistant message in `trace.messages`."""
         self.observations = observations
-        """Messages with role `tool` that answered it, up to the agent's next message; matched by call id
-        where the calls have ids, so that batched calls find their results."""
+        """Messages with role `tool` that answered it, up to the agent's next message. They are matched by call id if
+        the calls have ids, so that batched calls find their results."""
 
     @property
     def message(self) -> Message:
@@ -293,7 +293,7 @@ class Step:
 def _find_answers(
     messages: tuple[Message, ...], index: int, end: int, uses: dict[str, list[int]]
 ) -> tuple[Message, ...]:
-    """Observations for the assistant message at `index`; `end` is the next assistant message."""
+    """The observations that answer the assistant message at `index`; the next assistant message is at `end`."""
     ids = {call.id for call in messages[index].tool_calls if call.id}
     near = messages[index + 1 : end]
     if not ids:
@@ -301,13 +301,13 @@ def _find_answers(
     found = tuple(m for m in near if m.role == "tool" and (not m.tool_call_ids or ids & {*m.tool_call_ids}))
     if found:
         return found
-    # Calls of one turn may be batched before their outputs (OpenAI Responses): look further, by id.
+    # Calls of one turn may be batched before their outputs (OpenAI Responses): look further ahead, by id.
     late = {i for call_id in ids for i in _find_late_results(messages, uses[call_id], end)}
     return tuple(messages[i] for i in sorted(late))
 
 
 def _index_calls(messages: tuple[Message, ...]) -> dict[str, list[int]]:
-    """By call id: the indexes of the messages that make the call or answer it."""
+    """The indexes of the messages that make or answer each call, by call id."""
     uses: dict[str, list[int]] = {}
     for index, message in enumerate(messages):
         for call_id in (*(c.id for c in message.tool_calls), *message.tool_call_ids):
@@ -316,7 +316,7 @@ def _index_calls(messages: tuple[Message, ...]) -> dict[str, list[int]]:
 
 
 def _find_late_results(messages: tuple[Message, ...], uses: list[int], end: int) -> Iterator[int]:
-    """Results at or after `end`, up to where the id is called again: some servers use the same ids in every turn."""
+    """Results at or after `end`, up to where the id is called again: some servers reuse the same ids in every turn."""
     for index in itertools.islice(uses, bisect.bisect_left(uses, end), None):
         if messages[index].role != "tool":
             return
@@ -359,8 +359,8 @@ def upgrade_record(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute_trace_id(trace: Trace) -> str:
-    """blake2b (32 hex digits) over key and content, without what another run of the same attempt may change:
-    clocks, durations, logprobs, where the row was read, tool versions, what the model server was found to do."""
+    """blake2b (32 hex digits) over key and content, without what may differ in another run of the same attempt: clocks,
+    durations, logprobs, where the row was read, tool versions, what the model server was found to support."""
     provenance = msgspec.structs.replace(
         trace.provenance, created_at=None, tool_versions={}, capabilities={}, raw_file=None, raw_row=None, run=None
     )
@@ -373,7 +373,7 @@ def compute_trace_id(trace: Trace) -> str:
         metrics = {k: v for k, v in outcome.metrics.items() if k not in timed}
         outcome = msgspec.structs.replace(outcome, metrics=metrics)
     origin = _encoder.encode(provenance)
-    if provenance.license is not None:  # hashed under the name that it had at first: an id outlives a field's name
+    if provenance.license is not None:  # hashed under the field's first name, so that renaming it does not change ids
         origin = origin.replace(b'"license":', b'"licence":', 1)
     raw: Any = msgspec.Raw(origin)
     bare = msgspec.structs.replace(trace, id="", provenance=raw, messages=messages, outcome=outcome)
@@ -395,7 +395,7 @@ def _has_run_details(message: Message) -> bool:
 
 
 def remove_run_details(message: Message) -> Message:
-    """The message without what another run, or another reading, of the same attempt may change."""
+    """The message without what may differ in another run, or another reading, of the same attempt."""
     sampled = message.sampled
     if sampled is not None:
         sampled = msgspec.structs.replace(sampled, logprobs=())

@@ -1,1 +1,1 @@
-"""Model servers behind one small contract (`base.py`): adapters are in `servers/`, what they share is here."""
+"""Model servers behind one small contract (`base.py`). The adapters are in `servers/`; what they share is here."""

@@ -1,4 +1,4 @@
-"""What the adapters of model servers share: name, address, options, retries, the cached probe, and think blocks."""
+"""What the model server adapters share: name, address, options, retries, the cached probe, and think blocks."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _RESERVED_FIELDS = frozenset({"model", "messages", "prompt", "stream", "stream_o
 
 
 async def sleep_before_retry(failure: ModelError, seconds: float) -> None:
-    """The plain `OnRetry`: sleeps, whatever the failure was."""
+    """The default `OnRetry`: sleeps, regardless of the failure."""
     await asyncio.sleep(seconds)
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often to try again, and how long to wait before.
+    """How often to retry, and how long to wait before each retry.
 
-    This is not stamina's loop: that one sleeps by itself, where a caller of ours waits without its slot and for longer
-    than one request needs (`OnRetry`). It also logs each retry, obeys an off switch and takes hooks for the whole
-    process only, which a library must not set, and raises errors with the frames of the failed try, whose locals may
-    hold a key.
+    This does not use stamina's loop, for several reasons. That loop does the sleeping itself, while our callers wait
+    without their slot and sometimes longer than one request needs (`OnRetry`). It logs each retry, obeys an off switch
+    and only takes hooks for the whole process, which a library must not set. It also raises errors with the frames of
+    the failed try, whose locals may hold a key.
     """
 
     retries: int
     backoff_s: float
-    """First wait, seconds; doubled each time, up to 20."""
+    """First wait in seconds; doubled each time, up to 20."""
     jitter: Random
-    """Spreads the waits, so that hundreds of requests do not come back at the same moment."""
+    """Spreads the waits, so that hundreds of requests do not return at the same moment."""
 
     def wait_s(self, failure: ModelError, retried: int) -> float | None:
         """Seconds to wait before the next try, after `retried` retries; `None` to give up."""
@@ -63,10 +63,10 @@ class RetryPolicy:
 async def retry(
     call: Callable[[], Awaitable[T]], policy: RetryPolicy, on_retry: OnRetry = sleep_before_retry
 ) -> tuple[T, list[str]]:
-    """Call until it succeeds; returns the result, and the kinds of the failures before it.
+    """Call until it succeeds; returns the result and the kinds of the failures before it.
 
     Raises:
-        ModelError: the last failure; without a cause and without inner frames, whose locals could hold a key.
+        ModelError: the last failure, without a cause and without inner frames, whose locals could hold a key.
     """
     failed: list[str] = []
     while True:
@@ -83,20 +83,20 @@ async def retry(
 
 
 class Adapter(ClosingModel, ABC):
-    """A model behind HTTP (see `base.ChatModel`); a subclass says how to ask its kind of server."""
+    """A model behind HTTP (see `base.ChatModel`). A subclass implements the requests to its kind of server."""
 
     kind: ClassVar[str]
     """As in `KIND:NAME`."""
     key_variable: ClassVar[str] = ""
-    """Environment variable of the key; empty where there is none."""
+    """Environment variable of the key; empty if there is none."""
     key_host: ClassVar[str] = ""
-    """The only host that the key of the environment is sent to."""
+    """The only host that the key from the environment is sent to."""
     option_names: ClassVar[frozenset[str]] = frozenset()
-    """Of `Server.options`, beside `backoff_s`."""
+    """The supported `Server.options`, besides `backoff_s`."""
     timing_options: ClassVar[frozenset[str]] = frozenset({"backoff_s"})
-    """Options that change only how long to wait, and not what the model writes."""
+    """Options that only affect waiting, not what the model writes."""
     sends_context_length: ClassVar[bool] = False
-    """Whether a request sets the context length; elsewhere it is set when the server is started."""
+    """Whether requests set the context length; for other servers it is set when they are started."""
 
     def __init__(self, name: str, server: Server | None = None) -> None:
         self.server = server or Server()
@@ -114,24 +114,24 @@ class Adapter(ClosingModel, ABC):
         errors = ServerErrors(address.origin, self.name, self.kind, key, self.key_variable)
         self.http = HttpClient(address, errors, self.server.timeout_s)
         self.capabilities: Capabilities | None = None
-        """What the probe found; `None` before it."""
+        """What the probe found; `None` before the probe."""
         self.refused_parameters: dict[str, str] = {}
-        """Parameters that the server refused in the probe, with its message: they are not sent again."""
+        """Parameters that the server refused in the probe, with its message. They are not sent again."""
         self.neutral_sampling: dict[str, Any] = {}
-        """Limits of sampling at values without effect, sent where a request does not set them: the probe found that the
-        server has limits of its own, which no trace would record."""
+        """Sampling limits set to values without effect, sent if a request does not set them. They are needed if the
+        probe found that the server has its own limits, which no trace would record."""
         backoff = parse_number(options.get("backoff_s", str(_BACKOFF_S)), "backoff_s")
         self._retry_policy = RetryPolicy(max(0, self.server.retries), backoff, Random(self.spec))
-        # A first look should not wait long for a server that is not there.
+        # The probe should not wait long for a server that is not there.
         self._probe_retry_policy = RetryPolicy(min(2, max(0, self.server.retries)), backoff, Random(self.spec))
 
     @abstractmethod
     def find_address(self) -> Address:
-        """Where the server is."""
+        """The server's address."""
 
     @abstractmethod
     async def probe_server(self) -> Capabilities:
-        """Find out what the server can do (`probe` without cache and retries)."""
+        """Find out what the server supports (`probe` without cache and retries)."""
 
     @abstractmethod
     async def send(self, request: Request) -> CompletionBuilder:
@@ -139,12 +139,12 @@ class Adapter(ClosingModel, ABC):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What was given that may change what the model writes (see `base.ConfiguredModel`)."""
+        """The given settings that may change what the model writes (see `base.ConfiguredModel`)."""
         options = {n: v for n, v in self.server.options.items() if n not in self.timing_options}
         return {"options": options} if options else {}
 
     async def probe(self) -> Capabilities:
-        """What the server does (see `base.ChatModel.probe`)."""
+        """What the server supports (see `base.ChatModel.probe`)."""
         if self.capabilities is None:
             self.http.open_session()
             async with self.http.lock:
@@ -160,10 +160,10 @@ class Adapter(ClosingModel, ABC):
         return await self.complete_with_retries(request, sleep_before_retry)
 
     async def complete_with_retries(self, request: Request, on_retry: OnRetry) -> Completion:
-        """As `complete`, with `on_retry` called before each retry (see `base.RetryingModel`).
+        """Like `complete`, with `on_retry` called before each retry (see `base.RetryingModel`).
 
-        Requests that do not fit together into a context that they share are an overload as long as there are retries,
-        so that fewer are sent, and then an overflow of this one.
+        Concurrent requests may not fit together into a context that they share. This counts as an overload as long as
+        there are retries, so that fewer requests are sent. After that, it counts as an overflow of this request.
         """
         await self._check_request(request)
         try:
@@ -177,7 +177,7 @@ class Adapter(ClosingModel, ABC):
         return msgspec.structs.replace(completion, extra=completion.extra | {"retried": failed})
 
     async def attempt(self, request: Request, *, may_be_empty: bool = False) -> Completion:
-        """Send one request, without retries, and measure its seconds."""
+        """Send one request without retries, and measure its duration."""
         started = time.perf_counter()
         builder = await self.send(request)
         return builder.build(time.perf_counter() - started, may_be_empty=may_be_empty)
@@ -187,7 +187,7 @@ class Adapter(ClosingModel, ABC):
         await self.http.close()
 
     async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call again after failures that may pass, as for a completion."""
+        """Call, and retry failures that may pass, as for a completion."""
         return (await retry(call, self._retry_policy))[0]
 
     async def read_stream(
@@ -209,7 +209,7 @@ class Adapter(ClosingModel, ABC):
         return builder
 
     def unknown_model(self, names: Iterable[str], remedy: str = "name one of those") -> ModelError:
-        """The error for a name that the server does not list: a wrong one would stand in every trace."""
+        """The error for a name that the server does not list; otherwise every trace would record a wrong name."""
         known = sorted({*names})
         near = get_close_matches(self.name, known, n=5, cutoff=0.4) or known[:10]
         more = " and others" if len(known) > len(near) else ""
@@ -217,7 +217,7 @@ class Adapter(ClosingModel, ABC):
         return self.http.errors.make(f"the server does not have this model ({told})", remedy, kind="not_found")
 
     def _unsupported(self, what: str, capability: str) -> UsageError:
-        """The error for a request that the probe found the server cannot serve."""
+        """The error for a request that needs something the server does not support."""
         reason = (self.capabilities or Capabilities()).reasons.get(capability, "it is not offered")
         return UsageError(f"{self.spec} at {self.endpoint} cannot {what}: {reason}")
 
@@ -229,7 +229,7 @@ class Adapter(ClosingModel, ABC):
         if request.prefill and not (await self.probe()).continuation:
             raise self._unsupported("go on with an assistant turn", "continuation")
         for name, value in (("temperature", request.sampling.temperature), ("top_p", request.sampling.top_p)):
-            # At 1 the distribution is the model's own, so leaving it out changes nothing.
+            # At 1 the distribution is the model's own, so leaving the parameter out changes nothing.
             if name in self.refused_parameters and request.sampling.extra.get(name, value) not in (None, 1.0):
                 takes_none = f"{self.spec} at {self.endpoint} takes no {name}: "
                 if name == "temperature":
@@ -244,7 +244,7 @@ class Adapter(ClosingModel, ABC):
 
 
 def parse_number(text: str, name: str) -> float:
-    """The option `name` as a number, 0 or more.
+    """The option `name` as a number of at least 0.
 
     Raises:
         UsageError: it is not such a number.
@@ -259,7 +259,7 @@ def parse_number(text: str, name: str) -> float:
 
 
 def add_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with the options of `Sampling.extra`; `None` takes an option out.
+    """The body with the options of `Sampling.extra`; `None` removes an option.
 
     Raises:
         UsageError: an option would change what foretrace itself sets.
@@ -270,13 +270,12 @@ def add_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_messages(messages: Sequence[ChatMessage]) -> list[dict[str, str]]:
-    """Messages as all servers take them."""
+    """Messages in the form that all servers accept."""
     return [{"role": m.role, "content": m.content} for m in messages]
 
 
 def list_sampling(sampling: Sampling) -> dict[str, Any]:
-    """Sampling for a server with limits of its own, under llama.cpp's names: each is set, so that none goes
-    unrecorded."""
+    """Sampling for a server with its own limits, under llama.cpp's names. All are set, so that none goes unrecorded."""
     return {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -290,21 +289,21 @@ def list_sampling(sampling: Sampling) -> dict[str, Any]:
 
 
 def list_file_names(path: str) -> set[str]:
-    """Names of a model by the path of its file, as a llama-server takes them."""
+    """Names of a model, derived from the path of its file, that a llama-server accepts."""
     name = PurePath(path.replace("\\", "/")).name
     return {name, name.removesuffix(".gguf")}
 
 
 def ends_in_open_think(prompt: str) -> bool:
-    """Whether a template has ended the rendered prompt with `<think>`."""
+    """Whether the template ended the rendered prompt with `<think>`."""
     return prompt.rstrip().endswith(_THINK)
 
 
 def drop_repeated_think(prompt: str, prefill: str) -> str:
-    """The prefill without a `<think>` at its start that the rendered prompt already ends with."""
+    """The prefill without a leading `<think>` if the rendered prompt already ends with one."""
     text = prefill.lstrip()
     if ends_in_open_think(prompt) and text.startswith(_THINK):
         thought = text.removeprefix(_THINK)
-        # The line end after the tag is the template's own.
+        # The template already wrote the line end after the tag.
         return thought.removeprefix("\n") if prompt.endswith("\n") else thought
     return prefill

@@ -12,27 +12,27 @@ from foretrace.core.errors import Setting, UsageError
 from foretrace.models.base import Server
 
 _KEY_PART_CHARS = 8
-"""Characters of a key, in a row, that are never shown."""
+"""This many consecutive characters of a key are never shown."""
 _SHORT_KEY_CHARS = 6
-"""A key of fewer characters (mostly a placeholder) is hidden as a whole word only: it may stand in any other word."""
+"""A key with fewer characters (usually a placeholder) is only hidden as a whole word: it may occur inside others."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A base URL in its parts."""
+    """The parts of a base URL."""
 
     scheme: str
     host: str
     origin: str
     """Scheme, host and port."""
     base: str
-    """Origin and path, without a slash at the end."""
+    """Origin and path, without a trailing slash."""
 
 
 def parse_address(url: str) -> Address:
-    """Read a base URL; without a scheme it is http.
+    """Parse a base URL; the default scheme is http.
 
     Raises:
-        UsageError: it is not a base URL, or holds a password, a query or a fragment.
+        UsageError: it is not a base URL, or contains a password, a query or a fragment.
     """
     whole = url.strip() if "://" in url else f"http://{url.strip()}"
     try:
@@ -52,10 +52,10 @@ def parse_address(url: str) -> Address:
 
 
 def read_key(variable: str) -> str:
-    """The key that an environment variable holds.
+    """The key in an environment variable.
 
     Raises:
-        UsageError: there is none of that name, or it is empty.
+        UsageError: there is no such variable, or it is empty.
     """
     key = os.environ.get(variable)
     if not key:
@@ -64,7 +64,7 @@ def read_key(variable: str) -> str:
 
 
 class ApiKey:
-    """A secret for one host; only `header` shows it."""
+    """A secret for one host; only `header` reveals it."""
 
     __slots__ = ("_part_chars", "_parts", "_value", "_word")
 
@@ -84,7 +84,7 @@ class ApiKey:
         return f"Bearer {self._value}"
 
     def hide(self, text: str) -> str:
-        """The text with `***` for the key, and for any part of it of 8 characters or more: a text may have been cut in
+        """The text with `***` for the key, and for any part of it of at least 8 characters: a text may have been cut in
         the middle of a key."""
         if self._word is not None:
             return self._word.sub("***", text)
@@ -101,14 +101,14 @@ class ApiKey:
 
 
 def find_api_key(server: Server, address: Address, variable: str, home: str) -> ApiKey | None:
-    """The key that is given; else the environment variable of the adapter, if this is the host that it belongs to.
+    """The given key, else that of the adapter's environment variable if this is the host it belongs to.
 
     Args:
-        variable: name of the environment variable; empty where the adapter has none.
-        home: the host that its key belongs to.
+        variable: Name of the environment variable; empty if the adapter has none.
+        home: The host that the variable's key belongs to.
 
     Raises:
-        UsageError: the key holds characters that no key holds.
+        UsageError: the key contains characters that keys do not have.
     """
     value = server.api_key
     if value is None and variable and address.host == home and address.scheme == "https":

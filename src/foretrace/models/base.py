@@ -1,8 +1,8 @@
-"""The contract of a model server: complete one request, say what it can do.
+"""The contract of a model server: complete one request, and report what the server supports.
 
-To add one, write a module in `servers/` whose `PLUGIN` has the members of `ChatModel`, and name it in `BUILT_IN` of
-`core/plugins.py`. It is made from a model's name and a `Server`, and has the members of `TokenModel` too if it works on
-token ids. See docs/models.md.
+To add one, write a module in `servers/` whose `PLUGIN` has the members of `ChatModel`, and list it in `BUILT_IN` of
+`core/plugins.py`. It is created from a model's name and a `Server`. If it works on token ids, it also has the members
+of `TokenModel`. See docs/models.md.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from foretrace.core.completion import Capabilities, ChatMessage, Completion, Req
 from foretrace.core.errors import ModelError
 
 OnRetry: TypeAlias = Callable[[ModelError, float], Awaitable[None]]
-"""Called before a request is sent again, with the failure and the seconds to wait; waits, and may wait longer."""
+"""Called before a retry, with the failure and the seconds to wait. It does the waiting, and may wait longer."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a model server is, and how patient to be with it."""
 
     base_url: str | None = None
-    """`None` is the adapter's own default."""
+    """`None` means the adapter's default."""
     api_key: str | None = None
-    """`None` is the adapter's own environment variable, and only for the host that it belongs to. Never recorded."""
+    """`None` means the adapter's environment variable, which is only sent to its own host. Never recorded."""
     context_length: int | None = None
-    """Tokens of context to ask the server for (Ollama's num_ctx); `None` is the adapter's default."""
+    """Context length in tokens to request from the server (Ollama's num_ctx); `None` means the adapter's default."""
     timeout_s: float = 300.0
-    """Longest silence of the server within one completion."""
+    """The longest that the server may be silent within one completion."""
     retries: int = 4
-    """How often a request is tried again after a failure that may pass."""
+    """How often a request is retried after a failure that may pass."""
     options: dict[str, str] = {}
-    """Options of one adapter, by name."""
+    """Adapter-specific options, by name."""
 
     def list_settings_except(self, *supported: str) -> list[str]:
-        """Names of the settings that differ from the defaults and that a model does not support, and so refuses."""
+        """Names of the settings that are not at their defaults and not in `supported`: the model refuses them."""
         defaults = msgspec.structs.asdict(Server())
         changed = [name for name, value in msgspec.structs.asdict(self).items() if value != defaults[name]]
         return [name for name in changed if name not in supported]
@@ -50,29 +50,31 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ChatModel(Protocol):
-    """A model behind a server (or in this process)."""
+    """A model behind a server, or in this process."""
 
     name: str
     """The model's name, e.g. `qwen3-coder`."""
     spec: str
-    """How a user named it, e.g. `ollama:qwen3-coder`; recorded in every trace."""
+    """The name a user gave, e.g. `ollama:qwen3-coder`; recorded in every trace."""
     endpoint: str
-    """Scheme and host of the server, for messages and for limits of concurrency; empty for a model in this process."""
+    """Scheme and host of the server, for messages and for concurrency limits; empty for a model in this process."""
 
     async def probe(self) -> Capabilities:
-        """Find out what the server can do, by small requests; cached.
+        """Find out what the server supports with small requests. The result is cached.
 
         Raises:
-            ModelError: it cannot be reached, does not know the model, or refuses the key; says what to do.
+            ModelError: the server cannot be reached, does not know the model, or refuses the key; the message says what
+                to do.
         """
         ...
 
     async def complete(self, request: Request) -> Completion:
-        """Complete one request; failures that may pass are tried again within `Server.retries`.
+        """Complete one request. Failures that may pass are retried up to `Server.retries` times.
 
         Raises:
-            ModelError: it failed for good; `retryable` says whether a later try of the whole episode may help.
-            UsageError: the request needs what the probe found the server cannot do.
+            ModelError: the request failed for good; `retryable` says whether trying the whole episode again later may
+                help.
+            UsageError: the request needs something that the server does not support.
         """
         ...
 
@@ -86,39 +88,40 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class ConfiguredModel(Protocol):
-    """A model with settings of its own, beside the sampling, that change what it writes."""
+    """A model with its own settings, besides the sampling, that change what it writes."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """By name; part of each attempt's key, and recorded in `Provenance.sampling`. Without the server's address (the
-        same model at another address is the same) and without what only says how long to wait."""
+        """The settings by name. They are part of each attempt's key and are recorded in `Provenance.sampling`. They
+        leave out the server's address (the same model at another address is the same model) and settings that only
+        affect waiting."""
         ...
 
 
 @runtime_checkable
 class RetryingModel(Protocol):
-    """A model that sends a failed request again by itself, and lets the caller see each failure at once."""
+    """A model that retries failed requests itself, and reports each failure to the caller at once."""
 
     async def complete_with_retries(self, request: Request, on_retry: OnRetry) -> Completion:
-        """As `ChatModel.complete`; before each retry `on_retry` is awaited in place of the wait."""
+        """Like `ChatModel.complete`, but awaits `on_retry` instead of waiting before each retry."""
         ...
 
 
 @runtime_checkable
 class TokenModel(Protocol):
-    """A model that works on token ids, so that an episode can own its prompt."""
+    """A model that works on token ids, so that an episode can control its exact prompt."""
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text; `special` reads the names of special tokens as such."""
+        """Ids of a text; `special` encodes the names of special tokens as those tokens."""
         ...
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages under the model's own template, ready for the assistant's reply."""
+        """Ids of messages in the model's template, ready for the assistant's reply."""
         ...
 
 
 class ClosingModel:
-    """A model as a context manager, which closes it at the end."""
+    """A model as a context manager, closed at the end of the block."""
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -131,7 +134,7 @@ class ClosingModel:
 
 
 class ModelWrapper(ClosingModel):
-    """A `ChatModel` on top of another, which it is like in all that a subclass does not change."""
+    """A `ChatModel` around another one; it behaves the same except where a subclass overrides it."""
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model

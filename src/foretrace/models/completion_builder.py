@@ -1,4 +1,4 @@
-"""Builds a completion from what a server streams: limits its length, and aligns its logprobs with its text."""
+"""Builds a completion from a server's stream: limits its length, and aligns its logprobs with its text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foretrace.models.server_errors import ServerErrors
 
 
 class TokenLogprob(msgspec.Struct, gc=False):
-    """A token with its logprob, as Ollama, OpenAI and llama.cpp write it."""
+    """A token with its logprob, in the form that Ollama, OpenAI and llama.cpp use."""
 
     token: str
     logprob: float | None = None
@@ -27,7 +27,7 @@ class TokenLogprob(msgspec.Struct, gc=False):
     id: int | None = None
 
     def to_bytes(self) -> bytes:
-        """Bytes of the token; of a token that is a part of a character, only `bytes` says them."""
+        """Bytes of the token. If it is part of a character, only the field `bytes` has them."""
         if self.bytes:
             with contextlib.suppress(ValueError):  # a number above 255
                 return bytes(self.bytes)
@@ -36,7 +36,7 @@ class TokenLogprob(msgspec.Struct, gc=False):
 
 @dataclass
 class CompletionBuilder:
-    """What has come of a reply so far; an adapter fills it from the events of a stream, then calls `build`."""
+    """The reply so far. An adapter fills it from the events of a stream, then calls `build`."""
 
     errors: ServerErrors
     request: Request
@@ -51,17 +51,17 @@ class CompletionBuilder:
     stop: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     ids_complete: bool = False
-    """Whether `token_ids` are known to be all that were sampled."""
+    """Whether `token_ids` is known to contain all sampled ids."""
     _chars_left: int = 0
 
     def __post_init__(self) -> None:
         self._chars_left = max_reply_chars(self.request)
 
     def add_text(self, text: str | None, reasoning: str | None = None) -> None:
-        """Add to the text, and to the reasoning.
+        """Add to the text and the reasoning.
 
         Raises:
-            ModelError: the reply is longer than any that was asked for.
+            ModelError: the reply is much longer than the token limit allows.
         """
         if text:
             self.text.append(text)
@@ -75,7 +75,7 @@ class CompletionBuilder:
             raise self.errors.too_long(f"the reply has {chars:,} characters, for at most {asked:,} tokens")
 
     def build(self, seconds: float, *, may_be_empty: bool = False) -> Completion:
-        """The whole completion.
+        """The finished completion.
 
         Args:
             seconds: How long the request took.
@@ -129,7 +129,7 @@ class CompletionBuilder:
         if not self.token_logprobs or not complete:
             return "none", (), (), ()
         tokens = [t.token for t in self.token_logprobs]
-        # Mostly so: no reasoning before the text, and no stop sequence cut off.
+        # The usual case: no reasoning before the text, and no stop sequence cut off.
         if tokens[-1] and "".join(tokens) == text and "\ufffd" not in text:
             return "text", (), tuple(tokens), logprobs
         found = find_pieces(text, [t.to_bytes() for t in self.token_logprobs])
@@ -142,7 +142,7 @@ class CompletionBuilder:
         return ("text" if pieces else "none"), (), pieces, logprobs[first : first + len(pieces)]
 
     def _find_piece_of_each(self, text: str) -> tuple[str, ...]:
-        """The text of each token; empty where they do not begin with the text."""
+        """The text of each token; empty if the tokens do not start with the text."""
         pieces, _ = _decode([t.to_bytes() for t in self.token_logprobs])
         if "".join(pieces).startswith(text):
             return tuple(pieces)
@@ -151,7 +151,7 @@ class CompletionBuilder:
 
 
 def _drop_beyond(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
-    """The pieces up to the one with which the text ends."""
+    """The pieces up to the one in which the text ends."""
     ends = list(accumulate(map(len, pieces)))
     return tuple(pieces[: bisect_left(ends, len(text)) + 1])
 
@@ -159,10 +159,10 @@ def _drop_beyond(text: str, pieces: Sequence[str]) -> tuple[str, ...]:
 def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...]] | None:
     """The last run of tokens that spells the text: the index of its first token, and the text of each.
 
-    Reasoning before the text is skipped. The last token may go beyond the text, where a stop sequence cut it.
+    Reasoning before the text is skipped. The last token may extend beyond the text if a stop sequence cut it.
 
     Returns:
-        `None` where no run of tokens spells the text.
+        `None` if no run of tokens spells the text.
     """
     if not text:
         return 0, ()
@@ -179,7 +179,7 @@ def find_pieces(text: str, tokens: Sequence[bytes]) -> tuple[int, tuple[str, ...
 def _decode(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
     """The text of each token, and for each offset in the whole text the index of the token that begins there.
 
-    A character that spans several tokens is in the text of the last of them. Bytes that are not characters become
+    A character that spans several tokens belongs to the text of the last of them. Bytes that are not characters become
     U+FFFD, as servers write them.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -197,7 +197,7 @@ def _decode(tokens: Sequence[bytes]) -> tuple[list[str], dict[int, int]]:
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
-    """The text before the first stop sequence in it, and that sequence."""
+    """The text before the first stop sequence in it, and that stop sequence (`None` if there is none)."""
     found = [(at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
     if not found:
         return text, None
@@ -206,30 +206,30 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
 
 
 def max_reply_chars(request: Request) -> int:
-    """Characters of the longest reply that is accepted: no token is that long on average."""
+    """The most characters of a reply that are accepted; tokens are never this long on average."""
     return 65_536 + 64 * request.sampling.max_tokens
 
 
 def max_stream_bytes(request: Request) -> int:
-    """Bytes of the longest stream that is read: every token comes in a JSON object of its own, with its logprobs."""
+    """The most bytes of a stream that are read; every token comes in its own JSON object, with its logprobs."""
     return 4 * 1024 * 1024 + 8192 * request.sampling.max_tokens
 
 
 _UNREADABLE = "\ufffd"
 _MAX_POSITIONS = 512
-"""Places in the text at which one token may end. There are more only in hundreds of such tokens in a row."""
+"""The most places where one token may end; there are more only after hundreds of unreadable tokens in a row."""
 
 
 def align_token_texts(text: str, shown: Sequence[str]) -> tuple[str, ...] | None:
-    """The text of each token; a character that spans several is in the text of the last of them.
+    """The text of each token. A character that spans several tokens belongs to the last of them.
 
     Args:
-        text: begins what the tokens spell; behind it the tokens say what they are shown with.
-        shown: each token as it is decoded by itself. A token that is only a part of a character is U+FFFD, several
-            times where its bytes are read so, or empty; others may lack a space at their beginning.
+        text: The start of what the tokens spell. For tokens after its end, the text is what `shown` says.
+        shown: Each token, decoded by itself. A token that is only part of a character is U+FFFD (perhaps several
+            times), or empty. Other tokens may lack a space at their start.
 
     Returns:
-        `None` where the tokens do not spell the text, or far too much of it is unreadable.
+        `None` if the tokens do not spell the text, or far too much of it is unreadable.
     """
     steps: list[dict[int, tuple[int, str]]] = []
     positions = [0]
@@ -237,7 +237,7 @@ def align_token_texts(text: str, shown: Sequence[str]) -> tuple[str, ...] | None
         found: dict[int, tuple[int, str]] = {}
         for before in positions:
             for after, beyond in _read_token(text, token, before):
-                # What may belong to the text does, and a character is in the last of its tokens.
+                # What can belong to the text does, and a character belongs to the last of its tokens.
                 if after not in found or len(beyond) <= len(found[after][1]):
                     found[after] = before, beyond
         if not 0 < len(found) <= _MAX_POSITIONS:
@@ -256,12 +256,12 @@ def align_token_texts(text: str, shown: Sequence[str]) -> tuple[str, ...] | None
 
 
 def _read_token(text: str, token: str, start: int) -> Iterator[tuple[int, str]]:
-    """Where a token may end that begins at `start`, and what it says behind the text."""
+    """Where a token that begins at `start` may end, and the part of it that is beyond the text."""
     if start == len(text) or not token:
         yield start, token
         return
     if _UNREADABLE not in token:
-        for told in (token, " " + token):  # a tokenizer of words drops the space in front of one that stands alone
+        for told in (token, " " + token):  # word tokenizers drop a leading space when decoding one token
             if text.startswith(told, start):
                 yield start + len(told), ""
             elif told.startswith(text[start:]):
@@ -276,6 +276,6 @@ def _read_token(text: str, token: str, start: int) -> Iterator[tuple[int, str]]:
             elif char == text[position]:
                 reached.add(position + 1)
             elif char == _UNREADABLE and not text[position].isascii():
-                reached |= {position, position + 1}  # a part of the next character, or its last part
+                reached |= {position, position + 1}  # part of the next character, or its last part
         positions = reached
     yield from ((position, "") for position in positions)

@@ -1,4 +1,4 @@
-"""An aiohttp session for each adapter: JSON answers and streamed lines, with every failure as a `ModelError`."""
+"""One aiohttp session per adapter: JSON answers and streamed lines, with every failure as a `ModelError`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MAX_ERROR_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 8 * 1024 * 1024
 _BATCH_BYTES = 32 * 1024
 _FAILURE = b"error"
-"""Stands in the event of a failure, with all servers."""
+"""Appears in the event that reports a failure, on all servers."""
 _LLAMA_SERVER = "llama.cpp"
-"""How llama-server names itself in its answers."""
+"""How llama-server identifies itself in its answers."""
 _DONE = b"[DONE]"
 
 
@@ -39,14 +39,14 @@ class HttpClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.lock = asyncio.Lock()
         self._may_drop = True
-        """Whether the server may be a llama-server, which closes a connection after a stream without announcing it: the
-        next request on that connection would be lost."""
+        """Whether the server may be a llama-server, which silently closes a connection after a stream: the next request
+        on that connection would be lost."""
 
     async def request_json(self, method: str, path: str, body: object, form: type[T]) -> T:
-        """One request, and its JSON answer as `form`.
+        """Send one request; returns its JSON answer as `form`.
 
         Raises:
-            ModelError: no connection, a status other than 200, or an answer of another form.
+            ModelError: there is no connection, the status is not 200, or the answer has another form.
         """
         try:
             async with self._request(method, path, body) as response:
@@ -58,17 +58,17 @@ class HttpClient:
     async def stream_events(
         self, path: str, body: object, form: type[T], *, max_bytes: int, parse_line: Callable[[bytes], bytes | None]
     ) -> AsyncGenerator[Iterable[T]]:
-        """Events of a streamed answer, in batches; to be closed by `contextlib.aclosing`.
+        """Events of a streamed answer, in batches; close it with `contextlib.aclosing`.
 
-        Nobody needs a token before the reply is whole: lines are collected up to `_BATCH_BYTES`, except that a line
-        that may be a failure is yielded at once, since the server may fall silent after it. A stream that breaks off
-        yields all lines that came whole before it.
+        Nobody needs a token before the reply is complete, so lines are collected up to `_BATCH_BYTES`. A line that may
+        report a failure is yielded at once, since the server may send nothing after it. If the stream breaks off, all
+        complete lines before that are yielded.
 
         Args:
-            parse_line: returns the JSON of a line (not empty, without its line end), or `None` for a line without any.
+            parse_line: Returns the JSON of a line (not empty, without its line end), or `None` if the line has none.
 
         Raises:
-            ModelError: as `request_json`; also a stream that breaks off or is longer than `max_bytes`.
+            ModelError: as for `request_json`; also if the stream breaks off or is longer than `max_bytes`.
         """
         chunks: list[bytes] = []
         try:
@@ -80,7 +80,7 @@ class HttpClient:
                     size, total = size + len(chunk), total + len(chunk)
                     if total > max_bytes or size > _MAX_LINE_BYTES:
                         raise self.errors.too_long(f"the reply is longer than {max_bytes:,} bytes")
-                    # The start of a long line is not joined again with each chunk: there is nothing to read in it yet.
+                    # The start of a long line is not joined again for each chunk, since it cannot be decoded yet.
                     if (size >= _BATCH_BYTES and b"\n" in chunk) or _FAILURE in chunk:
                         whole, end, rest = b"".join(chunks).rpartition(b"\n")
                         chunks, size = [rest], len(rest)
@@ -91,7 +91,6 @@ class HttpClient:
             raise self._classify(error) from None
 
     def _decode_lines(self, lines: bytes, form: type[T], parse_line: Callable[[bytes], bytes | None]) -> Iterator[T]:
-        """The events of some lines."""
         for line in lines.split(b"\n"):
             if (text := line.strip()) and (data := parse_line(text)) is not None:
                 yield self.decode(data, form)
@@ -100,7 +99,7 @@ class HttpClient:
         """JSON as `form`.
 
         Raises:
-            ModelError: it is not JSON, or of another form.
+            ModelError: it is not JSON, or has another form.
         """
         try:
             return msgspec.json.decode(data, type=form)
@@ -116,10 +115,10 @@ class HttpClient:
         if session is None or self._loop is not asyncio.get_running_loop():
             return
         await session.close()
-        await asyncio.sleep(0)  # transports close in the next round of the loop
+        await asyncio.sleep(0)  # transports close in the next iteration of the loop
 
     def _request(self, method: str, path: str, body: object, *, close: bool = False) -> Any:
-        """A request; with `close`, its connection is not used again."""
+        """A request. With `close`, its connection is not reused."""
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "foretrace"}
         if close:
             headers["Connection"] = "close"
@@ -130,17 +129,17 @@ class HttpClient:
             path if "://" in path else self.address.base + path,
             data=data,
             headers=headers if key is None else headers | {"Authorization": key.header()},
-            allow_redirects=False,  # the key must not follow one to another host
+            allow_redirects=False,  # a redirect must not send the key to another host
         )
 
     def open_session(self) -> aiohttp.ClientSession:
-        """The session of the running loop, made when it is first needed."""
+        """The session of the running event loop, created when first needed."""
         import aiohttp
 
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop:
             if self._session is not None:
-                self._session.detach()  # its loop is gone, and its connections with it
+                self._session.detach()  # its loop is gone, and its connections too
                 self.lock = asyncio.Lock()
             self._loop = loop
             self._session = aiohttp.ClientSession(
@@ -189,10 +188,10 @@ class HttpClient:
 
 
 def parse_sse_line(line: bytes) -> bytes | None:
-    """The JSON of one line of server-sent events; `None` for lines without any, `[DONE]` among them.
+    """The JSON of one line of server-sent events; `None` for lines without JSON, such as `[DONE]`.
 
-    Every server writes an event on one line. A line that begins with neither a field nor a comment is returned as it
-    is, so that decoding it fails with an error that quotes it.
+    All servers write an event on one line. A line that starts like neither a field nor a comment is returned unchanged,
+    so that decoding it fails with an error that quotes it.
     """
     if line.startswith(b"data:"):
         data = line[5:].strip()
@@ -208,7 +207,7 @@ def _reason(error: Exception) -> str:
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:
-    """What aiohttp may raise; our own errors pass through unchanged, and so does a cancellation."""
+    """What aiohttp may raise. Our own errors and cancellation pass through unchanged."""
     import aiohttp
 
     return (aiohttp.ClientError, OSError, TimeoutError)

@@ -10,50 +10,50 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 _MIN_GAIN = 0.3
-"""An increase of the limit is kept only if the throughput grows by at least this share of it."""
+"""An increase of the limit is kept only if throughput grows by at least this share of the increase."""
 _FAST_GROWTH, _SLOW_GROWTH = 1.0, 0.125
-"""Share of the slots that is added after a round: before an increase was first taken back, and afterwards."""
+"""Share of the slots that is added after a round, before and after an increase was first undone."""
 _HOLD_ROUNDS = 8
 """Rounds without an increase after one that did not help."""
 _MAX_HOLD_ROUNDS = 64
-"""Rounds without an increase after one that overloaded the server: doubled each time, because an overload may cost a
-pause."""
+"""Most rounds without an increase after one that overloaded the server. The number doubles each time, because an
+overload may cost a pause."""
 _MIN_ROUND_REQUESTS = 6
 
 
 class AdaptiveLimiter:
-    """Gives slots to requests in the order in which they ask: `async with limiter`. Running code takes no slot.
+    """Gives slots to requests in the order in which they ask: `async with limiter`. Running code does not need a slot.
 
-    An adaptive limit may change after each round, which is one or two requests for each slot. The throughput of a
-    round is estimated as slots times tokens a second of one slot, which holds even while some slots are empty.
+    An adaptive limit may change after each round, which is one or two requests per slot. The throughput of a round is
+    estimated as the number of slots times the tokens per second of one slot, which holds even if some slots are empty.
 
     Args:
-        initial: Slots in the beginning.
-        max_limit: Most slots; `None` for a fixed number.
-        clock: Seconds.
+        initial: Slots at the beginning.
+        max_limit: The most slots; `None` for a fixed number.
+        clock: A clock in seconds.
     """
 
     def __init__(
         self, initial: int, max_limit: int | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.limit = initial
-        """Slots at present."""
+        """The current number of slots."""
         self.in_use = 0
-        """Slots that are held."""
+        """Slots that are taken."""
         self._max_limit = max_limit
         self._clock = clock
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._contended = False
-        """Whether a request had to wait in this round: else more slots would be of no use."""
+        """Whether a request had to wait in this round; otherwise more slots would not help."""
         self._slow_start = True
-        """Whether no growth has been taken back yet."""
+        """Whether no increase has been undone yet."""
         self._before_growth: tuple[int, float] | None = None
-        """Slots and throughput before the last growth, until a round has shown whether it helps."""
+        """Slots and throughput before the last increase, until a round has shown whether it helps."""
         self._hold_rounds, self._next_hold_rounds = 0, _HOLD_ROUNDS
         self._last_overload = float("-inf")
         self._round_start = clock()
         self._requests, self._tokens, self._seconds = 0, 0.0, 0.0
-        """Of the successes of this round."""
+        """Totals of this round's successes."""
 
     async def __aenter__(self) -> None:
         await self._acquire()
@@ -64,7 +64,7 @@ class AdaptiveLimiter:
         self._release()
 
     async def release_during(self, wait: Awaitable[None]) -> None:
-        """Release the slot that is held, wait, and acquire one again, ahead of all others."""
+        """Release the held slot, wait, and acquire one again ahead of all other requests."""
         self._release()
         try:
             await wait
@@ -102,7 +102,7 @@ class AdaptiveLimiter:
                 waiter.set_result(None)
 
     def record_success(self, started: float, tokens: float) -> None:
-        """Note that a request that was sent at `started` (of the clock) gave so many tokens."""
+        """Record that a request that was sent at `started` (by the clock) returned this many tokens."""
         if self._max_limit is None or started < self._round_start:
             return
         self._requests += 1
@@ -112,12 +112,12 @@ class AdaptiveLimiter:
             self._end_round(self.limit * self._tokens / self._seconds)
 
     def record_overload(self, started: float, *, is_certain: bool = False) -> None:
-        """Note that the server was too busy for a request that was sent at `started` (of the clock), or failed it.
-        The last increase is taken back if it has not yet been kept, else the limit is halved; this happens once for
-        all requests that were in flight together.
+        """Record that the server was too busy for a request that was sent at `started` (by the clock), or failed it.
+        The last increase is undone if it is still on trial, else the limit is halved. This happens once for all
+        requests that were in flight together.
 
         Args:
-            is_certain: that many requests cannot succeed together, so that a fixed limit is halved, too.
+            is_certain: The server certainly cannot handle this many requests, so a fixed limit is halved too.
         """
         if started <= self._last_overload:
             return

@@ -1,6 +1,6 @@
 """One clear line for each failure of a model server: which host and model, what happened, what to do.
 
-Also what servers say of their context and of waiting: busy servers and used-up quotas are worded alike.
+Also parses what servers say about context length and waiting, since busy servers and used-up quotas use similar words.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from foretrace.core.errors import ModelError, Parts, Setting, render_parts
 from foretrace.models.address import ApiKey
 
 _MAX_MESSAGE_CHARS = 300
-"""Characters of a server's own message that are shown."""
+"""The most characters of a server's message that are shown."""
 _TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _BUSY = frozenset({429, 503, 529})
 CROWDED = "crowded"
-"""Kind of a failure that fewer requests at a time avoid: those under way do not fit together into one context."""
+"""Kind of a failure that fewer requests would avoid: those in flight do not fit together into one shared context."""
 _UNKNOWN_MODEL = re.compile(
     r"model.{0,200}(not found|not exist|unknown|no such|not supported)", re.IGNORECASE | re.DOTALL
 )
@@ -43,22 +43,22 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 _SHARED_OVERFLOW = re.compile(r"context size has been exceeded", re.IGNORECASE)
-"""How a llama-server whose slots share one context ends all requests under way, which are together longer than that."""
+"""How a llama-server whose slots share one context ends all requests in flight when together they exceed it."""
 _CONTEXT = re.compile(r"(?:context length (?:is|of)|max_new_tokens. must be <=) (\d{1,9})\b")
 _PROMPT = re.compile(
     r"\b(\d{1,9}) (?:in the messages|in your prompt|of text input|input tokens|tokens from the input|.inputs. tokens)"
 )
 _REPLY = re.compile(r"completion|in the output|output tokens|max_(?:completion_|new_)?tokens")
 _LOWER_BOUND = re.compile(r"at least|upper bound")
-"""Newer vLLM stops counting where the prompt no longer fits: the number that it names then is not the length."""
+"""Newer vLLM stops counting once the prompt no longer fits, so the number that it names is not the length."""
 MAX_WAIT_S = 120.0
-"""Longest wait that a server may ask for; one that asks for more is not waited for."""
+"""The longest wait that a server may ask for. If it asks for more, the request fails."""
 _USED_UP = re.compile(
     r"insufficient[_ ](quota|balance|credit|fund)|credit balance|(more|of|available) credits"
     r"|(usage|spend|spending|hard).limit|billing_not_active|limit: 0(?![\d.])|PerDay",
     re.IGNORECASE,
 )
-"""A used-up quota, whatever else the message says."""
+"""Means a used-up quota, regardless of the rest of the message."""
 _PER_MINUTE = re.compile(
     r"per[ _-]?(min|minute|sec|second)s?\b|PerMinute|PerSecond|/ ?(min|sec|s)\b|\b[TR]PM\b", re.IGNORECASE
 )
@@ -75,11 +75,11 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class ServerError(ModelError):
-    """A failure of a server behind HTTP. It has two messages, both as parts (see `ForetraceError`).
+    """A failure of a server behind HTTP. It has two messages, both in parts (see `ForetraceError`).
 
     `parts` is the full line for the user: server, model, cause and remedy. `public_parts` is the same without the
-    server's address, for what is stored: the address of a machine belongs in no trace. `render` writes the one and
-    `public_message` the other, each in a style for its settings.
+    server's address, for storage, since a machine's address does not belong in a trace. `render` writes the first and
+    `public_message` the second, each in a given style for settings.
     """
 
     public_parts: Parts = ()
@@ -88,20 +88,20 @@ class ServerError(ModelError):
 
 
 def public_message(error: ModelError, style: Callable[[Setting], str] = str) -> str:
-    """Model, cause and remedy without the server's address, as it may stand in a trace; of another adapter's error,
-    its whole message."""
+    """Model, cause and remedy without the server's address, as it may be stored in a trace. For an error that is not a
+    `ServerError`, its whole message."""
     return render_parts((error.public_parts if isinstance(error, ServerError) else ()) or error.parts, style)
 
 
 def public_cause(error: ModelError) -> str:
-    """What happened, without address and remedy, as it may stand in a trace; of another adapter's error, its whole
-    message."""
+    """What happened, without address and remedy, as it may be stored in a trace. For an error that is not a
+    `ServerError`, its whole message."""
     return (error.cause if isinstance(error, ServerError) else "") or str(error)
 
 
 @dataclass(frozen=True)
 class ServerErrors:
-    """Makes the errors of one model at one server."""
+    """Creates the errors of one model at one server."""
 
     origin: str
     """Scheme, host and port."""
@@ -110,7 +110,7 @@ class ServerErrors:
     """Name of the adapter."""
     key: ApiKey | None
     key_variable: str
-    """Environment variable of the adapter's key; empty where there is none."""
+    """Environment variable of the adapter's key; empty if it has none."""
 
     def make(
         self,
@@ -120,7 +120,7 @@ class ServerErrors:
         retryable: bool = False,
         retry_after_s: float | None = None,
     ) -> ServerError:
-        """An error of one line, without the key.
+        """A one-line error, without the key.
 
         Args:
             cause: What happened; may quote the server.
@@ -135,7 +135,7 @@ class ServerErrors:
         return error
 
     def hide(self, text: str) -> str:
-        """The text without the key. Call it before the text is cut."""
+        """The text without the key. Call this before cutting the text."""
         return self.key.hide(text) if self.key else text
 
     def _full(self, text: str) -> str:
@@ -162,7 +162,7 @@ class ServerErrors:
             remedy = ("give the final address as ", Setting("base_url"))
             return self.make(f"HTTP {status}, a redirect to {location}", *remedy, kind="redirect")
         if status == 401 or (status == 403 and "logprobs" not in text):
-            return self._bad_key(status)  # without the server's message: some servers repeat the key
+            return self._bad_key(status)  # without the server's message, since some servers repeat the key
         if status == 429 and _TOO_LARGE.search(text):
             remedy = "one request is more than the account may use in a minute: lower "
             return self.make(cause, remedy, Setting("max_tokens"), " or ", Setting("max_turns"), kind="bad_request")
@@ -210,18 +210,18 @@ class ServerErrors:
         return self.make(cause, *remedy, kind="busy", retryable=True, retry_after_s=wait_s)
 
     def overflow(self, cause: str) -> ServerError:
-        """The prompt is longer than the context."""
+        """The error if the prompt is longer than the context."""
         remedy: Parts = ("raise the context length of the server",)
-        if self.kind == "ollama":  # others are started with it
+        if self.kind == "ollama":  # other servers are started with it
             remedy = ("raise ", Setting("context_length"))
         remedy = ("the prompt is longer than the context: ", *remedy, ", or lower ", Setting("max_turns"))
         return self.make(cause, *remedy, kind="overflow")
 
     def shared_overflow(self, cause: str, *, final: bool = False) -> ServerError:
-        """The requests under way do not fit together into the context that they share.
+        """The error if the requests in flight do not fit together into the context that they share.
 
         Args:
-            final: no try of this request got through: it counts as one that is longer than the context.
+            final: No retry of this request succeeded, so it counts as longer than the context by itself.
         """
         remedy = (
             "the server's slots share one context, and all requests together were longer: give it more (llama-server: "
@@ -231,15 +231,15 @@ class ServerErrors:
         return self.make(cause, *remedy, kind="overflow" if final else CROWDED, retryable=not final)
 
     def broken_stream(self, cause: str) -> ServerError:
-        """The stream ended before the reply did."""
+        """The error if the stream ended before the reply did."""
         return self.make(cause, "try again; if it stays so, see the server's log", kind="stream", retryable=True)
 
     def bad_reply(self, cause: str) -> ServerError:
-        """The reply does not have the form that it should."""
+        """The error if the reply does not have the expected form."""
         return self.make(cause, f"check that this is the address of {self._server}", kind="bad_reply")
 
     def too_long(self, cause: str) -> ServerError:
-        """The reply is longer than any that was asked for."""
+        """The error if the reply is much longer than the token limit allows."""
         return self.make(cause, "the server does not hold to the token limit", kind="too_long")
 
     def _bad_key(self, status: int) -> ServerError:
@@ -268,20 +268,20 @@ class _ErrorBody(msgspec.Struct):
 
 
 def read_error_message(body: bytes) -> str:
-    """The whole message in the body of an HTTP error, in whichever form the server wraps it."""
+    """The whole message in the body of an HTTP error, in any form that a server wraps it in."""
     text = body.decode("utf-8", "replace")
     try:
         parsed = msgspec.json.decode(body, type=_ErrorBody | list[_ErrorBody])
     except (msgspec.DecodeError, ValueError, RecursionError):
         return re.sub(r"<[^<>]*>", " ", text)
-    if isinstance(parsed, list):  # Gemini's OpenAI-compatible interface
+    if isinstance(parsed, list):  # Gemini's OpenAI-compatible API
         parsed = parsed[0] if parsed else _ErrorBody()
     return _message_of(parsed.error or parsed.message or parsed.detail or text)
 
 
 def _message_of(error: object) -> str:
     if isinstance(error, dict):
-        # The code tells quota from concurrency where the message is vague.
+        # The code distinguishes quota from concurrency if the message is vague.
         parts = [error.get("message"), error.get("code"), error.get("type")]
         return "; ".join(str(part) for part in parts if isinstance(part, str)) or str(error)
     return error if isinstance(error, str) else str(error)
@@ -294,15 +294,15 @@ def shorten_line(text: str, max_chars: int = _MAX_MESSAGE_CHARS) -> str:
 
 
 class ContextOverflow(NamedTuple):
-    """Lengths that a server names where prompt and reply do not fit into the context together.
+    """Lengths that a server reports if prompt and reply do not fit into the context together.
 
-    Many servers refuse a request whose prompt and `max_tokens` together are longer than the context, even where the
-    reply would have been short.
+    Many servers refuse a request whose prompt and `max_tokens` together exceed the context, even if the reply would
+    have been short.
     """
 
     context_tokens: int
     prompt_tokens: int | None
-    """`None` where the server has not counted them."""
+    """`None` if the server has not counted them."""
 
 
 def parse_overflow(message: str) -> ContextOverflow | None:
@@ -314,7 +314,7 @@ def parse_overflow(message: str) -> ContextOverflow | None:
 
 
 def classify_limit(text: str, wait_s: float | None) -> Literal["quota", "busy", ""]:
-    """What a refusal means: `busy` passes, `quota` does not; empty where the text names no limit.
+    """What a refusal means: `busy` is temporary, `quota` is not; empty if the text does not mention a limit.
 
     Args:
         text: The whole answer of the server.
@@ -333,7 +333,7 @@ def classify_limit(text: str, wait_s: float | None) -> Literal["quota", "busy", 
 
 
 def read_wait(text: str, header: str | None = None) -> float | None:
-    """Seconds that a server asks to wait, in its text or by its header `Retry-After`; the longer of the two."""
+    """Seconds that a server asks to wait, in its text or in its header `Retry-After`; the longer of the two."""
     found = [seconds for seconds in (_parse_retry_after(header), _parse_wait(text)) if seconds is not None]
     return max(found, default=None)
 

@@ -1,4 +1,4 @@
-"""A model for many requests at one time: limits its requests, and pauses all of them while the server recovers."""
+"""A model for many concurrent requests: limits them, and pauses all of them while the server recovers."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from foretrace.models.server_errors import CROWDED, MAX_WAIT_S
 from foretrace.models.token_meter import TokenMeter
 
 MAX_CONCURRENCY = 256
-"""Most requests at a time where nobody says how many."""
+"""The most concurrent requests if the user does not set a limit."""
 _INITIAL_SLOTS = 8
 _IN_PROCESS_SLOTS = 4
-"""Requests at a time that a server, and that a model in this process gets at first."""
+"""Concurrent requests: a server's initial limit, and the fixed limit of a model in this process."""
 TRANSIENT_KINDS = frozenset({"refused", "timeout", "busy", "server", "stream", "empty"})
-"""Kinds of failure that may pass: the whole episode is tried a second time."""
+"""Kinds of failure that may pass; the whole episode is tried a second time."""
 _SERVER_KINDS = TRANSIENT_KINDS - {"empty"} | {"dns", "tls", "bad_reply"}
-"""Kinds of failure that concern the server and not one request only."""
+"""Kinds of failure that concern the server, not just one request."""
 _OVERLOAD_KINDS = frozenset({"busy", "timeout", CROWDED})
-"""Kinds of failure that fewer requests at a time would have avoided."""
+"""Kinds of failure that fewer concurrent requests would have avoided."""
 
 
 def make_limiter(model: ChatModel, concurrency: int | None) -> AdaptiveLimiter:
-    """A limiter of so many requests at a time; with `None`, of what the model's server turns out to be able to do."""
+    """A limiter of this many concurrent requests; with `None`, it adapts to what the model's server can handle."""
     if concurrency is not None:
         return AdaptiveLimiter(concurrency)
     if not model.endpoint:
         return AdaptiveLimiter(_IN_PROCESS_SLOTS)
-    # An Ollama that runs at home has one model on one device: more at a time is to be found out, not assumed.
+    # A local Ollama runs one model on one device: whether it can handle more is measured, not assumed.
     return AdaptiveLimiter(1 if model.spec.startswith("ollama:") else _INITIAL_SLOTS, MAX_CONCURRENCY)
 
 
 class ThrottledModel(ModelWrapper):
-    """A `ChatModel` on top of another, for many requests at one time.
+    """A `ChatModel` around another one, for many concurrent requests.
 
-    Each request waits for a slot of the limiter. Where the model is a `RetryingModel`, its first failure counts at
-    once: after an overload the limiter lowers its limit, the request waits without its slot, and the pause that the
-    server asks for holds for all requests.
+    Each request waits for a slot of the limiter. With a `RetryingModel`, failures count as soon as they happen: after
+    an overload the limiter lowers its limit, the request gives up its slot while it waits, and a pause that the server
+    asks for applies to all requests.
 
-    Failures that concern the server are counted in rounds: failures of requests that were under way together are one
-    round. All requests pause after a round, twice as long each time.
+    Failures that concern the server are counted in rounds: the failures of requests that were under way together are
+    one round. All requests pause after a round, twice as long each time.
 
     Args:
-        meter: counts the tokens of all completions.
-        max_failed_rounds: rounds without a success in between, after which a failure is final.
-        pause_s: pause after the first round, seconds.
+        meter: Counts the tokens of all completions.
+        max_failed_rounds: After this many rounds without a success in between, a failure is final.
+        pause_s: Pause after the first round, in seconds.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class ThrottledModel(ModelWrapper):
         self._last_round = float("-inf")
         """When the last failed round was counted (`time.monotonic`)."""
         self._paused_until = 0.0
-        """Before this time (`time.monotonic`) nothing is sent."""
+        """Nothing is sent before this time (`time.monotonic`)."""
         self.failing = ""
-        """Kind of the last failure, as long as no request has succeeded since; else empty."""
+        """Kind of the last failure; empty once a request has succeeded since."""
 
     async def complete(self, request: Request) -> Completion:
         """See `ChatModel.complete`.
 
         Raises:
-            ModelError: also final, where the server has failed for `max_failed_rounds`, or asks for a longer wait than
+            ModelError: final also if the server has failed for `max_failed_rounds`, or asks for a longer wait than
                 `MAX_WAIT_S`.
         """
         async with self._limiter:
@@ -116,7 +116,7 @@ class ThrottledModel(ModelWrapper):
         return time.monotonic()
 
     def _record_failure(self, error: ModelError, first_try: float, last_try: float) -> None:
-        """A request failed for good, after tries that began at these times.
+        """Count a request that failed for good, whose first and last tries began at these times.
 
         Raises:
             ModelError: the failure is final.

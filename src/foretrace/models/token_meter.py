@@ -1,11 +1,11 @@
-"""Counts the tokens of completions, also where a server does not."""
+"""Counts the tokens of completions, even if a server does not."""
 
 from __future__ import annotations
 
 from foretrace.core.completion import Completion, Request
 
 _CHARS_PER_TOKEN = 4
-"""For the estimate where a server does not count tokens."""
+"""For the estimate if a server does not count tokens."""
 
 
 class TokenMeter:
@@ -14,15 +14,15 @@ class TokenMeter:
     def __init__(self) -> None:
         self.prompt_tokens = self.completion_tokens = self.requests = 0
         self.estimated = False
-        """Whether the server left a count out, and it was estimated from the length of the text."""
+        """Whether the server left out a count, so that it was estimated from the length of the text."""
 
     @property
     def total_tokens(self) -> int:
-        """Of prompts and completions."""
+        """Tokens of prompts and completions."""
         return self.prompt_tokens + self.completion_tokens
 
     def include(self, other: TokenMeter) -> None:
-        """Count what another meter has counted."""
+        """Add the counts of another meter."""
         self.estimated = self.estimated or other.estimated
         self.requests += other.requests
         self.prompt_tokens += other.prompt_tokens

@@ -1,1 +1,1 @@
-"""Folders that lie in an object store (`s3://bucket/traces`): worked on in a local folder, and published."""
+"""Folders in an object store (`s3://bucket/traces`): used through a local copy, which is then published."""

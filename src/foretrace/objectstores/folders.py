@@ -1,7 +1,7 @@
-"""Traces, datasets and files in an object store: worked on in a local folder, and published with the manifest last.
+"""Traces, datasets and files in an object store: used in a local folder, and published with the manifest last.
 
-There is no lock. A manifest is replaced only in the place of the version that was read, so of two processes that write
-to one folder at a time, one fails when it publishes, and what it would have listed is not seen.
+There is no lock. A manifest is only replaced if it is still the version that was read. So if two processes write to one
+folder at the same time, one fails when it publishes, and what it would have listed is never visible.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _TRIES = 5
 
 
 class WritableFolder(NamedTuple):
-    """A local traces folder, and what publishes it."""
+    """A local traces folder, and the function that publishes it."""
 
     folder: Path
     publish: Callable[[], None] | None
-    """To be called when the manifest was written, before segments are removed that it does not list any more; `None`
-    where the folder is not a copy."""
+    """Call it after the manifest was written, before the segments that it no longer lists are removed. `None` if the
+    folder is not a copy."""
 
 
 class DatasetFolder(NamedTuple):
-    """A local folder for a dataset, and what publishes it when it is built."""
+    """A local folder for a dataset, and the function that publishes it once it is built."""
 
     folder: Path
     publish: Callable[[], None]
 
 
 class WritableFile(NamedTuple):
-    """A local file, and what publishes it when it is written."""
+    """A local file, and the function that publishes it once it is written."""
 
     path: Path | None
-    """`None` where no file was asked for."""
+    """`None` if no file was requested."""
     replaces: bool
     publish: Callable[[], None]
 
@@ -53,7 +53,8 @@ def open_traces_for_writing(place: Path | str, progress: ProgressFunc = ignore_p
     """The traces folder itself, or a copy of one in an object store.
 
     Raises:
-        StoreError: the store cannot be read or written, or another process writes there; what stands there is whole.
+        StoreError: the store cannot be read or written, or another process is writing there. What is already there
+            stays complete.
         UsageError: the library for such addresses is not installed.
     """
     address = _find_address(place)
@@ -86,7 +87,7 @@ def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_p
             try:
                 _download(objects, stored.data, folder, progress)
                 break
-            except FileNotFoundError as error:  # merged into others in the meantime
+            except FileNotFoundError as error:  # the segment was merged with others in the meantime
                 if not tries_left:
                     raise StoreError(f"{error}: a segment that the manifest lists is missing") from None
         yield folder
@@ -96,11 +97,11 @@ def open_traces_for_reading(place: Path | str, progress: ProgressFunc = ignore_p
 def open_dataset_for_writing(
     place: Path | str, *, overwrite: bool = False, progress: ProgressFunc = ignore_progress
 ) -> Generator[DatasetFolder]:
-    """The dataset's folder itself, or for one in an object store a local folder, while an empty manifest holds its
-    place there. What was not published when the block ends is gone.
+    """The dataset's folder itself, or a local folder for one in an object store, where an empty manifest reserves the
+    place. What is not published when the block ends is lost.
 
     Raises:
-        BuildError: there is something at the address already.
+        BuildError: there is already something at the address.
         StoreError: the store cannot be read or written.
         UsageError: the library for such addresses is not installed.
     """
@@ -114,7 +115,7 @@ def open_dataset_for_writing(
         try:
             yield DatasetFolder(folder, lambda: _publish(objects, folder, version, progress))
         finally:
-            with contextlib.suppress(StoreError):  # what stays is removed by the next one
+            with contextlib.suppress(StoreError):  # the next build removes what is left
                 there = objects.get(_MANIFEST)
                 if there is not None and there.version == version and objects.list_names() == [_MANIFEST]:
                     objects.remove([_MANIFEST])
@@ -122,10 +123,10 @@ def open_dataset_for_writing(
 
 @contextlib.contextmanager
 def open_file_for_writing(place: Path | str | None) -> Generator[WritableFile]:
-    """The file itself, or for one in an object store a local file that is published in the place of what stands there.
+    """The file itself, or a local file for one in an object store; publishing it replaces what is there.
 
     Raises:
-        StoreError: the store cannot be read or written, or another process writes there.
+        StoreError: the store cannot be read or written, or another process is writing there.
         UsageError: the library for such addresses is not installed.
     """
     address = None if place is None else _find_address(place)
@@ -148,11 +149,11 @@ def open_file_for_writing(place: Path | str | None) -> Generator[WritableFile]:
 
 @contextlib.contextmanager
 def make_scratch(address: Address) -> Generator[Path]:
-    """A folder that stands for one in a store until the block ends; it lies where `TMPDIR` says, and is not made yet.
-    Errors that name it name the address.
+    """A local folder that stands in for one in a store until the block ends. It is inside `TMPDIR`, and does not exist
+    yet. Errors that mention it show the address instead.
 
     Raises:
-        UsageError: the address could not be the name of a folder.
+        UsageError: the address cannot be used as a folder name.
     """
     if {".", "..", ""} & set(address.path.split("/")):
         raise UsageError(f"{address}: has an empty part or one of only dots; give a plain name")
@@ -184,7 +185,7 @@ def _rename(error: ForetraceError, local: str, shown: str) -> None:
 
 
 class _Publisher:
-    """Brings what is new in the local copy of a traces folder into the store."""
+    """Uploads what is new in the local copy of a traces folder to the store."""
 
     def __init__(self, objects: Objects, folder: Path, progress: ProgressFunc) -> None:
         self._objects = objects
@@ -192,9 +193,9 @@ class _Publisher:
         stored = objects.get(_MANIFEST)
         self._version = stored and stored.version
         self._data = stored.data.strip() if stored else b""
-        """The manifest that stands in the store."""
+        """The manifest that is in the store."""
         self._segments: set[str] = set()
-        """The segments that it lists."""
+        """The segments that the manifest lists."""
         names = objects.list_names()
         if self._data:
             self._segments = set(_download(objects, self._data, folder, progress))
@@ -205,7 +206,7 @@ class _Publisher:
             objects.remove(garbage)
 
     def publish(self) -> None:
-        """Bring new segments into the store, then the manifest, and remove the segments that it lists no more."""
+        """Upload new segments, then the manifest, and remove the segments that it no longer lists."""
         data = (self._folder / _MANIFEST).read_bytes()
         segments = {segment.path for segment in read_manifest(self._folder).segments}
         if data.strip() == self._data or not (segments or self._data):
@@ -223,16 +224,16 @@ class _Publisher:
 
 
 def _fence(objects: Objects, stored: StoredObject | None) -> str:
-    """Give the manifest another version, with the same content: a process that read it before cannot put one there any
-    more that lists what is removed now."""
+    """Give the manifest a new version with the same content. A process that read the old version can then no longer
+    publish a manifest that lists what is about to be removed."""
     return objects.put(_MANIFEST, (stored.data if stored else b"") + b"\n", instead_of=stored and stored.version)
 
 
 def _download(objects: Objects, manifest: bytes, folder: Path, progress: ProgressFunc) -> list[str]:
-    """Copy the manifest and its segments; returns the names of these.
+    """Download the manifest and its segments; returns the names of the segments.
 
     Raises:
-        FileNotFoundError: a segment is not there.
+        FileNotFoundError: a segment is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _MANIFEST).write_bytes(manifest)
@@ -249,8 +250,8 @@ def _refuse_strangers(address: Address, names: Sequence[str]) -> None:
 
 
 def _reserve(objects: Objects, *, overwrite: bool) -> str:
-    """Put an empty manifest where a dataset is to be, and remove what a process that was killed had published behind
-    one; returns its version.
+    """Put an empty manifest where a dataset will be, and remove what a killed process had published there; returns the
+    manifest's version.
 
     Raises:
         BuildError: there is something else.
@@ -270,14 +271,14 @@ def _publish(objects: Objects, folder: Path, version: str, progress: ProgressFun
     files = [name for name in names if name not in (_CARD, _MANIFEST)]
     try:
         objects.upload(folder, files, _count_to(len(files), f"publishing {objects.address}", progress))
-        objects.upload(folder, [_CARD])  # `datasets` goes by the card, foretrace by the manifest
+        objects.upload(folder, [_CARD])  # `datasets` finds a dataset by its card, foretrace by its manifest
         objects.put(_MANIFEST, (folder / _MANIFEST).read_bytes(), instead_of=version)
     except ChangedObjectError as error:
         raise StoreError(f"{error}, so this one stops; build into another folder") from None
 
 
 def _count_to(total: int, doing: str, progress: ProgressFunc) -> Callable[[], None]:
-    """What tells `progress`, each time it is called, that one more is done."""
+    """A function that reports one more as done to `progress` each time it is called."""
     done = 0
 
     def count() -> None:

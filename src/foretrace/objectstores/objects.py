@@ -1,7 +1,7 @@
-"""The objects under one address: read, written, listed, removed; replaced only if nobody else has.
+"""The objects under one address: read, write, list and remove them; replace them only if nobody else has.
 
-S3 decides by itself whether an object is still the one that was read (conditional writes). Of the other stores this is
-asked just before the write, so two writers in the same instant may both succeed.
+S3 itself checks whether an object is still the version that was read (conditional writes). For other stores this is
+checked just before the write, so two writers at the same instant may both succeed.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from foretrace.core.places import Address
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
-"""Longest silence of the store before a request is tried again."""
+"""The longest that the store may be silent before a request is retried."""
 TRIES = 4
 _AT_ONCE = 8
 _LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
-"""What S3 says where an object is not the version that is named."""
+"""S3's error codes if an object is not the named version."""
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google", "azure", "huggingface_hub", "httpx", "requests")
-"""Modules whose errors are those of a store."""
+"""Modules whose errors are treated as errors of the store."""
 
 
 _WRONG_SETTINGS = ("ProfileNotFound", "PartialCredentialsError", "ConfigParseError", "ConfigNotFound", "NoRegionError")
-"""Errors that no further try would mend."""
+"""Errors that a retry would not fix."""
 
 
 class ChangedObjectError(StoreError):
-    """Another process has made, replaced or removed the object."""
+    """Another process has created, replaced or removed the object."""
 
 
 class StoredObject(NamedTuple):
@@ -42,14 +42,14 @@ class StoredObject(NamedTuple):
 
     data: bytes
     version: str
-    """What tells it from what stands there before or after."""
+    """Identifies this content: other content under the same name has another version."""
 
 
 class Objects:
-    """The objects under an address, by their names below it.
+    """The objects under an address, by their names relative to it.
 
     Raises:
-        StoreError: in all that asks the store: it is not reached, or refuses; one line.
+        StoreError: every request to the store may raise it, in one line, if the store is not reachable or refuses.
         UsageError: the library for such addresses is not installed.
     """
 
@@ -58,11 +58,11 @@ class Objects:
         self._files = _open_file_system(address, options)
 
     def get(self, name: str) -> StoredObject | None:
-        """The object of that name; `None` where there is none."""
+        """The object with that name; `None` if there is none."""
         with self.report_errors("read", name):
             try:
-                # Before the data: if it is replaced between the two, what is put in the place of this version is
-                # refused.
+                # The version is read before the data: if the object is replaced in between, a later `put` in place of
+                # this version is refused.
                 version = self._files.info(self._locate(name)).get("ETag")
                 data: bytes = self._files.cat_file(self._locate(name))
             except FileNotFoundError as error:
@@ -72,10 +72,10 @@ class Objects:
             return StoredObject(data, version or _digest(data))
 
     def put(self, name: str, data: bytes, *, instead_of: str | None) -> str:
-        """Write an object in the place of the version that is named, or of none at all; returns its own version.
+        """Write an object in place of the given version (`None`: of no object); returns the new version.
 
         Raises:
-            ChangedObjectError: another one stands there.
+            ChangedObjectError: a different version is there.
         """
         there = self.get(name)
         if (there and there.version) != instead_of:
@@ -95,10 +95,10 @@ class Objects:
         return sorted(name.removeprefix(start) for name in found if name.startswith(start))
 
     def upload(self, folder: Path, names: Sequence[str], watch: Callable[[], None] = lambda: None) -> None:
-        """Make objects of local files; `watch` is called as each is done.
+        """Upload local files; `watch` is called as each one is done.
 
         Raises:
-            ChangedObjectError: there is another object of that name already.
+            ChangedObjectError: another object with that name already exists.
         """
 
         def send(name: str) -> None:
@@ -112,7 +112,7 @@ class Objects:
         """Copy objects to local files.
 
         Raises:
-            FileNotFoundError: one is not there.
+            FileNotFoundError: one of them is missing.
         """
 
         def fetch(name: str) -> None:
@@ -125,7 +125,7 @@ class Objects:
         self._run(fetch, names)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove objects; one that is not there is none the less removed."""
+        """Remove objects; one that does not exist counts as removed."""
 
         def drop(name: str) -> None:
             with self.report_errors("remove", name), contextlib.suppress(FileNotFoundError):
@@ -139,7 +139,7 @@ class Objects:
         except OSError as error:
             if not isinstance(error, FileExistsError) and _find_code(error) not in _REFUSED:
                 raise
-            # A first try to send it may have succeeded whose answer was lost.
+            # An earlier attempt may have succeeded, with its answer lost.
             if (there := self.get(name)) is None or there.data != path.read_bytes():
                 raise self._make_changed_error(name) from None
 
@@ -163,10 +163,10 @@ class Objects:
 
     @contextlib.contextmanager
     def report_errors(self, doing: str, name: str = "", *, absent: type[Exception] | None = None) -> Generator[None]:
-        """Turn any error of the store or its library into a `StoreError` of one line.
+        """Turn any error of the store or its library into a one-line `StoreError`.
 
         Args:
-            absent: What is raised where there is no such object, or bucket; by default that is a `StoreError` too.
+            absent: What to raise if there is no such object or bucket; by default also a `StoreError`.
         """
         place = self._locate(name)
         try:
@@ -194,7 +194,7 @@ class Objects:
 
 
 class S3Objects(Objects):
-    """Objects of S3, which replaces one only if it is the version that is named."""
+    """Objects in S3, which replaces an object only if it is the named version."""
 
     def __init__(self, address: Address) -> None:
         config = {
@@ -203,10 +203,10 @@ class S3Objects(Objects):
             "retries": {"mode": "standard", "total_max_attempts": TRIES},
         }
         super().__init__(address, config_kwargs=config)
-        self._files.retries = TRIES  # of an answer that breaks off, which the client does not try again
+        self._files.retries = TRIES  # for an answer that breaks off, which the client does not retry
 
     def put(self, name: str, data: bytes, *, instead_of: str | None) -> str:
-        """See `Objects`; it is S3 that decides."""
+        """See `Objects`; S3 itself checks the version."""
         condition = {"IfNoneMatch": "*"} if instead_of is None else {"IfMatch": instead_of}
         with self.report_errors("write", name):
             try:
@@ -215,7 +215,7 @@ class S3Objects(Objects):
             except OSError as error:
                 if _find_code(error) not in _REFUSED:
                     raise
-        # A first try may have succeeded whose answer was lost.
+        # An earlier attempt may have succeeded, with its answer lost.
         if (there := self.get(name)) is not None and there.data == data:
             return there.version
         raise self._make_changed_error(name)
@@ -241,11 +241,11 @@ def _open_file_system(address: Address, options: dict[str, Any]) -> Any:
 
 
 def _find_code(error: BaseException) -> str:
-    """The store's own word for an error; empty where it has none."""
+    """The store's own code for an error; empty if it has none."""
     response: Any = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 
 
 def _digest(data: bytes) -> str:
-    """The version of an object in a store that names none."""
+    """The version of an object in a store that does not provide one."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -1,8 +1,8 @@
-"""The contract of a problem set: where it lives, and how its rows become Problems.
+"""The contract of a problem set: where it comes from, and how its rows become Problems.
 
-To add one, write a module in this folder whose `PLUGIN` has the members of `ProblemSet`, and name it in `BUILT_IN` of
-`core/plugins.py`. `make_problems(read_problem_rows(path, self.hub), make)` does the reading; what is left to write is
-`make`, from one row to one Problem. See docs/problems.md.
+To add one, write a module in this folder whose `PLUGIN` has the members of `ProblemSet`, and list it in `BUILT_IN` of
+`core/plugins.py`. `make_problems(read_problem_rows(path, self.hub), make)` does the reading. What is left to write is
+`make`, which turns one row into one Problem. See docs/problems.md.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAX_ID = 100
 
 
 class ProblemRow(NamedTuple):
-    """One row of a file or of the Hub, and its place in words."""
+    """One row of a file or of the Hub, and where it is."""
 
     at: str
     """File (or repository) and 0-based row, e.g. `set.jsonl row 3`."""
     name: str
-    """A name for a problem that has no id of its own: the file's name without its endings, and the row: `set/3`."""
+    """A name for a problem without an id: the file's name without its endings, and the row, e.g. `set/3`."""
     value: dict[str, Any]
 
 
@@ -38,39 +38,39 @@ class UnusableRow(NamedTuple):
     """A row that cannot be used."""
 
     at: str
-    """Where it stands, as `ProblemRow.at`."""
+    """Where it is, as in `ProblemRow.at`."""
     reason: str
     id: str | None = None
-    """The id that the row gives itself."""
+    """The row's own id."""
     task: Path | None = None
-    """Folder of a Harbor task, where it is one that only its own image can judge."""
+    """Folder of a Harbor task that can only be judged in its own image."""
 
 
 class ProblemSet(Protocol):
-    """A set of problems, or a format that sets come in. One may have `count`, the number of problems it is known by."""
+    """A set of problems, or a format for such sets. It may also have `count`, the known number of problems."""
 
     name: str
     license: str | None
     hub: Hub | None
-    """Where it is read from when no path is given; `None` when there must be one (or when it needs none)."""
+    """Where to read it if no path is given; `None` if a path is required, or if nothing needs to be read."""
 
     def load(self, path: Path | None = None) -> Iterator[Problem | UnusableRow]:
         """Problems in the order of the set, from a local file or folder, or from the Hub; an UnusableRow for each row
         that cannot be used.
 
         Raises:
-            ProblemError: it cannot be opened, or is damaged so that what follows cannot be read.
-            UsageError: the set needs a path, or takes none.
+            ProblemError: the set cannot be opened, or is so damaged that the rest cannot be read.
+            UsageError: the set needs a path, or does not take one.
         """
         ...
 
 
 class UnusableError(ValueError):
-    """Raised while a row is made into a Problem: says what is wrong with it."""
+    """Raised while turning a row into a Problem; says what is wrong with the row."""
 
 
 class NeedsImageError(UnusableError):
-    """Raised where a row is a Harbor task that only its own image can judge."""
+    """Raised if a row is a Harbor task that can only be judged in its own image."""
 
     def __init__(self, reason: str, task: Path) -> None:
         super().__init__(reason)
@@ -80,7 +80,7 @@ class NeedsImageError(UnusableError):
 def make_problems(
     rows: Iterable[ProblemRow | UnusableRow], make: Callable[[ProblemRow], Problem]
 ) -> Iterator[Problem | UnusableRow]:
-    """The Problem of each row, checked; an UnusableRow where there is none."""
+    """The checked Problem of each row, or an UnusableRow if the row cannot be used."""
     seen: dict[str, str] = {}
     for row in rows:
         if isinstance(row, UnusableRow):
@@ -101,7 +101,7 @@ def make_problems(
 def collect_problems(
     found: Iterable[Problem | UnusableRow], limit: int | None = None
 ) -> tuple[list[Problem], list[UnusableRow]]:
-    """The first problems (all of them without a limit), and the rows before the last of them that cannot be used."""
+    """The first `limit` problems (by default all), and the unusable rows before the last of them."""
     problems: list[Problem] = []
     drops: list[UnusableRow] = []
     for one in found:
@@ -115,10 +115,10 @@ def collect_problems(
 
 
 def check_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems as a list, if each can be attempted.
+    """The problems as a list, checked so that each can be attempted.
 
     Raises:
-        ProblemError: there is none, one has no tests, or two have one id.
+        ProblemError: there is no problem, one has no tests, or two have the same id.
     """
     listed = list(problems)
     if not listed:
@@ -144,19 +144,19 @@ def require_tests(problem: Problem) -> None:
 
 
 def qualify_id(problem: Problem) -> str:
-    """The problem's id with the name of its set in front, unless the id begins with it."""
+    """The problem's id, prefixed with the name of its set unless it already begins with it."""
     source = problem.source or "problems"
     return problem.id if problem.id.lower().startswith(f"{source.lower()}/") else f"{source}/{problem.id}"
 
 
 def check_problem(problem: Problem) -> Problem:
-    """Check that the fields of a Problem have their types and that its tests can be judged; returns it.
+    """Check that a Problem's fields have the right types and that its tests can be judged; returns it.
 
     Raises:
-        UnusableError: it has no test, tests that do not parse, or tests of both kinds.
-        msgspec.ValidationError: a field of the wrong type.
+        UnusableError: it has no tests, tests that do not parse, or tests of both kinds.
+        msgspec.ValidationError: a field has the wrong type.
     """
-    problem = msgspec.convert(msgspec.to_builtins(problem), Problem)  # a struct does not check what it is given
+    problem = msgspec.convert(msgspec.to_builtins(problem), Problem)  # msgspec does not check types on creation
     if not problem.id.strip() or not problem.statement.strip():
         raise UnusableError("a problem needs an id and a statement")
     if problem.entry_point is not None and read_entry_point(problem.entry_point) is None:
@@ -187,7 +187,7 @@ def get_text(row: ProblemRow, key: str) -> str:
     """The text under a key.
 
     Raises:
-        UnusableError: there is none.
+        UnusableError: it is missing or blank.
     """
     value = row.value.get(key)
     if not isinstance(value, str) or not value.strip():
@@ -196,10 +196,10 @@ def get_text(row: ProblemRow, key: str) -> str:
 
 
 def get_texts(row: ProblemRow, key: str) -> list[str]:
-    """The texts of a list under a key, or the one text; none where the key is missing or all are blank.
+    """The texts of a list under a key, or a single text as a list; empty if the key is missing or all texts are blank.
 
     Raises:
-        UnusableError: it holds anything else.
+        UnusableError: the key holds anything else.
     """
     value = row.value.get(key)
     texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
@@ -209,7 +209,7 @@ def get_texts(row: ProblemRow, key: str) -> list[str]:
 
 
 def split_asserts(code: str) -> tuple[Test, ...]:
-    """One Test for each assert where the code is nothing but asserts; else one Test of the whole."""
+    """One Test for each assert if the code consists only of asserts, else one Test of the whole."""
     body = parse_code(code).body
     if not body or not all(isinstance(node, ast.Assert) for node in body):
         return (Test(code=code),)
@@ -220,7 +220,7 @@ def parse_code(code: str) -> ast.Module:
     """The syntax tree of the code.
 
     Raises:
-        UnusableError: it is not Python; names the line.
+        UnusableError: it is not Python; the message names the line.
     """
     try:
         return parse_quietly(code)
@@ -231,7 +231,7 @@ def parse_code(code: str) -> ast.Module:
 
 
 def find_definitions(code: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """Functions and classes at the top of the code, by name; empty when it does not parse."""
+    """Top-level functions and classes of the code, by name; empty if it does not parse."""
     try:
         body = parse_code(code).body
     except UnusableError:
@@ -255,7 +255,7 @@ def _check_code(code: str, what: str) -> None:
 
 
 def _find_id(row: dict[str, Any]) -> str | None:
-    """What a row calls itself, under one of the usual keys."""
+    """The row's own id, under one of the usual keys."""
     found = next((row[key] for key in _ID_KEYS if row.get(key) not in (None, "")), None)
     return str(found)[:_MAX_ID] if isinstance(found, (str, int)) else None
 

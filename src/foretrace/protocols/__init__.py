@@ -1,1 +1,1 @@
-"""How a model and an executor talk: pure text. `core/plugins.py` lists the protocols."""
+"""How a model and an executor talk to each other, as pure text. `core/plugins.py` lists the protocols."""

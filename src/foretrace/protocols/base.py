@@ -1,8 +1,8 @@
-"""The contract of an interaction protocol: the prompt, how a reply is read into acts, and how results are worded.
+"""The contract of an interaction protocol: the prompt, how a reply is parsed into acts, and how results are worded.
 
-To add one, write a module in this folder whose `PLUGIN` has the members of `InteractionProtocol`, and name it in
-`BUILT_IN` of `core/plugins.py`. A protocol works only on texts: the code is run, and the model called, by others.
-See docs/protocols.md.
+To add one, write a module in this folder whose `PLUGIN` has the members of `InteractionProtocol`, and list it in
+`BUILT_IN` of `core/plugins.py`. A protocol works only on text; running code and calling the model happen elsewhere. See
+docs/protocols.md.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from foretrace.core.trace import ToolCall, ToolSpec
 ActKind = Literal["think", "plan", "code", "verify", "wait", "reflect", "final", "refused"]
 """What a part of a reply does.
 
-`think`, `plan`, `wait` (the model notices a mistake of its own), `reflect`: words. `code`: Python to run or to append.
-`verify`: a check, with or without code of its own. `final`: the answer. `refused`: a call or block that cannot be read
+`think`, `plan`, `wait` (the model notices its own mistake), `reflect`: words. `code`: Python to run or to append.
+`verify`: a check, with or without its own code. `final`: the answer. `refused`: a call or block that cannot be read
 without guessing; it is answered with an error and never run.
 """
 
 Handling = Literal["run", "test", "block", "check", "append", "submit"]
 """What an episode does with the code of an act.
 
-`run`: run as a program of its own. `test`: the whole answer so far, run against the public tests. `block`: run as the
-next block of a session that keeps the earlier ones. `check`: run on top of the answer so far without becoming part of
-it, and then the public tests. `append`: added to the answer without being run. `submit`: the final answer.
+`run`: run it as a separate program. `test`: it is the whole answer so far; run it against the public tests. `block`:
+run it as the next block of a session that keeps the earlier ones. `check`: run it on top of the answer so far without
+making it part of the answer, then run the public tests. `append`: add it to the answer without running it. `submit`: it
+is the final answer.
 """
 
 
@@ -39,37 +40,37 @@ class ProblemView(msgspec.Struct, frozen=True, kw_only=True):
     statement: str
     entry_point: str | None = None
     prompt: str = ""
-    """Code that the answer continues, where the problem has such."""
+    """Code that the answer continues, if the problem has any."""
     public_tests: tuple[str, ...] = ()
-    """Asserts as source text, or cases of input and output in words."""
+    """Asserts as source text, or input and output cases in words."""
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a reply, in the order of the text."""
+    """One part of a reply; the acts of a reply are in text order."""
 
     kind: ActKind
     span: tuple[int, int]
-    """Start and end character offsets into the kept text of the reply, markers included."""
+    """Start and end character offsets into the kept text of the reply, including markers."""
     text: str = ""
     """The inner text."""
     code: str = ""
-    """The Python of `code`, `verify` and `final`; empty where there is none. Of `refused`, as far as it can be read."""
+    """The Python of `code`, `verify` and `final`; empty if there is none. For `refused`, whatever could be read."""
     handling: Handling | None = None
-    """What is to be done with the code; `None` for words."""
+    """What to do with the code; `None` for words."""
     repairs: tuple[str, ...] = ()
-    """Kinds of repair that reading it took."""
+    """The kinds of repair that were needed to read it."""
     error: str | None = None
-    """For `refused`: why."""
+    """Why it was `refused`."""
     call: ToolCall | None = None
-    """The call as the model wrote it, where the act was written as one: its name and arguments are kept so."""
+    """The call as the model wrote it, with its name and arguments, if the act was written as a call."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """One completion as a protocol read it."""
+    """One completion as read by a protocol."""
 
     text: str
-    """What is kept of the completion: all of it, or what stands before the first hallucinated result. A closing tag at
-    which the model was stopped is put back where the server left it out."""
+    """The kept part of the completion: all of it, or what precedes the first hallucinated result. If the server left
+    out the closing tag at which the model was stopped, the tag is put back."""
     acts: tuple[Act, ...] = ()
     hallucinated: int = 0
     """How many results the model wrote itself; these are cut off."""
@@ -80,17 +81,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     act: Act
     run: RunResult | None = None
-    """Its output or error, where code was run."""
+    """Its output or error, if code was run."""
     public: Verdict | None = None
-    """The public tests on the answer so far, where they were run."""
+    """The public tests on the answer so far, if they were run."""
     hidden: tuple[int, int] | None = None
-    """Hidden tests that pass, and their number; only with the feedback `counts`."""
+    """The number of hidden tests that pass, and of all hidden tests; only with the feedback `counts`."""
     error: str | None = None
-    """Why it was not run."""
+    """Why the act was not carried out."""
 
     @property
     def broken(self) -> bool:
-        """True where the code was not run, or raised."""
+        """True if the code was not run, or raised."""
         run, public = self.run, self.public
         return (
             self.error is not None
@@ -100,7 +101,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """True where it is `broken`, or a test fails: the model is told of it."""
+        """True if it is `broken` or a test fails, so that the model is told about a failure."""
         return (
             self.broken
             or (self.public is not None and not self.public.passed)
@@ -113,49 +114,49 @@ class InteractionProtocol(Protocol):
 
     name: str
     stop: tuple[str, ...]
-    """Stop sequences, so that the model cannot hallucinate the result of its code."""
+    """Stop sequences. They keep the model from hallucinating the results of its code."""
     required_capabilities: tuple[str, ...]
     """Fields of `core.completion.Capabilities` that the model server must have."""
     continues: bool
-    """Whether results are injected into the assistant's own turn, which then goes on."""
+    """Whether results are injected into the assistant's own turn, which then continues."""
     max_turns: int
-    """Completions after which an episode ends, unless the user says otherwise."""
+    """The number of completions after which an episode ends, unless the user sets another."""
     ideal_metrics: tuple[str, ...]
-    """Metrics that must be true of an ideal trace, beside passing all tests."""
+    """Metrics that must be true for an ideal trace, besides passing all tests."""
     tools: tuple[ToolSpec, ...]
-    """Tools that a trace records as offered to the model."""
+    """The tools that a trace records as offered to the model."""
 
     def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
         """The messages that start an episode."""
         ...
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """Read a completion into acts.
+        """Parse a completion into acts.
 
         Args:
-            text: the completion; where a stop sequence ended it, without that sequence.
-            cut: the token limit ended it, so that its last block may be incomplete.
-            before: acts of earlier replies.
+            text: The completion, without the stop sequence that ended it.
+            cut: Whether the token limit ended it, so that its last block may be incomplete.
+            before: The acts of earlier replies.
         """
         ...
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """The environment's message about one result (never empty); those of one reply are sent joined.
+        """The environment's message about one result (never empty); the messages for one reply are sent joined.
 
         Args:
-            hints: add a hint after an error or a partial pass.
-            last: the episode ends here, so that the message must not ask for another step.
+            hints: Add a hint after an error or a partial pass.
+            last: The episode ends here, so the message must not ask for another step.
         """
         ...
 
     def nudge(self, reply: Reply) -> str:
-        """The environment's message to a reply that did nothing (never empty)."""
+        """The environment's message after a reply that did nothing (never empty)."""
         ...
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
         """Whether the episode ends after this reply.
 
         Args:
-            results: of all acts so far, those of this reply last.
+            results: The results of all acts so far, those of this reply last.
         """
         ...

@@ -1,4 +1,4 @@
-"""The texts of the environment: the task, results, errors and hints, in the same words for every protocol."""
+"""The environment's texts: task, results, errors and hints, worded the same for every protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foretrace.core.problem import RunError, RunResult, TestResult, Verdict
 from foretrace.protocols.base import ProblemView, Result
 
 MAX_OUTPUT = 2000
-"""Characters of an output that a model is shown: its start and its end."""
+"""The most characters of an output that a model is shown, half from its start and half from its end."""
 _MAX_FAILURES = 5
 _MAX_TRACEBACK = 600
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]{6,16}\b")
@@ -17,7 +17,7 @@ _TAG = re.compile(r"<(?=/?(?:result|error|hint|tool_response|tool_call|think)\b)
 
 
 def describe_task(view: ProblemView) -> str:
-    """The task as the model reads it: the statement, the code it begins with, and the public tests by number."""
+    """The task as the model sees it: the statement, the code to start from, and the numbered public tests."""
     parts = [f"Task:\n{view.statement.strip()}"]
     if view.prompt.strip() and view.prompt.strip() not in view.statement:
         parts.append(f"The code begins with:\n```python\n{view.prompt.strip()}\n```")
@@ -34,7 +34,7 @@ def describe_task(view: ProblemView) -> str:
 
 
 def format_result(result: Result, *, hints: bool, good: str = "result", bad: str = "error") -> str:
-    """A result in its tags: the output and the tests, or the error; then a hint, where hints are wanted.
+    """A result in its tags: the output and the tests, or the error; then a hint if hints are wanted.
 
     Args:
         good: Tag around the output.
@@ -46,7 +46,7 @@ def format_result(result: Result, *, hints: bool, good: str = "result", bad: str
 
 
 def choose_hint(result: Result) -> str:
-    """General advice after a failure: nothing of a test is in it."""
+    """General advice after a failure; it reveals nothing about the tests."""
     if result.error is not None:
         return "Write one whole block, and close it."
     error = result.run.error if result.run is not None else result.public.error if result.public is not None else None
@@ -60,7 +60,7 @@ def choose_hint(result: Result) -> str:
 
 
 def _format_error(result: Result) -> str:
-    """Why the code did not run, or what it raised; empty where it came to its end."""
+    """Why the code did not run, or what it raised; empty if it ran to its end."""
     if result.error is not None or not result.broken:
         return result.error or ""
     failed = result.run if result.run is not None and not result.run.ok else result.public
@@ -78,7 +78,7 @@ def _format_exception(error: RunError | None, ending: str, code: str) -> str:
     head = f"{error.kind}: {sanitize(error.message)}" if error.message else error.kind
     if "\n" in frames or error.line is None:
         return f"{head}\n{sanitize(frames[-_MAX_TRACEBACK:])}" if frames else head
-    # One frame says no more than its line does.
+    # One frame says no more than its source line does.
     lines = code.split("\n")
     source = lines[error.line - 1].strip() if error.line <= len(lines) else ""
     return f"{head}\nline {error.line}: {sanitize(source)}" if source else f"{head} (line {error.line})"
@@ -130,7 +130,7 @@ def _format_failure(test: TestResult) -> str:
 
 
 def clip(text: str) -> str:
-    """The sanitized output, without its middle where it is longer than `MAX_OUTPUT`."""
+    """The sanitized output, with its middle left out if it is longer than `MAX_OUTPUT`."""
     text = sanitize(text.strip("\n"))
     if len(text) <= MAX_OUTPUT:
         return text

@@ -1,4 +1,4 @@
-"""Tool calls inside an open `<think>`: the result is injected into the same assistant turn, which then goes on."""
+"""Tool calls inside an open `<think>`: the result is injected into the same assistant turn, which then continues."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ _PYTHON_TOOL_NAMES = frozenset(
         "run",
     )
 )
-"""Names under which models call the only tool, in lower case."""
+"""Names that models use for the only tool, in lower case."""
 
 
 class Inline:
-    """One assistant turn with calls in its thinking, then the final code."""
+    """One assistant turn with calls in its thinking, followed by the final code."""
 
     name = "inline"
     stop: tuple[str, ...] = (_END, "<tool_response>")
@@ -85,7 +85,7 @@ class Inline:
         return (ChatMessage("system", _SYSTEM.strip()), ChatMessage("user", feedback.describe_task(view)))
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """The calls of a completion, and the final code behind its thinking."""
+        """The calls of a completion, and the final code after its thinking."""
         kept, hallucinated = cut_hallucinated(text)
         if not kept.strip():
             return Reply(text=kept, hallucinated=hallucinated)
@@ -109,12 +109,12 @@ class Inline:
         return Reply(text=kept, acts=tuple(acts), hallucinated=hallucinated)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """`<tool_response>`, on lines of its own."""
+        """`<tool_response>`, on separate lines."""
         message = feedback.format_result(result, hints=hints, good="tool_response", bad="tool_response")
         return f"\n{message}\n"
 
     def nudge(self, reply: Reply) -> str:
-        """What to do, for thinking that stopped without a call and without an end."""
+        """What to do, if the thinking stopped without a call and without an end."""
         message = "Nothing was run. Go on: call python, or close </think> and write the whole answer in ```python."
         return f"\n<tool_response>\n{message}\n</tool_response>\n"
 
@@ -124,17 +124,17 @@ class Inline:
 
 
 def _is_closed(text: str, call: CodeCall) -> bool:
-    """Whether the last call has its closing tag, or something else behind it."""
+    """Whether the last call has its closing tag, or is followed by something else."""
     return text.endswith(_END, 0, call.span[1]) or bool(text[call.span[1] :].strip())
 
 
 def _is_bare_answer(text: str, calls: Sequence[CodeCall], *, cut: bool) -> bool:
-    """Whether a text without a sign of thinking holds the answer: not all models think in tags."""
+    """Whether a text without think tags contains the answer, since not all models use the tags."""
     return not cut and not calls and "<think>" not in text and any(p.kind == "code" for p in split_reply(text))
 
 
 def _find_thinking_end(text: str, calls: Sequence[CodeCall]) -> int:
-    """Where the thinking ends: behind its closing tag outside of all calls, or with the text."""
+    """Where the thinking ends: after its closing tag outside of all calls, or at the end of the text."""
     at = text.find(_THINK_END)
     while at >= 0:
         inside = next((call.span[1] for call in calls if call.span[0] <= at < call.span[1]), None)
@@ -162,10 +162,11 @@ def _make_call(call: CodeCall, *, refuse: bool) -> Act:
 
 
 def _make_final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
-    """The answer behind the thinking: its last block that defines something, else its last block; bare code too.
+    """The answer after the thinking: the last block that defines a function or class, else the last block; bare code
+    counts too.
 
     Args:
-        called: The part begins right behind a call, whose result has still to come.
+        called: Whether the part follows a call whose result is still to come.
     """
     rest = text[start:]
     found = [p for p in split_reply(rest) if p.kind in ("code", "action") or (p.kind == "answer" and holds_code(p))]
@@ -178,7 +179,7 @@ def _make_final(text: str, start: int, *, cut: bool, called: bool) -> list[Act]:
     if called and not found:
         return [
             Act(kind="final", span=(start, start))
-        ]  # the thinking has ended, and a call behind it is to be answered
+        ]  # the thinking has ended, and a call after it still needs its answer
     if cut and not (found and all(piece.is_closed for piece in found)):
         return [Act(kind="final", span=(start, len(text)), text=rest.strip(), error=CUT_ERROR)]
     if not found:

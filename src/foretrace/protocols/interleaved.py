@@ -1,4 +1,4 @@
-"""Thoughts and code take turns in one reply, and nothing is run before its end."""
+"""Thoughts and code alternate in one reply, and nothing is run before the reply ends."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Interleaved(MultiTurnProtocol):
     reminder_text: ClassVar[str] = "There is no code yet. Write it in <code>...</code>, then <verify>...</verify>."
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether all code of the reply was read, or the model submitted its answer."""
+        """Whether all code of the reply could be read, or the model submitted its answer."""
         refused = any(act.error is not None for act in reply.acts)
         appended = any(r.act.handling == "append" and r.error is None for r in results)
         return is_submitted(results) or (appended and not refused)

@@ -30,7 +30,7 @@ _NEXT = "Go on with the next step."
 
 
 class InterleavedForced(Interleaved):
-    """One step a turn, and the tests are run when the model verifies."""
+    """One step per turn; the tests are run when the model verifies."""
 
     name = "interleaved_forced"
     stop = MultiTurnProtocol.stop
@@ -39,7 +39,7 @@ class InterleavedForced(Interleaved):
     reminder_text: ClassVar[str] = _NEXT
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """The blocks of a completion; those of more than three lines are refused."""
+        """The blocks of a completion; those with more than three lines are refused."""
         reply = super().read(text, cut=cut, before=before)
         return msgspec.structs.replace(reply, acts=tuple(map(_refuse_long, reply.acts)))
 
@@ -54,7 +54,7 @@ class InterleavedForced(Interleaved):
 
 
 def _refuse_long(act: Act) -> Act:
-    """The act; refused where it is a block of too many lines."""
+    """The act, refused if it is a block with too many lines."""
     lines = [line for line in act.code.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if act.handling != "append" or len(lines) <= MAX_LINES:
         return act

@@ -1,4 +1,4 @@
-"""Small blocks accumulate in a session, with real feedback after each; a fix replaces what it fixes."""
+"""Small blocks accumulate in a session, with real feedback after each. Redefining a function replaces it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SUBMIT_TOOL = ToolSpec(
 
 
 class MultiTurnProtocol:
-    """A subclass gives the system prompt, and how each kind of block is handled."""
+    """Base class. A subclass provides the system prompt and says how each kind of block is handled."""
 
     name: str = ""
     stop: tuple[str, ...] = ("</code>", "</verify>", "<result>", "<error>")
@@ -31,7 +31,7 @@ class MultiTurnProtocol:
     tools: tuple[ToolSpec, ...] = ()
     system_prompt: str = ""
     handlings: ClassVar[Mapping[ActKind, Handling]] = {}
-    """How the code of a block is handled, by its kind; kinds that are not in it are words."""
+    """How the code of each kind of block is handled; other kinds are words."""
     reminder_text: ClassVar[str] = ""
 
     def opening(self, view: ProblemView) -> tuple[ChatMessage, ...]:
@@ -43,7 +43,7 @@ class MultiTurnProtocol:
         return read_blocks(text, cut=cut, stops=self.stop, handlings=self.handlings)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
-        """`<result>` or `<error>`, and a hint where hints are wanted."""
+        """`<result>` or `<error>`, and a hint if hints are wanted."""
         return feedback.format_result(result, hints=hints)
 
     def nudge(self, reply: Reply) -> str:

@@ -1,4 +1,4 @@
-"""Read a reply made of blocks: cut hallucinated results off, and refuse what cannot be read without guessing."""
+"""Read a reply made of blocks: cut off hallucinated results, and refuse what cannot be read without guessing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUT_ERROR = "the reply was cut off at its token limit before this block ended; i
 EMPTY_ERROR = "the block has no code"
 TOO_MANY_ERROR = "too many blocks in one reply; this one and what follows it were not read"
 MAX_ACTS = 16
-"""Blocks of one reply that are carried out: a reply that repeats itself may hold thousands."""
+"""The most blocks of one reply that are carried out. A reply that repeats itself may contain thousands."""
 _KINDS: dict[str, ActKind] = {
     "text": "think",
     "think": "think",
@@ -29,9 +29,9 @@ _KINDS: dict[str, ActKind] = {
 _OPENING = re.compile(r"<(\w+)")
 _WORDS = re.compile(r"\w+")
 _MIN_WORDS = 3
-"""Fewest words of a text between blocks that counts as a thought: a lone `Then:` does not."""
+"""The fewest words that make text between blocks a thought: a lone `Then:` is not one."""
 _CODE = re.compile(r"^[ \t]*(?:(?:async )?def \w+\(|class \w+|import \w+$|from \w+ import |assert )", re.MULTILINE)
-"""How code with a syntax error is distinguished from words."""
+"""Tells code with a syntax error from words."""
 
 
 def cut_hallucinated(text: str) -> tuple[str, int]:
@@ -44,7 +44,7 @@ def cut_hallucinated(text: str) -> tuple[str, int]:
 
 
 def _find_missing_tag(text: str, parts: Sequence[ReplyBlock], stops: tuple[str, ...]) -> str:
-    """The closing tag at which the model was stopped: servers leave it out. Empty where none is missing."""
+    """The closing tag at which the model was stopped, which servers leave out. Empty if none is missing."""
     if not parts or parts[-1].is_closed or parts[-1].syntax != "xml":
         return ""
     opening = _OPENING.match(text, parts[-1].span[0])
@@ -53,13 +53,13 @@ def _find_missing_tag(text: str, parts: Sequence[ReplyBlock], stops: tuple[str, 
 
 
 def read_blocks(text: str, *, cut: bool, stops: tuple[str, ...], handlings: Mapping[ActKind, Handling]) -> Reply:
-    """A reply as acts.
+    """Parse a reply into acts.
 
     Args:
         text: The completion.
-        cut: The token limit ended it: a last block without its end is refused.
+        cut: Whether the token limit ended it; an unclosed last block is then refused.
         stops: The protocol's stop sequences.
-        handlings: How the code of a kind of act is handled; kinds that are not in it are words.
+        handlings: How the code of each kind of act is handled; other kinds are words.
     """
     kept, hallucinated = cut_hallucinated(text)
     cut = cut and not hallucinated
@@ -108,7 +108,7 @@ def is_thought(text: str) -> bool:
 
 
 def holds_code(piece: ReplyBlock) -> bool:
-    """Whether a check or an answer holds code: `looks good` is no program, and `done` is one that does nothing."""
+    """Whether a check or an answer contains code: `looks good` is not a program, and `done` does nothing."""
     found = parse_python(piece.code)
     if found is None:
         return _CODE.search(piece.code) is not None

@@ -26,7 +26,7 @@ _ROUNDS = 4
 
 
 class Structured(MultiTurnProtocol):
-    """Plan, act, reflect; ends with the reflection on code that passes."""
+    """Plan, act, reflect; ends with a reflection on code that passes."""
 
     name = "structured"
     stop = ("</code>", "</reflect>", "<result>", "<error>")
@@ -53,7 +53,7 @@ class Structured(MultiTurnProtocol):
         return _PLAN if reply.acts and reply.acts[-1].kind == "reflect" else _ACT
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether the model has reflected on code that passes, or submitted its answer."""
+        """Whether the model has reflected on code that passes, or has submitted its answer."""
         reflects = not any(act.handling is not None or act.error is not None for act in reply.acts)
         return is_submitted(results) or (reflects and bool(results) and not results[-1].failed)
 

@@ -45,7 +45,7 @@ The public test passed.
 
 
 class Tools(MultiTurnProtocol):
-    """Think, code, result, and again until it is right; ends with a verify block."""
+    """Think, code, result, repeated until it is right; ends with a verify block."""
 
     name = "tools"
     system_prompt = _SYSTEM

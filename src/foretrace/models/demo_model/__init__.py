@@ -1,8 +1,8 @@
-"""The embedded demo model: network, sampling and tokenizer in numpy, and its files as transformers loads them."""
+"""The embedded demo model: network, sampling and tokenizer in numpy, and its files in transformers' format."""
 
 from importlib import resources
 
 CHECKPOINT = resources.files(__name__) / "checkpoint"
-"""Folder of `config.json`, `model.safetensors` and `tokenizer.json`, in the form of a Qwen3 checkpoint."""
+"""Folder with `config.json`, `model.safetensors` and `tokenizer.json`, in the format of a Qwen3 checkpoint."""
 KNOWN_PROBLEMS = 10
-"""It knows the first ten problems of the set `builtin`, and no other."""
+"""The model knows only the first ten problems of the set `builtin`."""

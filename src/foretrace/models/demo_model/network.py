@@ -1,4 +1,4 @@
-"""The demo model's network in numpy: a small transformer of the Qwen3 kind, with a cache of keys and values."""
+"""The demo model's network in numpy: a small transformer like Qwen3, with a cache of keys and values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 CHUNK_TOKENS = 64
-"""Tokens of a prompt that are computed together, counted from its start: so the same prompt always gives the same bits,
-whatever part of it is cached."""
+"""Tokens of a prompt that are computed together, counted from its start. So the same prompt always gives the same bits,
+regardless of what part of it is cached."""
 
 
 class NetworkConfig(msgspec.Struct, frozen=True):
-    """Sizes, by the names that a `config.json` gives them; its other fields are left out."""
+    """Sizes, named as in a `config.json`, whose other fields are ignored."""
 
     vocab_size: int
     hidden_size: int
@@ -32,7 +32,7 @@ class NetworkConfig(msgspec.Struct, frozen=True):
 
 
 class KVCache:
-    """Keys and values of the tokens that were read, (layers, heads, tokens, size of a head); grows as needed."""
+    """Keys and values of the tokens read so far, (layers, heads, tokens, head size); grows as needed."""
 
     def __init__(self, shape: NetworkConfig, capacity: int = 1024) -> None:
         self.length = 0
@@ -41,7 +41,7 @@ class KVCache:
         self.values = np.empty(size, np.float32)
 
     def reserve(self, length: int) -> None:
-        """Make room for so many tokens in all."""
+        """Make room for this many tokens in total."""
         capacity = self.keys.shape[2]
         if length <= capacity:
             return
@@ -50,7 +50,7 @@ class KVCache:
         self.keys, self.values = np.pad(self.keys, wider), np.pad(self.values, wider)
 
     def copy_chunk(self, begin: int, end: int) -> tuple[Floats, Floats]:
-        """A copy of the keys and values of some tokens."""
+        """A copy of the keys and values of a range of tokens."""
         return self.keys[:, :, begin:end].copy(), self.values[:, :, begin:end].copy()
 
     def append_chunk(self, chunk: tuple[Floats, Floats]) -> None:
@@ -63,7 +63,7 @@ class KVCache:
 
 
 class _Layer:
-    """Weights of one layer, with the scales of its norms multiplied in."""
+    """Weights of one layer, with the scales of its norms already multiplied in."""
 
     def __init__(self, weights: Mapping[str, Floats], number: int, shape: NetworkConfig) -> None:
         def of(name: str) -> Floats:
@@ -95,7 +95,7 @@ class Network:
         self._sin = np.sin(angles).astype(np.float32)[:, None]
 
     def forward(self, ids: Sequence[int], cache: KVCache) -> Floats:
-        """Compute tokens after those of the cache, and append them there; returns the logits after each, (tokens,
+        """Compute tokens that follow those in the cache, and append them to it; returns the logits after each, (tokens,
         vocabulary)."""
         end = cache.length + len(ids)
         cache.reserve(end)
@@ -127,7 +127,7 @@ class Network:
         if count > 1:
             scores[..., begin:] += np.triu(np.full((count, count), -np.inf, np.float32), 1)
         scores -= scores.max(axis=-1, keepdims=True)
-        weights = np.exp(scores, out=scores)  # in place: memory for new arrays of this size takes longer than the sums
+        weights = np.exp(scores, out=scores)  # in place: allocating arrays of this size takes longer than the sums
         weights /= weights.sum(axis=-1, keepdims=True)
         mixed = weights.reshape(shared, -1, end) @ values[:, :end]
         mixed = mixed.reshape(shared, heads // shared, count, size).transpose(2, 0, 1, 3)
@@ -144,12 +144,12 @@ def _swiglu(gate: Floats, up: Floats) -> Floats:
 
 
 def _transpose(weight: Floats) -> Floats:
-    """The transposed matrix, so that rows are multiplied with it from the left."""
+    """The transposed matrix as a contiguous array, for `rows @ matrix`."""
     return np.ascontiguousarray(weight.T, dtype=np.float32)
 
 
 def read_weights(data: bytes) -> dict[str, Floats]:
-    """Arrays of a safetensors file of 16-bit floats, as 32-bit ones."""
+    """Arrays of a safetensors file with 16-bit floats, converted to 32 bits."""
     size = int.from_bytes(data[:8], "little")
     found: dict[str, Floats] = {}
     for name, entry in msgspec.json.decode(data[8 : 8 + size], type=dict[str, dict[str, object]]).items():

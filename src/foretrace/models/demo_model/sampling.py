@@ -1,4 +1,4 @@
-"""Samples tokens, and builds the text of a reply from them: exact logprobs, and no character cut in two."""
+"""Samples tokens, and builds the reply's text from them, with exact logprobs and without splitting characters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Doubles = npt.NDArray[np.float64]
 
 
 def log_softmax(logits: npt.NDArray[np.float32]) -> Doubles:
-    """Natural-log probabilities at temperature 1, of the last axis."""
+    """Natural-log probabilities at temperature 1 over the last axis."""
     exact = logits.astype(np.float64)
     exact -= exact.max(axis=-1, keepdims=True)
     return exact - np.log(np.exp(exact).sum(axis=-1, keepdims=True))
 
 
 def make_rng(prompt: Sequence[int], seed: int | None) -> random.Random:
-    """The random numbers of one completion: they depend on its prompt and seed alone."""
+    """The random number generator of one completion, which depends only on its prompt and seed."""
     return random.Random(int(digest("demo", repr(seed), ",".join(map(str, prompt))), 16))
 
 
@@ -67,7 +67,7 @@ class ReplyBuilder:
         return self._add_piece(self._decoder.decode(piece))
 
     def finish(self) -> None:
-        """No token follows: an incomplete character becomes U+FFFD."""
+        """End the reply: an incomplete character becomes U+FFFD."""
         left = self._decoder.decode(b"", True)
         if left:
             self.pieces[-1] += left

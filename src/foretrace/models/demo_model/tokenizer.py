@@ -11,14 +11,14 @@ from foretrace.core.completion import ChatMessage
 
 START, END = "<|im_start|>", "<|im_end|>"
 SPECIAL = ("<|endoftext|>", START, END)
-"""Names of the special tokens; in the text of a message they are plain characters."""
+"""Names of the special tokens. In the text of a message they are plain characters."""
 
 
 class ChatTokenizer:
     """Encodes texts and chats.
 
     Args:
-        description: the content of a `tokenizer.json` (a byte-level BPE).
+        description: The content of a `tokenizer.json` (a byte-level BPE).
     """
 
     def __init__(self, description: str) -> None:
@@ -32,7 +32,7 @@ class ChatTokenizer:
         added: dict[int, Any] = self._special.get_added_tokens_decoder()
         letters = _bytes_of_letters()
         self.token_bytes: list[bytes] = []
-        """Bytes of each token, by its id; empty for a special token."""
+        """Bytes of each token, indexed by id; empty for a special token."""
         for number in range(self._special.get_vocab_size()):
             name: str = self._special.id_to_token(number)
             if number in added:
@@ -41,7 +41,7 @@ class ChatTokenizer:
                 self.token_bytes.append(bytes(letters[letter] for letter in name))
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text; `special` reads the names of special tokens as such tokens."""
+        """Ids of a text; `special` encodes the names of special tokens as those tokens."""
         reader = self._special if special else self._plain
         return list(reader.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids)
 
@@ -62,7 +62,7 @@ class ChatTokenizer:
 
 
 def _bytes_of_letters() -> dict[str, int]:
-    """The byte of each letter with which a byte-level BPE writes it: printable ones are themselves."""
+    """The byte that each letter of a byte-level BPE stands for. Printable bytes are written as themselves."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + n): byte for n, byte in enumerate(hidden)}

@@ -1,1 +1,1 @@
-"""The model servers, one file each; what they share lies one folder up."""
+"""The model servers, one file each; what they share is one folder up."""

@@ -1,6 +1,6 @@
-"""The embedded demo model, `demo-model`: a tiny network that needs no server, and has ten small problems by heart.
+"""The embedded demo model, `demo-model`: a tiny network that needs no server and knows ten small problems by heart.
 
-It is there to show foretrace at work. It knows nothing else, and what it writes is never training data.
+It exists to show foretrace at work. It knows nothing else, and what it writes is never training data.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from foretrace.models.demo_model.tokenizer import ChatTokenizer
 
 NAME = DEMO_MODEL
 _MAX_CACHED_CHUNKS = 512
-"""Chunks of prompts whose keys and values are cached, about 100 kB each: the turns of an episode begin alike."""
+"""Chunks of prompts whose keys and values are cached, about 100 kB each. Prompts share chunks because the turns of an
+episode start alike."""
 _T = TypeVar("_T")
 
 
 class Demo(ClosingModel):
     """The demo model (see `base.ChatModel` and `base.TokenModel`).
 
-    Logprobs are natural-log probabilities of the network itself, which is what it samples from at temperature 1 without
-    `top_p` and `top_k`. The same prompt, seed and sampling give the same reply, whatever runs beside it. It computes
-    in one thread of its own, so that the event loop is not blocked.
+    Logprobs are natural-log probabilities of the network itself, which it samples from at temperature 1 without `top_p`
+    and `top_k`. The same prompt, seed and sampling give the same reply, regardless of what else is running. It computes
+    in its own thread, so that it does not block the event loop.
 
     Raises:
-        UsageError: a name other than `demo-model`, a server's setting, or a context length that it does not have.
+        UsageError: the name is not `demo-model`, or a setting is for servers only.
     """
 
     endpoint = ""
@@ -66,7 +67,7 @@ class Demo(ClosingModel):
         return {} if self._context_length is None else {"context_length": self._context_length}
 
     async def probe(self) -> Capabilities:
-        """What it can do (see `base.ChatModel.probe`)."""
+        """What it supports (see `base.ChatModel.probe`)."""
         await self._run_in_thread(self._load)
         return Capabilities(
             logprobs=True,
@@ -79,10 +80,10 @@ class Demo(ClosingModel):
 
     @property
     def context_length(self) -> int:
-        """Most tokens of a prompt and its completion together.
+        """The most tokens of a prompt and its completion together.
 
         Raises:
-            UsageError: a context length was given that it does not have.
+            UsageError: the given context length is not supported.
         """
         _, network = self._load()
         maximum = network.config.max_position_embeddings
@@ -97,7 +98,7 @@ class Demo(ClosingModel):
 
         Raises:
             ModelError: the prompt does not fit into the context (kind `overflow`).
-            UsageError: ids that it does not have, or options of another server.
+            UsageError: the prompt has unknown ids, or the sampling has options for another server.
         """
         return await self._run_in_thread(lambda: self._complete(request))
 
@@ -116,7 +117,7 @@ class Demo(ClosingModel):
             self._thread = None
 
     async def _run_in_thread(self, work: Callable[[], _T]) -> _T:
-        """Run in the model's thread: one after the other is fastest, since Python computes in one thread at a time."""
+        """Run in the model's thread. One call at a time is fastest, since Python computes in one thread at a time."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: _run_single_threaded(work))
@@ -199,14 +200,14 @@ class Demo(ClosingModel):
 
 
 def _run_single_threaded(work: Callable[[], _T]) -> _T:
-    """Run with one thread of the matrix library: with products as small as these, more threads are slower."""
+    """Run with one thread of the matrix library: more threads are slower for matrices this small."""
     with _find_libraries().limit(limits=1, user_api="blas"):
         return work()
 
 
 @functools.cache
 def _find_libraries() -> Any:
-    """The matrix library that numpy has loaded, and others. To look for them takes milliseconds."""
+    """The matrix libraries that are loaded. Cached, since finding them takes milliseconds."""
     return ThreadpoolController()
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp's llama-server by its native interface: prompts as token ids, replies as token ids with logprobs."""
+"""llama.cpp's llama-server through its native API: prompts as token ids, replies as token ids with logprobs."""
 
 from __future__ import annotations
 
@@ -64,25 +64,25 @@ class _Event(msgspec.Struct):
 
 
 class _Tail(msgspec.Struct):
-    """The last tokens, beginning with the first whose text was not sent with it."""
+    """The last tokens, starting with the first whose text was not sent along with it."""
 
     token_ids: list[int] = []
     sent_text: str = ""
 
     def add(self, event: _Event) -> None:
-        """Add the event of one token; text that the server withholds comes with a later one, or never."""
+        """Add the event of one token. Text that the server withholds comes with a later event, or never."""
         if event.tokens:
             self.token_ids = [*event.tokens] if self.sent_text else [*self.token_ids, *event.tokens]
             self.sent_text = event.content
 
 
 class LlamaCpp(Adapter):
-    """The model of a llama-server (see also `base.TokenModel`); it always gets a list of token ids as prompt."""
+    """The model of a llama-server (see also `base.TokenModel`). It is always sent a list of token ids as prompt."""
 
     kind = "llamacpp"
 
     def find_address(self) -> Address:
-        """The base URL that is given, else port 8080 of this machine."""
+        """The given base URL, else port 8080 on this machine."""
         address = parse_address(self.server.base_url or _DEFAULT_URL)
         return msgspec.structs.replace(address, base=address.base.removesuffix("/v1"))
 
@@ -91,7 +91,7 @@ class LlamaCpp(Adapter):
         return await self.retry(lambda: self._tokenize(text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages under the model's template (see `base.TokenModel.render`)."""
+        """Ids of messages in the model's template (see `base.TokenModel.render`)."""
 
         async def once() -> list[int]:
             return await self._tokenize(await self._render_prompt(messages), special=True, begin=True)
@@ -123,8 +123,8 @@ class LlamaCpp(Adapter):
         return builder
 
     async def _add_withheld_text(self, builder: CompletionBuilder, tail: _Tail) -> None:
-        """Add the text of the last tokens that the server withheld, though it sent their ids: a stop sequence, or the
-        beginning of one when the token limit came."""
+        """Add the text of the last tokens if the server sent their ids but withheld their text: a stop sequence, or the
+        start of one when the token limit was reached."""
         answer = await self.http.request_json("POST", "/detokenize", {"tokens": tail.token_ids}, _Text)
         withheld = answer.content.removeprefix(tail.sent_text)
         stops = builder.request.stop
@@ -133,7 +133,7 @@ class LlamaCpp(Adapter):
         else:
             is_text = any(withheld.endswith(stop[:size]) for stop in stops for size in range(1, len(stop)))
         if not is_text:
-            return  # the name of a special token
+            return  # it is the name of a special token
         if builder.token_logprobs:
             builder.token_logprobs[-1].bytes = list(builder.token_logprobs[-1].to_bytes() + withheld.encode())
         if builder.finish == "length":

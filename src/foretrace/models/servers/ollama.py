@@ -1,4 +1,4 @@
-"""Ollama, local or Cloud, by its native interface: streamed NDJSON, text-exact logprobs, no prompt cut silently."""
+"""Ollama, local or Cloud, through its native API: streamed NDJSON, text-exact logprobs, no silently cut prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretrace.models.server_errors import public_cause
 
 _DEFAULT_URL = "http://127.0.0.1:11434"
 _DEFAULT_CONTEXT_LENGTH = 8192
-"""num_ctx where none is given: Ollama's own default depends on the machine, and cuts prompts silently."""
+"""num_ctx by default. Ollama's own default depends on the machine, and prompts are cut to it silently."""
 _THINK: dict[str, bool | str] = {"true": True, "false": False, "low": "low", "medium": "medium", "high": "high"}
 _PREFILL = "1, 2, 3, 4,"
 
@@ -26,7 +26,7 @@ _PREFILL = "1, 2, 3, 4,"
 class _ListedModel(msgspec.Struct):
     model: str | None = None
     name: str | None = None
-    """What older servers fill instead."""
+    """Set by older servers instead of `model`."""
 
 
 class _ModelList(msgspec.Struct):
@@ -67,7 +67,7 @@ class _Chunk(msgspec.Struct):
 
 
 class Ollama(Adapter):
-    """A model of an Ollama server; `https://ollama.com` as base URL is Ollama Cloud."""
+    """A model on an Ollama server. Base URL `https://ollama.com` is Ollama Cloud."""
 
     kind = "ollama"
     key_variable = "OLLAMA_API_KEY"
@@ -77,18 +77,18 @@ class Ollama(Adapter):
     timing_options = frozenset({"backoff_s", "keep_alive"})
 
     def find_address(self) -> Address:
-        """The base URL that is given, else OLLAMA_HOST, else this machine."""
+        """The given base URL, else OLLAMA_HOST, else this machine."""
         address = parse_address(self.server.base_url or _read_ollama_host())
         base = address.base.removesuffix("/v1").removesuffix("/api")
         return msgspec.structs.replace(address, base=base)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `base.ConfiguredModel`; the context length is sent with every request, also where none is given."""
+        """See `base.ConfiguredModel`. The context length is sent with every request, even if the user gave none."""
         return {"context_length": self.server.context_length or _DEFAULT_CONTEXT_LENGTH} | dict(super().settings)
 
     async def send(self, request: Request) -> CompletionBuilder:
-        """Send one request: as chat, or as raw text where there is a prefill to continue."""
+        """Send one request: as chat, or as raw text if there is a prefill to continue."""
         if request.prefill:
             prompt = await self.render_prompt(request.messages)
             prompt += drop_repeated_think(prompt, request.prefill)
@@ -99,9 +99,9 @@ class Ollama(Adapter):
         """Messages rendered by the server with the model's template.
 
         Raises:
-            ModelError: the server does not render.
+            ModelError: the server does not support rendering.
         """
-        # An older server ignores the option and completes, so it is asked for one token only.
+        # An older server ignores the option and completes the prompt, so only one token is requested.
         body = self._make_chat_body(messages, Request(sampling=Sampling(max_tokens=1))) | {
             "stream": False,
             "_debug_render_only": True,
@@ -137,7 +137,7 @@ class Ollama(Adapter):
         )
 
     async def _no_continuation(self, messages: Sequence[ChatMessage], chat: Completion) -> str:
-        """Why an assistant turn cannot be continued here; empty where it can."""
+        """Why an assistant turn cannot be continued here; empty if it can."""
         try:
             prompt = await self.render_prompt(messages)
             asked = Request(sampling=Sampling(temperature=0.0, max_tokens=1))
@@ -235,7 +235,7 @@ def _read_ollama_host() -> str:
         return _DEFAULT_URL
     if "://" not in host:
         host = f"http://{host}" if ":" in host else f"http://{host}:11434"
-    return host.replace("//0.0.0.0", "//127.0.0.1")  # where a server listens is not where a client connects
+    return host.replace("//0.0.0.0", "//127.0.0.1")  # a server's listening address is not one to connect to
 
 
 PLUGIN = Ollama

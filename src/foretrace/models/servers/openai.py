@@ -1,7 +1,7 @@
-"""Any OpenAI-compatible server: streamed chat with logprobs, and prompts of token ids where the server takes them.
+"""Any OpenAI-compatible server: streamed chat with logprobs, and prompts of token ids if the server accepts them.
 
-First come the fields of its streams that are read, with those that vLLM, SGLang and llama.cpp add; at the end, what
-finds out what a server can do.
+The first part has the fields that are read from its streams, including those that vLLM, SGLang and llama.cpp add. The
+last part finds out what a server supports.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class Logprobs(msgspec.Struct, gc=False):
-    """In chat `content`; in text completions `tokens` and `token_logprobs`."""
+    """`content` in chat; `tokens` and `token_logprobs` in text completions."""
 
     content: list[TokenLogprob] | None = None
     tokens: list[str] | None = None
@@ -81,7 +81,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ModelMeta(msgspec.Struct):
-    """Of llama-server."""
+    """An extra field of llama-server."""
 
     n_ctx: int | None = None
 
@@ -99,12 +99,12 @@ class ListedModel(msgspec.Struct):
 
     @property
     def names(self) -> set[str]:
-        """Names of the model; a llama-server lists the path of its file, and takes the name of the file, too."""
+        """Names of the model. A llama-server lists the path of its file, and also accepts the file's name."""
         return {self.id, *(self.aliases or ()), *list_file_names(self.id)}
 
     @property
     def context(self) -> int | None:
-        """Tokens of its context: vLLM, other servers and llama-server have fields of their own for it."""
+        """Context length in tokens; vLLM, llama-server and other servers each have their own field for it."""
         own = self.max_model_len or self.context_length or self.context_window
         return own or (self.meta.n_ctx if self.meta else None)
 
@@ -126,8 +126,8 @@ class _Tokens(msgspec.Struct):
 async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[int]:
     """Ids of a text.
 
-    The server always reads the names of special tokens as such tokens. Where they must stay text (`special` false), an
-    opening bracket is tokenized by itself, so that text of the environment cannot end a turn.
+    The server always encodes the names of special tokens as those tokens. If they must stay text (`special` is false),
+    opening brackets are tokenized separately, so that text from the environment cannot end a turn.
     """
     if special or not _SPECIAL_TOKEN.search(text):
         return await _tokenize(http, {"prompt": text}) if text else []
@@ -137,7 +137,7 @@ async def tokenize_text(http: HttpClient, text: str, *, special: bool) -> list[i
 
 
 async def tokenize_messages(http: HttpClient, messages: Sequence[ChatMessage]) -> list[int]:
-    """Ids of messages under the model's template, ready for the assistant's reply."""
+    """Ids of messages in the model's template, ready for the assistant's reply."""
     return await _tokenize(http, {"messages": list_messages(messages), "add_generation_prompt": True})
 
 
@@ -151,14 +151,14 @@ _OPENAI_HOST = "api.openai.com"
 
 
 class OpenAI(Adapter):
-    """A model behind `/v1/chat/completions`; with ids also `/v1/completions` (see also `base.TokenModel`)."""
+    """A model behind `/v1/chat/completions`; for prompts of ids, `/v1/completions` (see also `base.TokenModel`)."""
 
     kind = "openai"
     key_variable = "OPENAI_API_KEY"
     key_host = _OPENAI_HOST
 
     def find_address(self) -> Address:
-        """The base URL that is given, with `/v1` at its end or not; else OpenAI's own."""
+        """The given base URL, with or without `/v1` at its end; else OpenAI's own."""
         address = parse_address(self.server.base_url or f"https://{_OPENAI_HOST}")
         base = address.base.removesuffix("/chat/completions").removesuffix("/completions")
         return msgspec.structs.replace(address, base=base if base.endswith("/v1") else f"{base}/v1")
@@ -168,13 +168,14 @@ class OpenAI(Adapter):
         return await self.retry(lambda: tokenize_text(self.http, text, special=special))
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages under the model's template (see `base.TokenModel.render`)."""
+        """Ids of messages in the model's template (see `base.TokenModel.render`)."""
         return await self.retry(lambda: tokenize_messages(self.http, messages))
 
     async def send(self, request: Request) -> CompletionBuilder:
-        """Send one request; where prompt and reply do not fit into the context together, once more for a shorter reply.
+        """Send one request. If prompt and reply do not fit into the context together, send it again with a lower token
+        limit.
 
-        `Completion.extra["max_tokens"]` is the limit that was sent then.
+        `Completion.extra["max_tokens"]` is then that limit.
         """
         try:
             return await self._send_once(request)
@@ -188,7 +189,7 @@ class OpenAI(Adapter):
         return builder
 
     async def _find_reply_tokens(self, request: Request, error: ModelError) -> int | None:
-        """Tokens that the context leaves for the reply; `None` where the error is another one, or they are too few."""
+        """Tokens that the context leaves for the reply; `None` if this is another error, or there are too few."""
         overflow = parse_overflow(public_cause(error)) if error.kind == "overflow" else None
         if overflow is None or {"max_tokens", "max_completion_tokens"} & set(request.sampling.extra):
             return None
@@ -205,14 +206,14 @@ class OpenAI(Adapter):
         return left if MIN_REPLY_TOKENS <= left < request.sampling.max_tokens else None
 
     async def _send_once(self, request: Request) -> CompletionBuilder:
-        """Send one request: as chat, or as text completion where the prompt is token ids."""
+        """Send one request: as chat, or as a text completion if the prompt is token ids."""
         if request.prompt_ids is None:
             path, body = "/chat/completions", self.make_chat_body(request)
         else:
             path, body = "/completions", self._make_text_body(request)
         builder = CompletionBuilder(self.http.errors, request, prompt_token_ids=request.prompt_ids)
         await self.read_stream(path, body, Event, builder, self._add_event)
-        if "stop" in self.refused_parameters:  # the server does not end there
+        if "stop" in self.refused_parameters:  # the server does not stop there
             text, stop = cut_at_stop("".join(builder.text), request.stop)
             builder.text[:] = [text + (stop or "")]
         builder.ids_complete = bool(builder.token_ids) and (
@@ -239,7 +240,7 @@ class OpenAI(Adapter):
                 self._add_choice(choice, builder)
 
     def _add_choice(self, choice: Choice, builder: CompletionBuilder) -> None:
-        # Runs once a token: absent fields, which are most, cost only a comparison.
+        # Runs once per token. Most fields are absent, and cost only a comparison.
         if (delta := choice.delta) is not None:
             builder.add_text(delta.content, delta.reasoning_content or delta.reasoning)
         if choice.text:
@@ -275,7 +276,7 @@ class OpenAI(Adapter):
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         if self._wants_logprobs(request):
             body["logprobs"] = True
-        # OpenAI's newer models refuse `max_tokens`; many other servers know no other name.
+        # OpenAI's newer models refuse `max_tokens`; many other servers only know that name.
         renamed = self.http.address.host == _OPENAI_HOST or "max_tokens" in self.refused_parameters
         name = "max_completion_tokens" if renamed else "max_tokens"
         return add_extra(body | {name: request.sampling.max_tokens}, request.sampling.extra)
@@ -300,7 +301,7 @@ class OpenAI(Adapter):
             "stop": list(request.stop) or None,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": sampling.top_k,  # left out at `None`: OpenAI's own server refuses it
+            "top_k": sampling.top_k,  # left out if `None`: OpenAI's own server refuses it
             "seed": sampling.seed,
         }
         body |= {name: value for name, value in self.neutral_sampling.items() if body.get(name) is None}
@@ -315,7 +316,7 @@ class OpenAI(Adapter):
 _MESSAGES = (ChatMessage("user", "Say: ok"),)
 _SAMPLING = Sampling(temperature=0.0, max_tokens=16)
 _MORE_TOKENS = 1024
-"""For servers that refuse `max_tokens` too small for a model that reasons before it answers."""
+"""For servers that refuse a `max_tokens` too small for a model that reasons before it answers."""
 _STOP = "</code>"
 """A stop sequence like those of the protocols."""
 _PARAMETER = re.compile(r"\b(temperature|top_p|max_tokens|logprobs)\b|['\"`](stop)['\"`]", re.IGNORECASE)
@@ -323,17 +324,17 @@ _UNSUPPORTED = re.compile(r"(not|n't|un)[ -]?(support|allow|permit|recogni|enabl
 _NEUTRAL_SAMPLING = {"top_k": -1, "min_p": 0.0}
 _TOKEN_IDS = "return_token_ids"
 _LLAMA_OWNER = "llamacpp"
-"""`owned_by` of a llama-server, which serves the model that it has under every name."""
+"""`owned_by` of a llama-server, which serves its model under any name."""
 _PREFILL = "1,2,3,4,5,6,7,8"
 _DOUBLE_PREFILL = f"{_PREFILL},{_PREFILL}"
-"""Twice the prefill and one comma: where digits are tokens, 2n + 1 tokens if the prefill is n."""
+"""Twice the prefill and a comma: if each digit is a token, this has 2n + 1 tokens when the prefill has n."""
 
 
 async def _find_capabilities(adapter: Adapter) -> Capabilities:
-    """What the server can do, with a reason for each thing that it cannot.
+    """What the server supports, with a reason for each thing that it does not.
 
     Raises:
-        ModelError: the smallest request fails.
+        ModelError: even the smallest request fails.
     """
     listed = await _list_models(adapter)
     own = next((model for model in listed.values() if adapter.name in model.names), None)
@@ -355,7 +356,7 @@ async def _find_capabilities(adapter: Adapter) -> Capabilities:
     token_prompts, token_ids = await _try_token_ids(adapter, reasons)
     if token_ids:
         await _try_chat_ids(adapter, reasons)
-    if llama or token_ids:  # llama-server has sampling limits of its own, and vLLM takes those of the model's files
+    if llama or token_ids:  # llama-server has its own sampling limits, and vLLM uses those in the model's files
         adapter.neutral_sampling = dict(_NEUTRAL_SAMPLING)
     return Capabilities(
         logprobs=logprobs,
@@ -379,7 +380,7 @@ async def _list_models(adapter: Adapter) -> dict[str, ListedModel]:
 
 
 async def _try_chat(adapter: Adapter, reasons: dict[str, str]) -> tuple[Completion, bool]:
-    """A reply, and whether it came with logprobs; parameters that the server refuses are left out one after another."""
+    """A reply, and whether it came with logprobs. Parameters that the server refuses are removed one after another."""
     asked = Request(messages=_MESSAGES, sampling=_SAMPLING, stop=(_STOP,))
     while True:
         try:
@@ -407,7 +408,7 @@ def _drop_refused(adapter: Adapter, asked: Request, error: ModelError, reasons: 
     if "higher max_tokens" in cause and asked.sampling.max_tokens < _MORE_TOKENS:
         return msgspec.structs.replace(asked, sampling=msgspec.structs.replace(asked.sampling, max_tokens=_MORE_TOKENS))
     named = _PARAMETER.search(cause) if _UNSUPPORTED.search(cause) else None
-    # Logprobs are what servers refuse most often, also without naming them.
+    # Logprobs are what servers refuse most often, even without naming them.
     name = (named[1] or named[2]).lower() if named else "logprobs"
     if name in adapter.refused_parameters or (name == "logprobs" and not asked.logprobs):
         raise error
@@ -419,12 +420,12 @@ def _drop_refused(adapter: Adapter, asked: Request, error: ModelError, reasons: 
 
 
 async def _try_continuation(adapter: Adapter, plain: Completion) -> str:
-    """Why an assistant turn cannot be continued; empty where it can.
+    """Why an assistant turn cannot be continued; empty if it can.
 
-    A server that opens a new turn instead adds the end of the old turn and the start of a new one to the prompt. These
-    extra tokens do not grow with the prefill. So with prompts of a tokens (no prefill), b = a + n + extra (prefill of
-    n tokens) and c = a + 2n + 1 + extra (`_DOUBLE_PREFILL`), extra = 2b - c - a + 1. It is below zero where a template
-    opens a think block in new turns only.
+    A server that opens a new turn instead adds the end of the old turn and the start of a new one to the prompt. The
+    number of these extra tokens does not depend on the prefill. Let a be the prompt tokens without a prefill. A prefill
+    of n tokens gives b = a + n + extra, and `_DOUBLE_PREFILL` gives c = a + 2n + 1 + extra, so extra = 2b - c - a + 1.
+    It is negative if a template opens a think block only in new turns.
     """
     counts: list[int | None] = [plain.usage.prompt_tokens if plain.usage else None]
     for prefill in (_PREFILL, _DOUBLE_PREFILL):
@@ -446,7 +447,7 @@ async def _try_continuation(adapter: Adapter, plain: Completion) -> str:
 
 
 async def _try_chat_ids(adapter: Adapter, reasons: dict[str, str]) -> None:
-    """Find out whether chat takes `return_token_ids`, too: SGLang refuses it where the reply is streamed."""
+    """Find out whether chat accepts `return_token_ids` too: SGLang refuses it for streamed replies."""
     sampling = msgspec.structs.replace(_SAMPLING, extra={_TOKEN_IDS: True})
     try:
         await adapter.attempt(Request(messages=_MESSAGES, sampling=sampling, logprobs=False), may_be_empty=True)
@@ -458,10 +459,10 @@ async def _try_chat_ids(adapter: Adapter, reasons: dict[str, str]) -> None:
 
 
 async def _try_token_ids(adapter: Adapter, reasons: dict[str, str]) -> tuple[bool, bool]:
-    """Whether prompts of ids are taken, and whether ids come back."""
+    """Whether prompts of ids are accepted, and whether replies include ids."""
     try:
         prompt = tuple(await tokenize_messages(adapter.http, _MESSAGES))
-        if not prompt:  # llama-server has the path, but other fields
+        if not prompt:  # llama-server has this path, but with other fields
             reasons["token_prompts"] = reasons["token_ids"] = "its /tokenize gives no ids for messages, as vLLM's does"
             return False, False
         prompt += tuple(await tokenize_text(adapter.http, _PREFILL, special=False))

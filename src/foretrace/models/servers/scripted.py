@@ -1,4 +1,4 @@
-"""A model that replays a script: what it answers depends on the request alone."""
+"""A model that replays a script. Its answers depend only on the request."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One episode: what the model says, turn by turn."""
+    """One episode: the model's text, turn by turn."""
 
     turns: list[Turn | str]
     match: str = ""
-    """Serves only episodes with this text in a message that is not the model's, e.g. the name of a function."""
+    """Use this script only for episodes with this text in a message that is not the model's, e.g. a function name."""
     repeat: bool = False
-    """Past the last turn, say the last again; else that is an error."""
+    """After the last turn, repeat it; otherwise that is an error."""
 
 
 RespondFunction = Callable[[Request], str | Completion]
@@ -44,9 +44,9 @@ RespondFunction = Callable[[Request], str | Completion]
 class Scripted(ClosingModel):
     """A model that says what its script says (see `base.ChatModel`; `base.TokenModel` with the option `tokens=bytes`).
 
-    The script is chosen among those whose `match` fits: number `seed` modulo their number, or without a seed, by a
-    digest of the first message of the user. The turn is the number of assistant messages so far; inside a prefill or a
-    prompt of ids, the number of turns that stand in it in order.
+    One of the scripts whose `match` fits is chosen by `seed` modulo their number; without a seed, by a digest of the
+    first user message. The turn is the number of assistant messages so far. Inside a prefill or a prompt of ids, the
+    turns that it already contains, in order, are skipped too.
     """
 
     endpoint = ""
@@ -70,7 +70,7 @@ class Scripted(ClosingModel):
 
     @classmethod
     def of(cls, *episodes: Sequence[str], tokens: bool = False) -> Self:
-        """A model from lists of texts, one an episode."""
+        """A model from lists of texts, one for each episode."""
         server = Server(options={"tokens": "bytes"} if tokens else {})
         return cls("texts", server, scripts=[Script(turns=list(texts)) for texts in episodes])
 
@@ -93,12 +93,12 @@ class Scripted(ClosingModel):
         )
 
     async def complete(self, request: Request) -> Completion:
-        """The script's next turn (see `base.ChatModel.complete`); it takes 0.0 seconds.
+        """The script's next turn (see `base.ChatModel.complete`); takes 0.0 seconds.
 
         Raises:
-            ModelError: the script has no such turn, or no script fits (kind `script`).
+            ModelError: the script has no more turns, or no script fits (kind `script`).
         """
-        await asyncio.sleep(0)  # as a server would, let others run
+        await asyncio.sleep(0)  # let others run, as a real server would
         if request.prompt_ids is not None and not self._tokens:
             raise UsageError(f"{self.spec} takes token ids only with the option tokens=bytes")
         if self._respond is not None:
@@ -120,7 +120,7 @@ class Scripted(ClosingModel):
         return list(text.encode())
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """The bytes of messages under a template of our own."""
+        """The bytes of messages in a template of our own."""
         past = "".join(f"{_HEAD}{m.role}\n{m.content}{_END}\n" for m in messages)
         return list(f"{past}{_REPLY}".encode())
 
@@ -155,10 +155,10 @@ class Scripted(ClosingModel):
 
 
 def read_scripts(path: Path) -> list[Script]:
-    """Scripts of a JSONL file, one an episode: a list of texts, `{"text": ...}` for one turn, or a `Script`.
+    """Scripts of a JSONL file, one episode per line: a list of texts, `{"text": ...}` for one turn, or a `Script`.
 
     Raises:
-        UsageError: it cannot be read, or a line is none of these; names the line.
+        UsageError: the file cannot be read, or a line is none of these; the message names the line.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -197,7 +197,7 @@ def _find_position(request: Request) -> tuple[int, str]:
 
 
 def _count_turns(begun: str, turns: Sequence[Turn], request: Request) -> int:
-    """Number of turns that the begun reply contains, in order; text that was injected between them is skipped."""
+    """Number of turns that the reply so far contains, in order. Text that was injected between them is skipped."""
     at = 0
     for number, turn in enumerate(turns):
         text, _ = cut_at_stop(turn.text, request.stop)
