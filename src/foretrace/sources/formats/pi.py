@@ -152,7 +152,7 @@ class _Talk:
             return
         self.talk.use(record, "message")
         said = split_reply(content, self._account)
-        calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("arguments")) for b in said.calls]
+        calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("input")) for b in said.calls]
         if model := get_text(message, "model"):
             self._session.models[model] += 1
         extra: dict[str, Any] = {"stop_reason": stop} if stop else {}
