@@ -120,30 +120,6 @@ def test_a_chat_of_chatgpt() -> None:
     assert len(read({"mapping": loop, "current_node": "b"}).messages) == 2
 
 
-def test_a_chat_of_deepseek() -> None:
-    asked = {"type": "REQUEST", "content": "Q"}
-    pieces = [{"type": "THINK", "content": "Hm."}, {"type": "RESPONSE", "content": "Yes."}]
-    tree = {
-        "r": node("r", None, ["1"], None),
-        "1": node("1", "r", ["2"], {"fragments": [asked]}),
-        "2": node("2", "1", [], {"fragments": pieces}),
-    }  # fmt: skip
-    trace = read({"mapping": tree})
-    assert outline(trace) == [("user", "Q"), ("assistant", "Yes.")] and trace.messages[1].reasoning == "Hm."
-    found = {
-        "type": "SEARCH",
-        "queries": ["q"],
-        "results": [{"url": "https://example.org", "title": "T", "snippet": "s"}],
-    }
-    tip = {"type": "TIP", "content": "AI-generated"}
-    tree["2"] = node("2", "1", [], {"fragments": [{"type": "THINK", "content": "Look."}, found, *pieces, tip]})
-    trace = read({"mapping": tree})
-    assert outline(trace)[1] == ("assistant", 'search {"queries": ["q"]}') and trace.messages[1].reasoning == "Look."
-    assert '"snippet":"s"' in trace.messages[2].content.replace(" ", "") and trace.messages[2].role == "tool"
-    assert (trace.messages[3].content, trace.messages[3].reasoning) == ("Yes.", "Hm.")
-    assert trace.messages[3].extra == {"fragments": [tip]}
-
-
 def test_files_in_an_export_of_claude() -> None:
     file = {"file_name": "a.csv", "file_type": "csv", "file_size": 3, "extracted_content": "x,y"}
     turns = [

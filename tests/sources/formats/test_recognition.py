@@ -113,7 +113,7 @@ def test_every_session_of_the_shared_data_ends_as_a_trace_or_with_a_reason(share
             continue
         found = read_file(RECOGNIZERS[source], path)
         assert found.traces or found.drops, path
-        assert all(d.reason == "no_agent_turn" and "record types:" in d.detail for d in found.drops), path
+        assert all(d.reason == "no_agent_turn" and " records (" in d.detail for d in found.drops), path
         assert not any(not t.messages or not any(m.role == "assistant" for m in t.messages) for t in found.traces)
 
 
