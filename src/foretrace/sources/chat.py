@@ -118,7 +118,7 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        messages = add_times(messages, read_stamps(found.turns)).messages
+        messages = add_times(messages, read_stamps(found.turns))
         fields, used = self._read_fields(row, unclear)
         tools = fields.get("tools") or read_tool_specs(found.tools)
         known = None if tools else find_known_tools(messages)

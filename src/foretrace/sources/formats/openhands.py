@@ -57,6 +57,8 @@ class OpenHands:
                 return "holds base_state.json and events/"
             return "holds event-*.json files" if any(_FILE.fullmatch(name) for name in head.names[:5]) else None
         first = head.first
+        if _is_old(first):
+            return "events of OpenHands before version 1"
         is_event = as_text(first.get("kind")) in _KNOWN and "source" in first and "id" in first
         return f"line 1 is a {first['kind']}" if is_event else None
 
@@ -71,6 +73,10 @@ class OpenHands:
         if not events:
             yield Drop("no_agent_turn", f"{path.name}: no events")
             return
+        if _is_old(events[0]):
+            account.ignore("event of version 0", len(events))
+            yield Drop("old_version", f"{path.name}: events of OpenHands before version 1; import its messages as chat")
+            return
         state = _read_state(path) if path.is_dir() else {}
         yield _Reader(_find_branch(events, account), state, account).read(path)
 
@@ -78,6 +84,10 @@ class OpenHands:
         """All files of the folder of a conversation."""
         folders = (path, path / "events") if path.is_dir() else ()
         return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir()) if file.is_file()]
+
+
+def _is_old(event: dict[str, Any]) -> bool:
+    return "kind" not in event and bool({"action", "observation"} & event.keys() and {"args", "extras"} & event.keys())
 
 
 def _read_folder(path: Path) -> Iterator[dict[str, Any] | Drop]:
