@@ -22,7 +22,7 @@ from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.conversation import Conversation, make_call, measure, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task
 from foretrace.sources.json_values import (
     as_count,
@@ -325,8 +325,7 @@ def _read_sampled(metrics: dict[str, Any]) -> Sampled | None:
 def _read_seconds(extra: dict[str, Any]) -> float | None:
     """What NeMo Agent Toolkit measured of one call, of a model or of a tool."""
     span = as_dict(extra.get("invocation"))
-    start, end = read_time(span.get("start_timestamp")), read_time(span.get("end_timestamp"))
-    return round(end - start, 6) if start is not None and end is not None and end > start else None
+    return measure(span.get("start_timestamp"), span.get("end_timestamp"))
 
 
 def _find_references(document: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
