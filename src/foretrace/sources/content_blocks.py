@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.core.trace import Part, ToolCall
-from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import make_call
@@ -102,7 +101,7 @@ def read_blocks(content: Any) -> tuple[str, tuple[Part, ...]]:
         if isinstance(block, dict) and (part := read_part(block, len(text))) is not None:
             parts.append(part)
         elif block is not None:
-            piece = _read_text(block)
+            piece = get_text(block, "text") or write_text(block)
             text += "\n" * bool(text and piece) + piece
     return text, tuple(parts)
 
@@ -214,15 +213,3 @@ def split_reply(content: Any, account: Account) -> Reply:
             texts.append(read_blocks([block])[0])
     reasoning = "\n\n".join(filter(None, thoughts)) or None
     return Reply("\n\n".join(filter(None, texts)), tuple(parts), reasoning, calls, results)
-
-
-def _read_text(block: Any) -> str:
-    if isinstance(block, str):
-        return block
-    text = block.get("text") if isinstance(block, dict) else None
-    if isinstance(text, str):
-        return text
-    try:
-        return encode_json(block)
-    except (TypeError, ValueError, RecursionError):
-        return str(block)

@@ -1,6 +1,6 @@
 """Messages that have no role of their own, as toolkits and programs keep them, made into messages that have one.
 
-Known are Letta's messages, the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI,
+Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI,
 Semantic Kernel's `Items`, the pairs of Amazon Q and Kiro, turns of a dialogue by their speaker, and a message in an
 envelope: Continue's, the events of Google's ADK, the lines of Goose, Droid and others.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from foretrace.sources.found_turns import Row, make_call, make_result, make_thought
-from foretrace.sources.json_values import as_dicts, get_dict, get_dicts, get_list, get_text, get_value
+from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_text, get_value
 
 _SAID = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage"})
 _PERSONS = frozenset({"user", "user_proxy", "human"})
@@ -24,8 +24,6 @@ _OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", 
 """What a turn of a dialogue says, and what would be taken for another vocabulary; the rest stays with it."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """What stands beside a message that is one of several replies, or a piece of one, and no turn."""
-_LETTA = {"system_message": "system", "user_message": "user", "assistant_message": "assistant"}
-_LETTA_SILENT = ("hidden_reasoning_message", "approval_response_message")
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 
 
@@ -43,22 +41,6 @@ def open_list(record: Any) -> list[Any]:
     if get_text(record, "object") == "list" and (items := get_dicts(record, "data")):
         return [*items]
     return [record]
-
-
-def _read_letta(item: Row) -> list[Row] | None:
-    kind, more = get_text(item, "message_type"), {"timestamp": item["date"]} if get_text(item, "date") else {}
-    if (role := _LETTA.get(kind)) is not None:
-        return [{"role": role, "content": item.get("content"), **more}]
-    if kind == "reasoning_message":
-        return [make_thought(get_text(item, "reasoning"))]
-    if kind in ("tool_call_message", "approval_request_message"):
-        calls = as_dicts(item.get("tool_calls")) or [get_dict(item, "tool_call")]
-        made = [{"id": call.get("tool_call_id"), "function": call} for call in calls]
-        return [{"role": "assistant", "content": "", "tool_calls": made, **more}]
-    if kind == "tool_return_message":
-        returned = as_dicts(item.get("tool_returns")) or [item]
-        return [{"role": "tool", "content": [{**each, "type": "tool-return"} for each in returned], **more}]
-    return [] if kind in _LETTA_SILENT else None
 
 
 def _read_harmony(item: Row) -> Row:
@@ -205,7 +187,6 @@ def _read_speech(item: Row) -> list[Row] | None:
 
 
 _READERS = (
-    _read_letta,
     _read_speech,
     _read_smolagents,
     _read_autogen,

@@ -77,10 +77,6 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
     pending: list[str] = []  # thoughts that explain the next item
     waiting: list[Any] = []  # what items hold that are not messages
     turns = list(turns)
-    dates = [get_text(item, "date") for _, item in turns]
-    if all(dates) and dates[:1] > dates[-1:]:  # Letta lists the newest first, also of those of one second
-        turns.reverse()
-        turns.sort(key=lambda turn: turn[1]["date"])
     has_steps = any(is_step(item) for _, item in turns)
     speakers = {get_speaker(item) for _, item in turns}
     for place, item in turns:
