@@ -114,7 +114,9 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
     inner = get_dict(block, kind) or get_dict(block, "source") or get_dict(block, "file") or block
     inner = get_dict(inner, kind) or inner  # OpenInference
     media = get_text(inner, "media_type", "mimeType", "mime_type", "format") or get_text(block, "mimeType", "mime")
-    ref = get_text(inner, "url", "image_url", "fileUri", "file_id", "filename", "uri") or get_text(block, "url", kind)
+    ref = get_text(inner, "url", "image_url", "fileUri", "file_id", "filename", "uri", "path") or get_text(
+        block, "url", kind
+    )
     body = get_text(inner, "data", "file_data")
     if ref.startswith("data:"):
         media, _, body = ref[5:].partition(",")

@@ -30,8 +30,6 @@ _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 def read_toolkit(item: Row) -> list[Row] | None:
     """The messages in an item without a role; `None` where it is none of these."""
     if "role" in item or "from" in item:
-        if {"channel", "recipient", "content"} <= item.keys():
-            return [_read_harmony(item)]
         return [_rename_camel(item)] if _CAMEL.keys() & item.keys() else None
     return next((found for read in _READERS if (found := read(item)) is not None), None)
 
@@ -41,17 +39,6 @@ def open_list(record: Any) -> list[Any]:
     if get_text(record, "object") == "list" and (items := get_dicts(record, "data")):
         return [*items]
     return [record]
-
-
-def _read_harmony(item: Row) -> Row:
-    """A message of gpt-oss: what is said to another is a call of it, what is said in `analysis` a thought."""
-    blocks = item["content"] if isinstance(item["content"], list) else [{"text": item["content"]}]
-    said = "".join(get_text(block, "text") for block in blocks)
-    called = get_text(item, "recipient")
-    if item["role"] == "assistant" and called not in ("", "assistant", "all", "user"):
-        return {**item, "content": "", "tool_calls": [make_call(called.removeprefix("functions."), said)]}
-    is_thought = item["role"] == "assistant" and item["channel"] == "analysis"
-    return make_thought(said) if is_thought else {**item, "content": said}
 
 
 def is_task(item: Row) -> bool:
