@@ -7,7 +7,6 @@ agents) are counted, and do not become turns.
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 import zlib
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import jiter
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError
@@ -319,12 +318,8 @@ def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 def _decode(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return json.loads(data, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:
+        return jiter.from_json(data, cache_mode="none")  # which reads NaN, too
+    except ValueError as error:
         return Drop("bad_json", str(error)[:200])
 
 
