@@ -80,10 +80,6 @@ class Conversation:
         """Whether a call of that id was added."""
         return call_id in self._called
 
-    def has_reply(self, reply: str) -> bool:
-        """Whether a record of that reply of the model was added."""
-        return reply in self._replies
-
     def use(self, record: dict[str, Any], inside: str = "", *, call: str = "", count: int = 1) -> None:
         """Count a record as used; messages that are added from now on are made from it.
 

@@ -12,6 +12,7 @@ import msgspec
 from foretrace.core.digest import digest
 from foretrace.core.trace import Author, Outcome, Parent, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
+from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks
 from foretrace.sources.conversation import Conversation
 from foretrace.sources.file_traces import finish_trace
@@ -105,6 +106,13 @@ def add_user_content(
     for index, (who, text) in enumerate(texts):
         mine = tuple(msgspec.structs.replace(p, at=min(p.at, len(text))) for p in parts) if index == carrier else ()
         talk.add_user(text, raw_index, author=who, at=at, parts=mine, **more)
+
+
+def count_abandoned(account: Account, own: str, parent: str | None, left: set[str]) -> None:
+    """Count a record that is not on the main line; `left` holds those before it: a branch is noted once."""
+    account.ignore("abandoned branch")
+    account.note("abandoned branches", parent not in left)
+    left.add(own)
 
 
 def find_main_line(parents: Mapping[str, str | None], order: Sequence[str]) -> set[str]:

@@ -19,7 +19,7 @@ from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.json_values import get_bool, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
-from foretrace.sources.sessions import Session, add_user_content, find_main_line
+from foretrace.sources.sessions import Session, add_user_content, count_abandoned, find_main_line
 
 _SPOKEN = frozenset({"user", "assistant"})
 _BOOKKEEPING = frozenset({
@@ -301,10 +301,7 @@ class _Talk:
             if line.uuid in main or line.message_id in replies or line.answers(calls):
                 yield line
             else:
-                self._account.ignore("abandoned branch")
-                if self._lines.parents.get(line.uuid) not in left:
-                    self._account.note("abandoned branches")
-                left.add(line.uuid)
+                count_abandoned(self._account, line.uuid, self._lines.parents.get(line.uuid), left)
 
     def _gather_facts(self, own: list[_Line], meta: dict[str, Any] | None) -> None:
         session = self.session

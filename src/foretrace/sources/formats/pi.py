@@ -14,7 +14,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.json_values import get_bool, get_dict, get_number, get_text
-from foretrace.sources.sessions import Session, add_user_content, find_main_line
+from foretrace.sources.sessions import Session, add_user_content, count_abandoned, find_main_line
 
 _IGNORED = frozenset({"thinking_level_change", "label", "custom"})
 _FACTS = frozenset({"session_info", "model_change"})
@@ -81,9 +81,7 @@ class Pi:
             if not entry or entry in main:
                 talk.add(number, record)
                 continue
-            account.ignore("abandoned branch")
-            account.note("abandoned branches", parents.get(entry) not in left)
-            left.add(entry)
+            count_abandoned(account, entry, parents.get(entry), left)
         yield session.make_trace(talk.talk, path)
 
 

@@ -58,11 +58,9 @@ class VsCodeChat:
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The session of the file, or those of its lines."""
-        records = read_objects(path)
+        records = (record for _, record in account.drop_unread(read_objects(path)))
         for record in records:
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-            elif is_change(record):  # all behind it are changes to it
+            if is_change(record):  # all behind it are changes to it
                 yield _read_session(path, replay_changes(record, records, account), account, is_log=True)
             else:
                 yield _read_session(path, record, account, is_log=False)
@@ -247,14 +245,12 @@ def is_change(record: dict[str, Any]) -> bool:
     return record.get("kind") == _FIRST and not isinstance(record["kind"], bool) and isinstance(record.get("v"), dict)
 
 
-def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any] | Drop], account: Account) -> dict[str, Any]:
+def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any]], account: Account) -> dict[str, Any]:
     """The last state. A change whose place is not there is counted as dropped: a line before it is missing."""
     state: dict[str, Any] = first["v"]
     account.use()
     for change in changes:
-        if isinstance(change, Drop):
-            account.drop(change.reason)
-        elif is_change(change):
+        if is_change(change):
             state = change["v"]
             account.use()
         elif change.get("kind") not in (_SET, _PUSH, _DELETE):
