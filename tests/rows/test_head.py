@@ -27,3 +27,9 @@ def test_a_folder_and_nothing(tmp_path: Path) -> None:
     assert read_head(tmp_path).names == ("b.json", "sub/")
     with pytest.raises(SourceError, match="cannot read"):
         read_head(tmp_path / "none")
+
+
+def test_a_text_that_quotes_rows_holds_no_records(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text('# How to\n\nA row:\n\n{"messages": [{"role": "user", "content": "Hi."}]}\n\nThen import it.\n')
+    assert read_head(path).records == ()

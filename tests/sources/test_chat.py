@@ -13,7 +13,7 @@ from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
-from foretrace.sources.base import RowError
+from foretrace.sources.base import UNCLEAR, RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.importing import import_source
 from sources.raw_rows import native_call, write_jsonl
@@ -207,3 +207,10 @@ def test_tools_of_a_logged_request() -> None:
     row = {"input": {"inputBodyJson": body}, "output": {"outputBodyJson": said}}
     trace = Chat().to_trace(row, RowRef(0))
     assert isinstance(trace, Trace) and [tool.name for tool in trace.tools] == ["f"]
+
+
+@pytest.mark.parametrize(("status", "expected"), [("success", True), ("Failed", False), ("completed", None)])
+def test_a_status_that_says_yes_or_no_is_the_success(status: str, expected: bool | None) -> None:
+    trace = read({"messages": [USER, {"role": "assistant", "content": "x"}], "status": status})
+    assert trace.outcome.success is expected and ("status" in trace.extra) is (expected is None)
+    assert UNCLEAR not in trace.extra

@@ -257,26 +257,6 @@ def test_what_is_not_known_is_refused_by_name(message: dict[str, Any]) -> None:
     assert isinstance(found, Drop) and found.reason in ("unknown_part", "bad_tool_call")
 
 
-def test_messages_of_gpt_oss_call_by_their_recipient() -> None:
-    def say(role: str, text: str | None, channel: str | None = None, to: str | None = None) -> dict[str, Any]:
-        return {"role": role, "channel": channel, "recipient": to, "content": [{"type": "text", "text": text}]}
-
-    said = [say("user", "Find it."), say("assistant", "I search.", "analysis")]
-    said += [say("assistant", '{"query": "it"}', "analysis", "browser.search"), say("tool", "[0] it", "analysis")]
-    said += [say("assistant", "Found.", "final", "all")]
-    system = {
-        **say("system", None),
-        "content": [{"type": "system_content", "text": None, "model_identity": "A model."}],
-    }
-    trace = read({"messages": [system, *said]})
-    call = trace.messages[2]
-    assert (call.reasoning, call.tool_calls[0].name, call.tool_calls[0].arguments) == (
-        "I search.", "browser.search", '{"query": "it"}'
-    )  # fmt: skip
-    assert [m.role for m in trace.messages] == ["system", "user", "assistant", "tool", "assistant"]
-    assert "A model." in str(trace.messages[0].extra)
-
-
 def test_calls_and_texts_under_other_keys() -> None:
     """Calls as lines of text beside the message (Dolci), and blocks and calls of AgentDojo."""
     said = {"role": "assistant", "content": None, "function_calls": "a(x=1)\nb(y='z')"}

@@ -42,7 +42,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "message_list": "foretrace.sources.formats.message_list",
         "mini_swe_agent": "foretrace.sources.formats.mini_swe_agent",
         "openhands": "foretrace.sources.formats.openhands",
-        "openhands_v0": "foretrace.sources.formats.openhands_v0",
         "otlp": "foretrace.sources.formats.otlp",
         "r2e_gym": "foretrace.sources.formats.r2e_gym",
         "swe_agent": "foretrace.sources.formats.swe_agent",

@@ -151,15 +151,17 @@ def _has_enough(chunk: bytes) -> bool:
 
 
 def _read_lines(text: bytes) -> tuple[dict[str, Any], ...]:
-    """The records of whole lines: one that is cut is not JSON."""
+    """The records of whole lines: one that is cut is not JSON. A text in which most lines are none holds no records."""
     records: list[dict[str, Any]] = []
-    at = 0
+    at = lines = 0
     while at < len(text) and len(records) < _MAX_RECORDS and (at < _DECODED or len(records) < _MIN_RECORDS):
         end = text.find(b"\n", at)
-        if isinstance(record := decode_row(text[at : end if end >= 0 else None]), dict):
+        line = text[at : end if end >= 0 else None]
+        lines += bool(line.strip())
+        if isinstance(record := decode_row(line), dict):
             records.append(record)
         at = end + 1 if end >= 0 else len(text)
-    return tuple(records)
+    return tuple(records) if 2 * len(records) >= lines else ()
 
 
 def _is_record(line: bytes) -> bool:

@@ -47,6 +47,7 @@ FIELDS = {
         *("success", "resolved", "passed", "outcome.success", "is_correct", "meta.is_correct", "is_resolved"),
         *_FLAGS,
         *_REWARDS,
+        "status",
     ),
     "reward": ("reward", "score", *_REWARDS[1:]),
     "model": (
@@ -118,7 +119,7 @@ class Chat:
         messages = make_messages(list(flatten_turns(found.turns, keys)), self._pattern)
         if not any(m.role == "assistant" for m in messages):
             return Drop("empty_trace", "no assistant message")
-        messages = add_times(messages, read_stamps(found.turns)).messages
+        messages = add_times(messages, read_stamps(found.turns))
         fields, used = self._read_fields(row, unclear)
         tools = fields.get("tools") or read_tool_specs(found.tools)
         known = None if tools else find_known_tools(messages)
@@ -183,7 +184,7 @@ class Chat:
             if (value := read(raw)) is not None:
                 fields[field] = value
                 used.add(column)
-            elif field == "success" and raw not in (None, "") and raw == raw and column not in _REWARDS:
+            elif field == "success" and raw not in (None, "") and raw == raw and column not in (*_REWARDS, "status"):
                 unclear[field] = f"{column} is {raw!r}"[:_MAX_SHOWN_VALUE]
         return fields, used
 

@@ -13,13 +13,35 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.core.trace import Part, ToolCall
-from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import make_call
 from foretrace.sources.json_values import as_dict, get_dict, get_text, write_text
 
-_MEDIA = ("image", "audio", "video", "file", "document", "input_image", "input_audio", "input_file", "inlineData")
+Block = dict[str, Any]
+
+_MEDIA = (
+    "image", "audio", "video", "file", "document", "input_image", "input_audio", "input_file", "inlineData", "uri",
+    "blob",
+)  # fmt: skip
+_CALLS = frozenset({
+    "tool_use", "server_tool_use", "tool_call", "server_tool_call", "tool-call", "builtin-tool-call", "toolCall",
+    "toolUse", "toolRequest", "functionCall", "function_call", "FunctionCallContent", "function",
+})  # fmt: skip
+_RESULTS = frozenset({
+    "tool_result", "tool-result", "tool-return", "retry-prompt", "tool_call_response", "server_tool_call_response",
+    "toolResult", "toolResponse", "functionResponse", "function_response", "FunctionResultContent",
+})  # fmt: skip
+_HELD = (
+    "toolUse", "toolResult", "toolCall", "functionCall", "function_call", "functionResponse", "function_response",
+    "reasoningContent", "run", "function", "server_tool_call",
+)  # fmt: skip
+"""Keys of objects in a block that say what it is about."""
+_KINDS = ("type", "part_kind", "block_type", "$type")
+_IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "Id", "CallId")
+_NAMES = ("name", "toolName", "tool_name", "FunctionName")
+_GIVEN = ("arguments", "parameters", "input", "args", "tool_kwargs", "Arguments")
+_GAVE = ("error", "content", "output", "response", "result", "tool_return", "Result")
 
 
 def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
@@ -79,7 +101,7 @@ def read_blocks(content: Any) -> tuple[str, tuple[Part, ...]]:
         if isinstance(block, dict) and (part := read_part(block, len(text))) is not None:
             parts.append(part)
         elif block is not None:
-            piece = _read_text(block)
+            piece = get_text(block, "text") or write_text(block)
             text += "\n" * bool(text and piece) + piece
     return text, tuple(parts)
 
@@ -90,13 +112,17 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
     if not kind.startswith(_MEDIA) and kind != "fileData":
         return None
     inner = get_dict(block, kind) or get_dict(block, "source") or get_dict(block, "file") or block
+    inner = get_dict(inner, kind) or inner  # OpenInference
     media = get_text(inner, "media_type", "mimeType", "mime_type", "format") or get_text(block, "mimeType", "mime")
-    ref = get_text(inner, "url", "image_url", "fileUri", "file_id", "filename") or get_text(block, "url", kind)
+    ref = get_text(inner, "url", "image_url", "fileUri", "file_id", "filename", "uri", "path") or get_text(
+        block, "url", kind
+    )
     body = get_text(inner, "data", "file_data")
     if ref.startswith("data:"):
         media, _, body = ref[5:].partition(",")
         media, ref = media.split(";")[0], ""
     kind = {"inlineData": "image" if media.startswith("image/") else "file", "fileData": "file"}.get(kind, kind)
+    kind = get_text(block, "modality") or kind  # OpenTelemetry
     return Part(type=kind, media_type=media, ref=ref or None, sha256=digest_body(body) if body else None, at=at)
 
 
@@ -107,6 +133,47 @@ def digest_body(body: str) -> str:
     except (binascii.Error, ValueError):
         data = body.encode(errors="replace")
     return hashlib.sha256(data).hexdigest()
+
+
+def read_block(block: Block) -> Block:
+    """A block of any maker as Anthropic writes it: `tool_use`, `tool_result`, `thinking` or `text`; any other as it is.
+
+    Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, Semantic Kernel,
+    LlamaIndex, Goose, Amp and Pi.
+    """
+    holder = next((key for key in _HELD if isinstance(block.get(key), dict)), "")
+    kind = get_text(block, *_KINDS) or holder
+    if not holder and block.get("type") in ("tool_use", "server_tool_use", "tool_result", "text"):
+        return block
+    held = {**block, **get_dict(block, holder)}
+    held |= get_dict(held, "value")  # Goose writes whether there is one
+    call_id = next((held[key] for key in _IDS if held.get(key)), None)
+    if kind in _CALLS:
+        given = next((held[key] for key in _GIVEN if held.get(key) is not None), {})
+        return {"type": "tool_use", "id": call_id, "name": get_text(held, *_NAMES) or None, "input": given}
+    if kind in _RESULTS:
+        value = next((held[key] for key in _GAVE if held.get(key) is not None), None)
+        is_error = True in (held.get("isError"), held.get("is_error")) or kind == "retry-prompt"
+        is_error = is_error or held.get("status") == "error" or get_text(value, "type").startswith("error")
+        found: Block = {"type": "tool_result", "tool_use_id": call_id, "content": _open_result(value)}
+        return {**found, "is_error": True} if is_error else found
+    if kind in ("thinking", "reasoning", "reasoningContent") or block.get("thought") is True:
+        thought = get_text(get_dict(held, "reasoningText") or held, "thinking", "text", "content")
+        return {"type": "thinking", "thinking": thought} if thought else block
+    text = get_text(block, "Text") or (get_text(block, "content") if not kind or "part_kind" in block else "")
+    if text:
+        return {"type": "text", "text": text}
+    return block if "type" in block or "text" in block else {"type": kind or next(iter(block), "unknown"), **block}
+
+
+def _open_result(value: Any) -> Any:
+    """What a call gave: text, or blocks of text and media; anything else as JSON."""
+    if isinstance(value, dict):
+        inner = value.get("value") if "type" in value else value.get("output") if len(value) == 1 else None
+        value = value if inner is None else inner
+    if isinstance(value, list) and all(isinstance(b, dict) and (read_block_text(b) or read_part(b)) for b in value):
+        return value
+    return write_text(value)
 
 
 def make_function_call(call: dict[str, Any]) -> ToolCall:
@@ -130,6 +197,7 @@ def split_reply(content: Any, account: Account) -> Reply:
     texts, thoughts = list[str](), list[str]()
     parts, calls, results = list[Part](), list[dict[str, Any]](), list[dict[str, Any]]()
     for block in content if isinstance(content, list) else [content]:
+        block = read_block(block) if get_text(block, "type") == "toolCall" else block
         kind = get_text(block, "type")
         if kind == "thinking":
             thoughts.append(get_text(block, "thinking", "text"))
@@ -137,7 +205,7 @@ def split_reply(content: Any, account: Account) -> Reply:
             account.note("thoughts that are not readable")
         elif kind == "fallback":
             account.note("replies of a fallback model")
-        elif kind.endswith("tool_use") or kind == "toolCall":
+        elif kind.endswith("tool_use"):
             calls.append(block)
         elif kind.endswith("tool_result"):
             results.append(block)
@@ -147,15 +215,3 @@ def split_reply(content: Any, account: Account) -> Reply:
             texts.append(read_blocks([block])[0])
     reasoning = "\n\n".join(filter(None, thoughts)) or None
     return Reply("\n\n".join(filter(None, texts)), tuple(parts), reasoning, calls, results)
-
-
-def _read_text(block: Any) -> str:
-    if isinstance(block, str):
-        return block
-    text = block.get("text") if isinstance(block, dict) else None
-    if isinstance(text, str):
-        return text
-    try:
-        return encode_json(block)
-    except (TypeError, ValueError, RecursionError):
-        return str(block)

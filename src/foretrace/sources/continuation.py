@@ -2,82 +2,38 @@
 
 from __future__ import annotations
 
-import re
-
-import msgspec
+from typing import Any
 
 from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
-from foretrace.core.trace import Message, ToolCall, Trace, remove_run_details
-
-_MARK = re.compile(re.sub(r"\?P<\w+>", "?:", f"{PLACEHOLDER.pattern}|{USER_PLACEHOLDER.pattern}"))
+from foretrace.core.trace import Message, Trace
 
 
 def goes_on_from(later: Trace, earlier: Trace) -> bool:
-    """Whether `later` is `earlier` with something behind it.
+    """Whether `later` is `earlier` with something behind it: all before the last turn of the agent is the same, and
+    that turn begins with what it was.
 
-    All before the last turn of the agent is the same (but for clocks and durations). That turn may have gone on: its
-    text and calls begin with what they were. What answers it may have come since. A secret that only the end of the
-    conversation gave away may stand in the earlier one: where the later has a placeholder, it may have anything.
+    A secret that only the end of the conversation gave away may stand in the earlier one: where the later text has a
+    placeholder, it is not compared.
     """
-    if len(later.messages) < len(earlier.messages):
+    last = max((i for i, message in enumerate(earlier.messages) if message.role == "assistant"), default=0)
+    if len(later.messages) < len(earlier.messages) or len(later.messages) <= last:
         return False
-    last = max((i for i, message in enumerate(earlier.messages) if message.role == "assistant"), default=-1)
-    same = zip(earlier.messages[: max(last, 0)], later.messages, strict=False)
-    if not all(_is_same(old, new) for old, new in same):
-        return False
-    return last < 0 or _turn_goes_on(earlier.messages[last], later.messages[last])
+    pairs = zip(earlier.messages[:last], later.messages, strict=False)
+    said, now = earlier.messages[last], later.messages[last]
+    calls = _list_calls(said)
+    is_same = said.role == now.role and calls == _list_calls(now)[: len(calls)]
+    has_gone_on = now.content.startswith(said.content) or _fits(said.content, now.content)
+    return is_same and has_gone_on and all(_is_same(old, new) for old, new in pairs)
 
 
-def _turn_goes_on(earlier: Message, later: Message) -> bool:
-    return (
-        later.role == "assistant"
-        and _fits(earlier.content, later.content, may_go_on=True)
-        and _are_same(earlier.tool_calls, later.tool_calls[: len(earlier.tool_calls)])
-    )
+def _is_same(old: Message, new: Message) -> bool:
+    known = (old.role, old.author, old.tool_call_ids, _list_calls(old))
+    return known == (new.role, new.author, new.tool_call_ids, _list_calls(new)) and _fits(old.content, new.content)
 
 
-def _is_same(earlier: Message, later: Message) -> bool:
-    old, new = remove_run_details(earlier), remove_run_details(later)
-    if old == new:
-        return True
-    texts = zip((old.content, old.reasoning, old.prefix), (new.content, new.reasoning, new.prefix), strict=True)
-    return (
-        _remove_texts(old) == _remove_texts(new)
-        and all(_fits(a or "", b or "") for a, b in texts)
-        and _are_same(old.tool_calls, new.tool_calls)
-    )
+def _list_calls(message: Message) -> list[tuple[Any, ...]]:
+    return [(call.id, call.name) for call in message.tool_calls]
 
 
-def _remove_texts(message: Message) -> Message:
-    """The message without all that redaction may change."""
-    return msgspec.structs.replace(
-        message, content="", reasoning=None, prefix="", tool_calls=(), parts=(), extra={}, sampled=None
-    )
-
-
-def _are_same(earlier: tuple[ToolCall, ...], later: tuple[ToolCall, ...]) -> bool:
-    return earlier == later or (
-        len(earlier) == len(later)
-        and all(a.id == b.id and a.name == b.name for a, b in zip(earlier, later, strict=True))
-        and all(_fits(a.arguments, b.arguments) for a, b in zip(earlier, later, strict=True))
-    )
-
-
-def _fits(earlier: str, later: str, *, may_go_on: bool = False) -> bool:
-    """Whether a text is the earlier one, with placeholders in the place of some of it.
-
-    Args:
-        may_go_on: It may also have more behind it.
-    """
-    if earlier == later or (may_go_on and later.startswith(earlier)):
-        return True
-    pieces = _MARK.split(later)
-    if len(pieces) == 1 or not (earlier.startswith(pieces[0]) or (may_go_on and pieces[0].startswith(earlier))):
-        return False
-    at = len(pieces[0])
-    for piece in pieces[1:-1]:
-        found = earlier.find(piece, at)
-        if found < 0:
-            return may_go_on
-        at = found + len(piece)
-    return may_go_on or (earlier.endswith(pieces[-1]) and len(earlier) - len(pieces[-1]) >= at)
+def _fits(earlier: str, later: str) -> bool:
+    return earlier == later or bool(PLACEHOLDER.search(later) or USER_PLACEHOLDER.search(later))

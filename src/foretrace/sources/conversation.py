@@ -80,10 +80,6 @@ class Conversation:
         """Whether a call of that id was added."""
         return call_id in self._called
 
-    def has_reply(self, reply: str) -> bool:
-        """Whether a record of that reply of the model was added."""
-        return reply in self._replies
-
     def use(self, record: dict[str, Any], inside: str = "", *, call: str = "", count: int = 1) -> None:
         """Count a record as used; messages that are added from now on are made from it.
 
@@ -94,6 +90,34 @@ class Conversation:
         """
         self.account.use(count)
         self.used.append(UsedRecord(record, inside, call))
+
+    def add(
+        self,
+        role: str,
+        text: str,
+        raw_index: int,
+        *,
+        reasoning: str | None = None,
+        calls: Iterable[ToolCall] = (),
+        call_id: str = "",
+        is_error: bool | None = None,
+        author: Author | None = None,
+        at: float | None = None,
+        seconds: float | None = None,
+        **more: Any,
+    ) -> None:
+        """A message by the name of its role; what messages of this role do not have is left out."""
+        if role == "assistant":
+            self.add_agent(
+                raw_index, text=text, reasoning=reasoning, calls=calls, author=author or "model", at=at,
+                seconds=seconds, **more,
+            )  # fmt: skip
+        elif role == "tool":
+            self.add_result(call_id, text, raw_index, is_error=is_error, at=at, seconds=seconds, **more)
+        elif role == "system":
+            self.add_system(text, raw_index, **more)
+        else:
+            self.add_user(text, raw_index, author=author or "user", at=at, **more)
 
     def add_system(self, text: str, raw_index: int, *, at: float | None = None, **more: Any) -> None:
         """A system (or developer) prompt."""
@@ -255,6 +279,12 @@ class Conversation:
             self.account.note("clocks that run backwards")
             return None, None
         return (round(end - begin, 6), "stamps") if end - begin >= FLUSH_S else (None, None)
+
+
+def measure(start: Any, end: Any) -> float | None:
+    """Seconds from one stamp to a later one; None where one of them is none, or they say nothing."""
+    begin, finish = read_time(start), read_time(end)
+    return round(finish - begin, 6) if begin is not None and finish is not None and finish > begin else None
 
 
 def make_call(call_id: Any, name: Any, arguments: Any, **extra: Any) -> ToolCall:

@@ -1,11 +1,11 @@
-"""Chats that people take home: ChatGPT's and DeepSeek's exports, where messages are the nodes of a tree.
+"""Chats that people take home: ChatGPT's export, where messages are the nodes of a tree.
 
 The line that the chat ended on is read; what hangs beside it are answers that were asked for again.
 """
 
 from __future__ import annotations
 
-from foretrace.sources.found_turns import FoundTurns, Row, make_call, make_result
+from foretrace.sources.found_turns import FoundTurns, Row, make_call
 from foretrace.sources.json_values import (
     as_list,
     as_text,
@@ -16,9 +16,6 @@ from foretrace.sources.json_values import (
     get_text,
 )
 
-_FRAGMENTS = {"REQUEST": "user", "RESPONSE": "assistant", "THINK": "thought"}
-_SEARCHES = ("SEARCH", "TOOL_SEARCH")
-"""What the service looked up on the web: `queries`, where they are kept, and `results`."""
 _THOUGHTS = ("thoughts", "reasoning_recap")
 _HIDDEN = ("user_editable_context", "model_editable_context")
 
@@ -30,8 +27,7 @@ def find_exported_chat(row: Row) -> FoundTurns | None:
         return None
     turns: list[Row] = []
     for node in _find_line(row, mapping):
-        message = get_dict(node, "message")
-        turns += _read_fragments(message) if get_list(message, "fragments") else _read_message(message)
+        turns += _read_message(get_dict(node, "message"))
     if not any(turn["role"] == "assistant" for turn in turns):
         return None
     return FoundTurns([*enumerate(turns)], frozenset({"mapping", "current_node"}), "mapping holds a tree of messages")
@@ -89,34 +85,3 @@ def _read_text(content: Row) -> str:
         for part in get_list(content, "parts")
     ]
     return "\n".join(filter(None, texts))
-
-
-def _read_fragments(message: Row) -> list[Row]:
-    """DeepSeek's: what was asked, searched, thought and answered, in one message. What else is in it stays with the
-    last of its turns."""
-    turns: list[Row] = []
-    thought = ""
-    others: list[Row] = []
-    for number, each in enumerate(get_dicts(message, "fragments")):
-        kind, text = get_text(each, "type"), get_text(each, "content")
-        role = _FRAGMENTS.get(kind)
-        turn: Row = {"role": role or "assistant", "content": text}
-        if thought and role != "user":
-            turn["reasoning"] = thought
-        if role == "thought":
-            thought = "\n\n".join(filter(None, (thought, text)))
-        elif kind in _SEARCHES:
-            own = f"search_{number}"
-            call = make_call("search", {"queries": get_list(each, "queries")}, own)
-            turns += [{**turn, "tool_calls": [call]}, make_result(own, get_list(each, "results"))]
-            thought = ""
-        elif role is not None and text:
-            turns.append(turn)
-            thought = "" if role == "assistant" else thought
-        elif role is None:
-            others.append(each)
-    if thought:
-        turns.append({"role": "assistant", "content": "", "reasoning": thought})
-    if others and turns:
-        turns[-1] = {**turns[-1], "fragments": others}
-    return turns

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from foretrace.core.digest import digest
-from foretrace.core.trace import Message, Outcome, Parent, Provenance, Task, ToolSpec, Trace
+from foretrace.core.trace import Outcome, Parent, Provenance, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
@@ -72,23 +74,36 @@ def finish_trace(
     outcome: Outcome = Outcome(),  # noqa: B008 - frozen
     parent: Parent | None = None,
     extra: Mapping[str, Any] | None = None,
+    facts: Any = None,
     **origin: Any,
 ) -> Trace | Drop:
     """The trace of a conversation; a Drop where the agent says nothing in it, which is never a trace.
 
     Args:
         key: `source@id`.
+        task: A session's gets its first request as the statement; what the program says after the last turn that
+            anybody answered then goes to `extra`.
         met: How many records of each type there were, to say what was met instead.
+        facts: What is known of the conversation as a whole, and need not be kept in `extra`; its origin, unless given.
         origin: Further fields of `Provenance`; those that are empty texts are not set.
     """
     if not talk.has_agent:
         return make_no_agent_drop(key, met)
-    messages: tuple[Message, ...] = talk.finish()
-    kept = dict(extra or {})
+    messages, kept = talk.finish(), dict(extra or {})
+    if task.kind == "session":
+        end = len(messages)
+        while end and messages[end - 1].role == "user" and messages[end - 1].author == "environment":
+            end -= 1
+        if messages[end:]:
+            kept["notices_at_the_end"] = [message.content for message in messages[end:]]
+        messages = messages[:end]
+        asked = (m.content for m in messages if m.role == "user" and m.author == "user" and m.content.strip())
+        task = msgspec.structs.replace(task, statement=next(asked, None))
+        origin["created_at"] = origin["created_at"] or next((m.started for m in messages if m.started), None)
     origin["tool_versions"] = {name: version for name, version in origin.get("tool_versions", {}).items() if version}
-    facts = {name: value for name, value in origin.items() if value not in ("", None)}
-    provenance = Provenance(origin="imported", source=key.partition("@")[0], raw_file=path.name, **facts)
-    keep_leftovers(talk, messages, (provenance, tools, outcome, kept), kept)
+    known = {name: value for name, value in origin.items() if value not in ("", None)}
+    provenance = Provenance(origin="imported", source=key.partition("@")[0], raw_file=path.name, **known)
+    keep_leftovers(talk, messages, (facts or provenance, tools, outcome, kept), kept)
     trace = Trace(
         key=key, task=task, tools=tools, messages=messages, outcome=outcome, provenance=provenance, parent=parent,
         extra=kept,

@@ -49,7 +49,10 @@ def read_success(value: Any) -> bool | None:
     return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
 
 
-_ANSWERS = {"true": 1, "yes": 1, "1": 1, "1.0": 1, "false": 0, "no": 0, "0": 0, "0.0": 0}
+_ANSWERS = {
+    **dict.fromkeys(("true", "yes", "1", "1.0", "success", "successful", "succeeded", "passed", "resolved"), 1),
+    **dict.fromkeys(("false", "no", "0", "0.0", "failure", "failed", "unresolved"), 0),
+}
 
 
 def get_value(record: Any, key: str, other: Any = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,33 +17,22 @@ _FIRST = 1e9
 """Seconds since 1970 (2001): a smaller number counts from somewhere else."""
 
 
-class TimedMessages(NamedTuple):
-    """Messages with their times."""
-
-    messages: tuple[Message, ...]
-    backwards: int
-    """Durations that are none, since a clock runs backwards."""
-
-
 def read_stamps(turns: Iterable[tuple[int | None, dict[str, Any]]]) -> dict[int, float]:
     """The stamp of each turn that has one, in seconds since 1970, by its place."""
     found = ((place, _find_stamp(item)) for place, item in turns)
     return {place: at for place, at in found if place is not None and at is not None}
 
 
-def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> TimedMessages:
+def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> tuple[Message, ...]:
     """Add to each message when it was written, and how long that took.
 
     The time of a reply is that since the message before it: where the model writes a reply in several records, each is
     a message, and their times must not overlap. The time of a tool is that since its call.
     """
-    if not stamps:
-        return TimedMessages(messages, 0)
     timed: list[Message] = []
     called: dict[str, float | None] = {}
     latest: float | None = None
     said: float | None = None
-    backwards = 0
     for message in messages:
         at = None if message.raw_index is None else stamps.get(message.raw_index)
         fields: dict[str, Any] = {} if at is None else {"started": write_time(at)}
@@ -54,14 +43,12 @@ def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> TimedM
         elif message.role == "tool":
             known = [stamp for own in message.tool_call_ids if (stamp := called.get(own)) is not None]
             begin = max(known, default=None) if message.tool_call_ids else said
-        if begin is not None and at is not None:
+        if begin is not None and at is not None and at - begin >= FLUSH_S:
             name = "model_s" if message.role == "assistant" else "tool_s"
-            if at - begin >= FLUSH_S:
-                fields |= {name: round(at - begin, 6), f"{name}_source": "stamps"}
-            backwards += at < begin
+            fields |= {name: round(at - begin, 6), f"{name}_source": "stamps"}
         latest = at if at is not None else latest
         timed.append(msgspec.structs.replace(message, **fields) if fields else message)
-    return TimedMessages(tuple(timed), backwards)
+    return tuple(timed)
 
 
 def _find_stamp(item: dict[str, Any]) -> float | None:

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import ToolCall, ToolSpec
-from foretrace.encodings.json_arguments import encode_json, read_arguments
+from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.base import RowError
+from foretrace.sources.conversation import make_call
+from foretrace.sources.json_values import decode_json
 
 _CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", "parameters", "args"})
 
@@ -81,33 +83,18 @@ def _read_call(raw: Any, index: int) -> ToolCall:
     if not isinstance(raw, dict) or not isinstance(function, dict) or not isinstance(name, str):
         raise RowError("bad_tool_call", f"message {index}: a tool call without a function name")
     arguments = next((function[key] for key in ("arguments", "parameters", "args") if key in function), None)
-    text = arguments if isinstance(arguments, str) else encode_json(arguments or {})
-    read = read_arguments(text if text.strip() else "{}")  # some servers write no arguments as an empty text
+    call = make_call(raw.get("id"), name, arguments or {})
     extra = find_unknown_fields(raw, _CALL_KEYS)
     if function is not raw and (more := find_unknown_fields(function, _CALL_KEYS)):
         extra["function"] = more
-    if read.error is not None:
-        extra["raw"] = arguments
-    return ToolCall(
-        id=str(raw.get("id") or ""),
-        name=name,
-        arguments=read.text,
-        repairs=read.repairs,
-        error=read.error,
-        extra=extra,
-    )
+    return msgspec.structs.replace(call, extra={**extra, **call.extra})
 
 
 def read_tool_specs(value: Any) -> tuple[ToolSpec, ...]:
     """Tool definitions: OpenAI's, bare functions, those of Anthropic, MCP, Bedrock (`toolSpec`) and Gemini
     (`functionDeclarations`), an object of them by name, or JSON text of any; what is none is left out."""
-    if isinstance(value, str):
-        try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            return ()
     found: list[ToolSpec] = []
-    for item in _list_definitions(value):
+    for item in _list_definitions(decode_json(value)):
         function = next((item[key] for key in _FUNCTIONS if isinstance(item.get(key), dict)), item)
         if not isinstance(function.get("name"), str):
             continue

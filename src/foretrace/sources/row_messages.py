@@ -229,7 +229,7 @@ def _read_extra(item: Row, text: str) -> Row:
         if isinstance(content, list)
         else []
     )
-    if any(len(block) > 2 for block in blocks) and (beside := find_rest(blocks, text)) is not None:
+    if any(len(block) > 1 + ("type" in block) for block in blocks) and (beside := find_rest(blocks, text)) is not None:
         rest["text" if "content" in rest else "content"] = beside
     both = {name: rest.pop(name) for name in extra.keys() & rest.keys()}
     return {**extra, **rest, **({"rest": both} if both else {})} if rest or both else extra

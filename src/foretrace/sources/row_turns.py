@@ -188,15 +188,24 @@ def _make_turns(value: Any, role: str) -> list[Row]:
 
 
 def _find_logged_call(row: Row) -> FoundTurns | None:
-    """`messages` with the body of a response beside them, as gateways log a call: the last reply is in the body."""
-    column = next((name for name in ("messages", "contents") if isinstance(row.get(name), list)), None)
-    body = _open_body(row.get("response"))
-    reply = None if column is None or is_turn(body) else find_reply(body)
-    turns = _list_turns(row.get(column or ""))
-    if reply is None or not turns or column is None or is_agent(turns[-1]):
-        return None
-    used = frozenset({column, "response"})
-    return FoundTurns([*((None, turn) for turn in turns), (0, reply)], used, f"{column}, and response of a model's API")
+    """A request to a model's API and its response, as proxies and gateways log them; the messages of the request may
+    stand in the row itself. Replies in the request were logged with requests of their own."""
+    said_in = next((name for name in _RESPONSES if _open_body(row.get(name))), "")
+    answer = _open_body(row.get(said_in))
+    holders = [(name, body) for name in _REQUESTS if (body := _open_body(row.get(name)))]
+    for asked_in, body in (*holders, ("messages" if "messages" in row else "contents", row)):
+        messages = body.get("messages", body.get("contents"))
+        if isinstance(messages, list) and len(messages) == 1 and isinstance(messages[0], list):
+            messages = messages[0]  # of a batch of several conversations, others would be lost
+        turns, reply = _list_turns(messages), find_reply(answer)
+        if body is row and (said_in != "response" or is_turn(answer) or (turns and is_agent(turns[-1]))):
+            return None
+        if turns and reply is not None:
+            columns = frozenset({asked_in, said_in})
+            exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
+            found = FoundTurns(exchange, columns, f"{asked_in} and {said_in} of a model's API", _find_tools(body))
+            return found if body is row else _add_system(body, found)._replace(columns=columns)
+    return None
 
 
 def _find_responses(row: Row) -> FoundTurns | None:
@@ -219,26 +228,6 @@ def _find_responses(row: Row) -> FoundTurns | None:
     tools = _find_tools(request) or (_find_tools(answer) if isinstance(answer, dict) else None)
     form = "response.output holds items" if nested else "output holds items"
     return FoundTurns(turns, frozenset(used), form, tools=tools)
-
-
-def _find_exchange(row: Row) -> FoundTurns | None:
-    """A request to a model's API and its response, as proxies and gateways log them. Replies in the request were logged
-    with requests of their own."""
-    asked = next(((name, body) for name in _REQUESTS if (body := _open_body(row.get(name)))), None)
-    said = next(((name, body) for name in _RESPONSES if (body := _open_body(row.get(name)))), None)
-    if asked is None or said is None:
-        return None
-    body = asked[1]
-    messages = next((body[name] for name in ("messages", "contents") if isinstance(body.get(name), list)), None)
-    if messages and isinstance(messages[0], list):  # one conversation of a batch: others would be lost
-        messages = messages[0] if len(messages) == 1 else None
-    turns, reply = _list_turns(messages), find_reply(said[1])
-    if not turns or reply is None:
-        return None
-    exchange: Turns = [*((None, turn) for turn in turns), (0, reply)]
-    form = f"{asked[0]} and {said[0]} of a model's API"
-    found = _add_system(body, FoundTurns(exchange, frozenset(), form))
-    return found._replace(columns=frozenset({asked[0], said[0]}), tools=_find_tools(body))
 
 
 def _find_tools(body: Row) -> Any:
@@ -451,7 +440,6 @@ _FINDERS = (
     _find_logged_call,
     _find_messages,
     _find_responses,
-    _find_exchange,
     _find_web_states,
     find_exported_chat,
     find_steps,

@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Message, Outcome, Parent, Provenance, Task, ToolSpec, Trace
+from foretrace.core.trace import Author, Outcome, Parent, Task, ToolSpec, Trace
 from foretrace.rows.base import Drop
+from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks
 from foretrace.sources.conversation import Conversation
+from foretrace.sources.file_traces import finish_trace
 from foretrace.sources.injected_text import split_injected
-from foretrace.sources.leftovers import keep_leftovers
 from foretrace.sources.repositories import find_repository_of_folder, find_repository_of_remote
-
-_MAX_TYPES = 12
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -52,38 +51,22 @@ class Session(msgspec.Struct, kw_only=True):
 
     def make_trace(self, talk: Conversation, path: Path) -> Trace | Drop:
         """The trace; a Drop where the agent has no turn in it."""
-        if not talk.has_agent:
-            met = ", ".join(f"{count} {kind}" for kind, count in self.types.most_common(_MAX_TYPES)) or "none"
-            return Drop("no_agent_turn", f"session {self.id}: no turn of the agent; record types: {met}")
-        messages, notices = _cut_notices(talk.finish())
-        extra = self._make_extra()
-        if notices:
-            extra["notices_at_the_end"] = [message.content for message in notices]
-        facts = (self.id, self.project, self.created_at, [*self.models], self.tools, self.outcome, extra)
-        keep_leftovers(talk, messages, facts, extra)
-        return Trace(
+        return finish_trace(
+            talk,
             key=self.key,
-            task=Task(
-                id=digest(f"{self.source}:{self.id}"),
-                group=self._find_group(),
-                kind="session",
-                statement=_find_statement(messages),
-            ),
+            task=Task(id=digest(f"{self.source}:{self.id}"), group=self._find_group(), kind="session"),
+            path=path,
+            met=self.types,
             tools=self.tools,
-            messages=messages,
             outcome=self.outcome,
-            provenance=Provenance(
-                origin="imported",
-                source=self.source,
-                raw_file=path.name,
-                raw_id=self.id,
-                agent=self.agent,
-                model=self.models.most_common(1)[0][0] if self.models else None,
-                tool_versions={self.agent: self.version} if self.version else {},
-                created_at=self.created_at or next((m.started for m in messages if m.started), None),
-            ),
             parent=self.parent,
-            extra=extra,
+            extra=self._make_extra(),
+            raw_id=self.id,
+            agent=self.agent,
+            model=self.models.most_common(1)[0][0] if self.models else None,
+            tool_versions={self.agent: self.version},
+            created_at=self.created_at,
+            facts=(self.id, self.project, self.created_at, [*self.models]),
         )
 
     def _find_group(self) -> str:
@@ -125,6 +108,13 @@ def add_user_content(
         talk.add_user(text, raw_index, author=who, at=at, parts=mine, **more)
 
 
+def count_abandoned(account: Account, own: str, parent: str | None, left: set[str]) -> None:
+    """Count a record that is not on the main line; `left` holds those before it: a branch is noted once."""
+    account.ignore("abandoned branch")
+    account.note("abandoned branches", parent not in left)
+    left.add(own)
+
+
 def find_main_line(parents: Mapping[str, str | None], order: Sequence[str]) -> set[str]:
     """The records on the way from the last one back to the beginning.
 
@@ -146,17 +136,3 @@ def find_main_line(parents: Mapping[str, str | None], order: Sequence[str]) -> s
             first = min(first, place.get(node, first))
             node = parents.get(node)
     return found
-
-
-def _cut_notices(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """The messages without those of the program that nobody answered any more, and these: a summary, a command of the
-    person for the program itself."""
-    end = len(messages)
-    while end and messages[end - 1].role == "user" and messages[end - 1].author == "environment":
-        end -= 1
-    return messages[:end], messages[end:]
-
-
-def _find_statement(messages: tuple[Message, ...]) -> str | None:
-    """The first request: a session's task, where it has one."""
-    return next((m.content for m in messages if m.role == "user" and m.author == "user" and m.content.strip()), None)

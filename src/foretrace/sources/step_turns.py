@@ -1,8 +1,8 @@
 """Rows whose column holds the steps of an agent, each with its thought, its action and what came of it, as turns.
 
-So write home-made loops, LangChain (`intermediate_steps`), DSPy, GUI-Odyssey, and browser-use (`model_output` and
-`result`). A list of actions that only words tell of (a recipe, a test plan) is none: an action has arguments, a
-thought, or the form of a call.
+So write home-made loops, LangChain (`intermediate_steps`), DSPy, and browser-use (`model_output` and `result`). A list
+of actions that only words tell of (a recipe, a test plan) is none: an action has arguments, a thought, or the form of a
+call.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ _ARGUMENTS = (
 _RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
 _THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
 _ASKED = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
-_SCREENS = ("screenshot", "screenshot_path", "image", "image_path")
 _GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
 """What only an agent is asked; a program has a task too."""
-_OBSERVED = frozenset({"observation", "observations", "obs", *_SCREENS})
+_OBSERVED = frozenset({"observation", "observations", "obs"})
 _SAID = ("final_answer", "answer", "output", "final_output")
 _MODELS = ("model", "model_name", "llm")
 """Columns that say that a model took the steps."""
@@ -57,10 +56,10 @@ def find_steps(row: Row) -> FoundTurns | None:
         items = _list_items(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
         has_calls = any(step.calls for step in steps)
-        if not has_calls or len(steps) != len(items) or not _are_seen(steps, items):
+        if not has_calls or len(steps) != len(items) or all(step.result is None for step in steps):
             continue
         # Without a thought or what a model gave, a task must say that there is an agent.
-        asked = _find_asked({**get_dict(row, "task_info"), **row})
+        asked = _find_asked(row)
         is_asked = asked is not None and (asked in _GOALS or not _may_be_a_programs(items))
         thinks = any(step.thought for step in steps) or any("model_output" in item for item in as_dicts(items))
         thinks = thinks or any(isinstance(row.get(key), str) and row[key] for key in _MODELS)
@@ -91,18 +90,11 @@ def _find_asked(told: Row) -> str | None:
     return next((key for key in _ASKED if isinstance(told.get(key), str) and told[key]), None)
 
 
-def _are_seen(steps: list[_Step], items: list[Any]) -> bool:
-    """Whether anything came of the steps, or a picture was taken at them."""
-    shown = any(key in item for item in as_dicts(items) for key in _SCREENS)
-    return shown or any(step.result is not None for step in steps)
-
-
 def _make_turns(row: Row, column: str, steps: list[_Step]) -> FoundTurns:
-    told = {**get_dict(row, "task_info"), **{key: value for key, value in row.items() if value is not None}}
-    asked = _find_asked(told)
+    asked = _find_asked(row)
     turns: Turns = []
     if asked is not None:
-        turns.append((None, {"role": "user", "content": told[asked]}))
+        turns.append((None, {"role": "user", "content": row[asked]}))
     for index, step in enumerate(steps):
         ids = [f"step_{index}.{n}" for n in range(len(step.calls))]
         calls = [make_call(name, given, own) for own, (name, given) in zip(ids, step.calls, strict=True)]
@@ -113,7 +105,7 @@ def _make_turns(row: Row, column: str, steps: list[_Step]) -> FoundTurns:
         elif step.result is not None:
             result: Row = {"role": "tool", "content": write_text(step.result), "tool_call_ids": ids}
             turns.append((index, {**result, "is_error": True} if step.is_error else result))
-    used = {column, *([asked] if asked in row else [])}
+    used = {column, *([asked] if asked else [])}
     said = next((key for key in _SAID if isinstance(row.get(key), str) and row[key].strip()), None)
     if said is not None:
         turns.append((None, {"role": "assistant", "content": row[said], "train": None}))

@@ -1,20 +1,18 @@
 """Messages that have no role of their own, as toolkits and programs keep them, made into messages that have one.
 
-Known are Letta's messages, the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI,
-Semantic Kernel's `Items`, the pairs of Amazon Q and Kiro, and a message in an envelope: Continue's, the events of
-Google's ADK, the lines of Goose, Droid and others.
+Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI,
+Semantic Kernel's `Items`, the pairs of Amazon Q and Kiro, turns of a dialogue by their speaker, and a message in an
+envelope: Continue's, the events of Google's ADK, the lines of Goose, Droid and others.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from foretrace.encodings.json_arguments import encode_json
 from foretrace.sources.found_turns import Row, make_call, make_result, make_thought
-from foretrace.sources.json_values import as_dicts, get_dict, get_dicts, get_list, get_text, get_value
+from foretrace.sources.json_values import get_dict, get_dicts, get_list, get_text, get_value
 
 _SAID = frozenset({"TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "StructuredMessage"})
-_AUTOGEN = _SAID | {"ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent", "ToolCallSummaryMessage"}
 _PERSONS = frozenset({"user", "user_proxy", "human"})
 _SPEAKERS = {
     "user": "user", "human": "user", "customer": "user", "assistant": "assistant", "bot": "assistant",
@@ -26,26 +24,14 @@ _OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", 
 """What a turn of a dialogue says, and what would be taken for another vocabulary; the rest stays with it."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """What stands beside a message that is one of several replies, or a piece of one, and no turn."""
-_HARMONY = frozenset({"role", "channel", "recipient", "content"})
-_LETTA = {"system_message": "system", "user_message": "user", "assistant_message": "assistant"}
-_LETTA_CALLS = ("tool_call_message", "approval_request_message")
-_LETTA_SILENT = ("hidden_reasoning_message", "approval_response_message")
-_LETTA_TYPES = frozenset({*_LETTA, *_LETTA_CALLS, *_LETTA_SILENT, "reasoning_message", "tool_return_message"})
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 
 
 def read_toolkit(item: Row) -> list[Row] | None:
     """The messages in an item without a role; `None` where it is none of these."""
-    if _is_letta(item):
-        return _read_letta(item)
-    if item.keys() >= _HARMONY and isinstance(item["role"], str):
-        return [_read_harmony(item)]
     if "role" in item or "from" in item:
         return [_rename_camel(item)] if _CAMEL.keys() & item.keys() else None
-    for read in _READERS:
-        if (found := read(item)) is not None:
-            return found
-    return None
+    return next((found for read in _READERS if (found := read(item)) is not None), None)
 
 
 def open_list(record: Any) -> list[Any]:
@@ -53,53 +39,6 @@ def open_list(record: Any) -> list[Any]:
     if get_text(record, "object") == "list" and (items := get_dicts(record, "data")):
         return [*items]
     return [record]
-
-
-def put_in_order(items: list[tuple[int | None, Row]]) -> list[tuple[int | None, Row]]:
-    """The items with the oldest first, where all are Letta's and their dates say that they are not."""
-    dates = [get_text(item, "date") for _, item in items]
-    if not items or not all(dates) or not all(_is_letta(item) for _, item in items) or dates[0] <= dates[-1]:
-        return items
-    # Those of one second stand newest first, too.
-    oldest_first = items[::-1]
-    return sorted(oldest_first, key=lambda pair: pair[1]["date"])
-
-
-def _is_letta(item: Row) -> bool:
-    return get_text(item, "message_type") in _LETTA_TYPES and bool(get_text(item, "id"))
-
-
-def _read_letta(item: Row) -> list[Row]:
-    kind, more = item["message_type"], {"timestamp": item["date"]} if get_text(item, "date") else {}
-    if (role := _LETTA.get(kind)) is not None:
-        return [{"role": role, "content": item.get("content"), **more}]
-    if kind == "reasoning_message":
-        return [make_thought(get_text(item, "reasoning"))]
-    if kind in _LETTA_CALLS:
-        calls = as_dicts(item.get("tool_calls")) or [get_dict(item, "tool_call")]
-        made = [{"id": call.get("tool_call_id"), "function": call} for call in calls]
-        return [{"role": "assistant", "content": "", "tool_calls": made, **more}]
-    if kind == "tool_return_message":
-        returned = as_dicts(item.get("tool_returns")) or [item]
-        return [
-            make_result(get_text(each, "tool_call_id"), each.get("tool_return"), each.get("status") == "error") | more
-            for each in returned
-        ]
-    return []
-
-
-def _read_harmony(item: Row) -> Row:
-    """A message of gpt-oss: what is said to another is a call of it, what is said in `analysis` a thought."""
-    blocks = item["content"] if isinstance(item["content"], list) else [{"text": item["content"]}]
-    said = "".join(get_text(block, "text") for block in blocks)
-    message = {**item, "content": said}
-    called = get_text(item, "recipient")
-    if item["role"] == "assistant" and called not in ("", "assistant", "all", "user"):
-        call = make_call(called.removeprefix("functions."), said)
-        return {**message, "content": "", "tool_calls": [call]}
-    if item["role"] == "assistant" and item["channel"] == "analysis":
-        return make_thought(said)
-    return message
 
 
 def is_task(item: Row) -> bool:
@@ -122,32 +61,19 @@ def _read_envelope(item: Row) -> list[Row] | None:
     if isinstance(message, dict) and item.keys() & _OF_RESPONSES:
         return None
     if not isinstance(message, dict):
-        message, author = item.get("content"), item.get("author")
-        if not isinstance(message, dict) or not isinstance(author, str) or not isinstance(message.get("parts"), list):
+        message, author = get_dict(item, "content"), item.get("author")
+        if not isinstance(author, str) or not isinstance(message.get("parts"), list):
             return None
         message = {"role": "user" if author == "user" else "model", **message}
     role = message.get("role")
     if not isinstance(role, str) or not message.keys() & {"content", "parts", "tool_calls", "toolCalls"}:
         return None
-    if role == "thinking":
-        return [make_thought(message.get("content"))]
-    return [_rename_camel(message), *_read_call_states(item)]
-
-
-def _read_call_states(item: Row) -> list[Row]:
-    """What came of the calls of one of Continue's messages."""
-    found: list[Row] = []
-    for state in get_dicts(item, "toolCallStates"):
-        output = state.get("output")
-        if isinstance(output, (str, list)) and output:
-            texts = [output] if isinstance(output, str) else [str(get_value(each, "content") or "") for each in output]
-            found.append(make_result(state.get("toolCallId"), "\n".join(texts)))
-    return found
+    return [make_thought(message.get("content")) if role == "thinking" else _rename_camel(message)]
 
 
 def _read_autogen(item: Row) -> list[Row] | None:
     kind, content = get_text(item, "type"), item.get("content")
-    if kind not in _AUTOGEN or not isinstance(item.get("source"), str):
+    if not isinstance(item.get("source"), str):
         return None
     if kind == "ToolCallRequestEvent" and isinstance(content, list):
         return [{"role": "assistant", "content": "", "tool_calls": content}]
@@ -160,54 +86,28 @@ def _read_autogen(item: Row) -> list[Row] | None:
         return [make_thought(content)]
     if kind == "ToolCallSummaryMessage":  # the results once more, in the agent's name
         return []
-    return [{"role": "user" if item["source"] in _PERSONS else "assistant", "content": content}]
+    role = "user" if item["source"] in _PERSONS else "assistant"
+    return [{"role": role, "content": content}] if kind in _SAID else None
 
 
 def _read_pydantic_ai(item: Row) -> list[Row] | None:
     parts = item.get("parts")
     if item.get("kind") not in ("request", "response") or not isinstance(parts, list):
         return None
-    found: list[Row] = []
-    said: list[Row] = []
-    for part in parts:
-        kind, content = get_value(part, "part_kind"), get_value(part, "content")
-        if kind == "system-prompt":
-            found.append({"role": "system", "content": content})
-        elif kind == "user-prompt":
-            found.append({"role": "user", "content": content})
-        elif kind in ("tool-return", "retry-prompt"):
-            found.append(make_result(get_value(part, "tool_call_id"), content, kind == "retry-prompt"))
-        elif kind in ("tool-call", "builtin-tool-call"):
-            called = {"type": "tool_use", "id": part.get("tool_call_id"), "name": part.get("tool_name")}
-            said.append({**called, "input": part.get("args")})
-        elif kind == "thinking":
-            said.append({"type": "thinking", "thinking": str(content or "")})
-        else:
-            said.append({"type": kind or "unknown", "text": content} if isinstance(content, str) else part)
-    return [*found, {"role": "assistant", "content": said}] if said else found
+    if item["kind"] == "response":
+        return [{"role": "assistant", "content": parts}]
+    kinds = {"system-prompt": "system", "user-prompt": "user"}
+    roles = [kinds.get(get_text(part, "part_kind"), "") for part in parts]
+    return [
+        {"role": role, "content": part["content"]} if role else {"role": "user", "content": [part]}
+        for part, role in zip(parts, roles, strict=True)
+    ]
 
 
 def _read_semantic_kernel(item: Row) -> list[Row] | None:
     role, pieces = get_value(item.get("Role"), "Label", item.get("Role")), item.get("Items")
-    if not isinstance(role, str) or not isinstance(pieces, list):
-        return None
-    said: list[Any] = []
-    results: list[Row] = []
-    for piece in pieces:
-        kind = get_value(piece, "$type")
-        if kind == "FunctionCallContent":
-            name = piece.get("FunctionName")
-            if name and piece.get("PluginName"):
-                name = f"{piece['PluginName']}-{name}"
-            said.append({"type": "tool_use", "id": piece.get("Id"), "name": name, "input": piece.get("Arguments")})
-        elif kind == "FunctionResultContent":
-            results.append(make_result(piece.get("CallId"), piece.get("Result")))
-        else:
-            is_text = kind == "TextContent" and isinstance(piece.get("Text"), str)
-            said.append({"type": "text", "text": piece["Text"]} if is_text else piece)
-    given = {result["content"] for result in results}  # the kernel writes a result as a text too
-    said = [each for each in said if get_text(each, "type") != "text" or get_text(each, "text") not in given]
-    return [*results, *([{"role": role, "content": said}] if said or not results else [])]
+    is_message = isinstance(role, str) and isinstance(pieces, list)
+    return [{"role": role, "content": pieces}] if is_message else None
 
 
 def _read_pair(item: Row) -> list[Row] | None:
@@ -215,44 +115,35 @@ def _read_pair(item: Row) -> list[Row] | None:
     asked, said = get_value(item.get("user"), "content"), item.get("assistant")
     if not isinstance(asked, dict) or not isinstance(said, dict):
         return None
-    found: list[Row] = []
-    if isinstance(prompt := get_value(asked.get("Prompt"), "prompt"), str):
-        found.append({"role": "user", "content": prompt})
-    for result in get_list(asked.get("ToolUseResults"), "tool_use_results"):
-        texts = [str(get_value(each, "Text") or encode_json(each)) for each in get_list(result, "content")]
-        is_error = get_value(result, "status") == "Error"
-        found.append(make_result(get_value(result, "tool_use_id"), "\n".join(texts), is_error))
+    prompt = get_text(asked.get("Prompt"), "prompt")
+    found: list[Row] = [{"role": "user", "content": prompt}] if prompt else []
+    for result in get_dicts(asked.get("ToolUseResults"), "tool_use_results"):
+        text = "\n".join(get_text(each, "Text") for each in get_list(result, "content"))
+        found.append(make_result(result.get("tool_use_id"), text, result.get("status") == "Error"))
     reply = said.get("ToolUse") or said.get("Response")
     calls = [make_call(each.get("name"), each.get("args"), each.get("id")) for each in get_dicts(reply, "tool_uses")]
-    found.append(
-        {"role": "assistant", "content": get_value(reply, "content"), **({"tool_calls": calls} if calls else {})}
-    )
-    return found
+    return [*found, {"role": "assistant", "content": get_value(reply, "content"), "tool_calls": calls}]
 
 
 def _read_smolagents(item: Row) -> list[Row] | None:
     """A step of smolagents: what the model wrote, the call in it, and what was observed."""
     if not is_step(item):
         return None
-    calls: list[Any] | None = item.get("tool_calls")
-    found: list[Row] = [{"role": "assistant", "content": "" if calls else str(item.get("model_output") or "")}]
-    if calls:
-        written = str(item.get("model_output") or "")
-        found[0]["reasoning"] = written.partition("<code>")[0].partition("```")[0].strip() or None
-        found[0]["tool_calls"] = [_read_step_call(call) for call in calls]
+    written, calls = get_text(item, "model_output"), get_list(item, "tool_calls")
+    if not calls:
+        return [{"role": "assistant", "content": written}]
+    thought = written.partition("<code>")[0].partition("```")[0].strip() or None
+    reply = {"role": "assistant", "content": "", "reasoning": thought, "tool_calls": [_read_code(c) for c in calls]}
     error = get_value(item.get("error"), "message", item.get("error"))
     observed = item.get("observations") or error
-    if observed and calls:
-        found.append(make_result(get_value(calls[0], "id"), observed, bool(error)))
-    return found
+    return [reply, make_result(get_value(calls[0], "id"), observed, bool(error))] if observed else [reply]
 
 
-def _read_step_call(call: Any) -> Any:
-    function = get_value(call, "function", call)
-    given = get_value(function, "arguments")
-    if isinstance(given, str) and get_value(function, "name") == "python_interpreter":
-        given = {"code": given}
-    return make_call(get_value(function, "name"), given, get_value(call, "id"))
+def _read_code(call: Any) -> Any:
+    function = get_dict(call, "function")
+    code = function.get("arguments")
+    is_code = function.get("name") == "python_interpreter" and isinstance(code, str)
+    return make_call(function["name"], {"code": code}, call.get("id")) if is_code else call
 
 
 def get_speaker(item: Row) -> str:
@@ -270,23 +161,16 @@ def _read_speech(item: Row) -> list[Row] | None:
     if role is None or not isinstance(content, str | list):
         return None
     more = {key: value for key, value in item.items() if key not in _OF_SPEECH}
-    return [_add_attached({"role": role, "content": content, **more})]
-
-
-def _add_attached(message: Row) -> Row:
-    """The message with the texts of the files that were attached to it (Claude's export), as the model saw them."""
-    attached = get_list(message, "attachments")
-    texts = [(get_text(each, "file_name"), get_text(each, "extracted_content")) for each in attached]
-    blocks = [{"type": "text", "text": f"\n\n{name}\n{text}"} for name, text in texts if text]
-    if not blocks:
-        return message
-    kept = [
-        {k: v for k, v in each.items() if k != "extracted_content"} if isinstance(each, dict) else each
-        for each in attached
-    ]
-    content = message["content"]
-    said = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    return {**message, "content": [*said, *blocks], "attachments": kept}
+    # Files that were attached to it (Claude's export), as the model saw them.
+    files = [f"\n\n{get_text(f, 'file_name')}\n{text}" for f in get_dicts(item, "attachments")
+             if (text := get_text(f, "extracted_content"))]  # fmt: skip
+    if files:
+        said = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        content = [*said, *({"type": "text", "text": text} for text in files)]
+        more["attachments"] = [
+            {k: v for k, v in f.items() if k != "extracted_content"} for f in get_dicts(item, "attachments")
+        ]
+    return [{"role": role, "content": content, **more}]
 
 
 _READERS = (

@@ -1,8 +1,8 @@
 """Turns of any vocabulary as messages of one: a role, a content, and calls as OpenAI writes them.
 
-Read are OpenAI chat messages, ShareGPT turns, Anthropic blocks (`tool_use`, `tool_result`, `thinking`), items of the
-OpenAI Responses API, LangChain's messages, turns whose text is in `text` and `system_prompt`, and what
-`vendor_messages` and `toolkit_messages` know.
+Read are OpenAI chat messages, ShareGPT turns, blocks of Anthropic and others (`content_blocks.read_block`), items of
+the OpenAI Responses API, LangChain's messages, what the AI SDK shows its users, turns whose text is in `text` and
+`system_prompt`, and what `toolkit_messages` knows.
 """
 
 from __future__ import annotations
@@ -13,37 +13,21 @@ from typing import Any
 
 from foretrace.core.trace import Role
 from foretrace.encodings.json_arguments import encode_json
+from foretrace.sources.content_blocks import read_block
 from foretrace.sources.found_turns import Row, make_call, make_result
-from foretrace.sources.json_values import as_dicts, get_text
+from foretrace.sources.json_values import as_dicts, get_dict, get_text, get_value
 from foretrace.sources.leftovers import find_rest
-from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, put_in_order, read_toolkit
-from foretrace.sources.vendor_messages import unify_message
+from foretrace.sources.toolkit_messages import get_speaker, is_step, is_task, read_toolkit
 
 Place = int | None
 
 ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-    "model": "assistant",
-    "ai": "assistant",
-    "agent": "assistant",
-    "bot": "assistant",
-    "chatgpt": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "observation": "tool",
-    "environment": "tool",
-    "ipython": "tool",
-    "function_call": "assistant",
-    "tool_call": "assistant",
-    "tool_response": "tool",
-    "tool_result": "tool",
-    "function_response": "tool",
-    "environment_state": "user",
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human", "environment_state"), "user"),
+    **dict.fromkeys(("assistant", "gpt", "model", "ai", "agent", "bot", "chatgpt"), "assistant"),
+    **dict.fromkeys(("function_call", "tool_call"), "assistant"),
+    **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "tool"),
+    **dict.fromkeys(("tool_response", "tool_result", "function_response"), "tool"),
 }
 CALL_ROLES = frozenset({"function_call", "tool_call"})
 """ShareGPT roles whose whole text is one call as JSON."""
@@ -67,8 +51,7 @@ def is_turn(item: Any) -> bool:
         return False
     if get_role(item) is not None:
         return any(key in item for key in (*_TEXTS, "tool_calls", "function_call", "system_prompt", "parts", "blocks"))
-    kind = item.get("type")
-    if isinstance(kind, str) and kind in _ITEMS and item.keys() & _ITEM_KEYS:
+    if get_text(item, "type") in _ITEMS and item.keys() & _ITEM_KEYS:
         return True
     return _unwrap_langchain(item) is not None or read_toolkit(item) is not None
 
@@ -93,8 +76,7 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
     messages: list[tuple[Place, Row]] = []
     pending: list[str] = []  # thoughts that explain the next item
     waiting: list[Any] = []  # what items hold that are not messages
-    answered: set[str] = set()  # calls of which their own message says what came of them
-    turns = put_in_order(list(turns))
+    turns = list(turns)
     has_steps = any(is_step(item) for _, item in turns)
     speakers = {get_speaker(item) for _, item in turns}
     for place, item in turns:
@@ -107,14 +89,8 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
         for named in (item,) if found is None else found:
             if named.get("type") == "reasoning" and "role" not in named:
                 thoughts.append(_add_thought(messages, pending, named))
-                continue
-            for message in itertools.chain.from_iterable(map(_read_item, unify_message(named))):
-                if found is None or "toolCallStates" not in item:
-                    if answered and message.get("role") == "tool" and str(message.get("tool_call_id")) in answered:
-                        continue
-                elif message.get("role") == "tool":
-                    answered.add(str(message.get("tool_call_id")))
-                made.append(message)
+            else:
+                made += _read_item(named)
         if not made:
             waiting += [rest for rest in (find_rest(item, thoughts),) if rest is not None]
         elif made[0] is not item or waiting:
@@ -122,7 +98,10 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
             made[0] = {**made[0], **({REST: {**made[0].get(REST, {}), **rest}} if rest else {})}
             waiting = []
         for message in made:
-            _add_message(messages, pending, place, message)
+            if message.get("role") == "assistant" and pending and not message.get("reasoning"):
+                message["reasoning"] = "\n\n".join(pending)
+                pending.clear()
+            messages.append((place, message))
     if pending:
         messages.append((None, {"role": "assistant", "content": "", "reasoning": "\n\n".join(pending)}))
     if waiting and messages:
@@ -132,13 +111,8 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
 
 
 def _rename(item: Row, role: str | None, content: str | None) -> Row:
-    if role is None and content is None:
-        return item
-    renamed = dict(item)
-    for wanted, name in (("role", role), ("content", content)):
-        if name is not None and name != wanted and name in renamed:
-            renamed[wanted] = renamed.pop(name)
-    return renamed
+    names = {role: "role", content: "content"}
+    return item if role is content is None else {names.get(key, key): value for key, value in item.items()}
 
 
 def _add_thought(messages: list[tuple[Place, Row]], pending: list[str], item: Row) -> str:
@@ -154,35 +128,55 @@ def _add_thought(messages: list[tuple[Place, Row]], pending: list[str], item: Ro
     return text
 
 
-def _add_message(messages: list[tuple[Place, Row]], pending: list[str], place: Place, message: Row) -> None:
-    if message.get("role") == "assistant" and pending and not message.get("reasoning"):
-        message["reasoning"] = "\n\n".join(pending)
-        pending.clear()
-    messages.append((place, message))
-
-
-def _read_item(item: Row) -> Iterator[Row]:
-    kind = item.get("type")
-    name = item.get("role", item.get("from"))
-    if not isinstance(name, str):
-        if isinstance(kind, str) and kind in _ITEMS:
-            yield from _read_response_item(item, kind)
-            return
-        if (unwrapped := _unwrap_langchain(item)) is not None:
-            yield unwrapped
-            return
+def _read_item(item: Row) -> Iterable[Row]:
+    kind = get_text(item, "type")
+    if not isinstance(item.get("role", item.get("from")), str):
+        if kind in _ITEMS:
+            return _read_response_item(item, kind)
+        item = _unwrap_langchain(item) or item
     content = item.get("content", item.get("value"))
-    if content is None:
+    shown = as_dicts(item.get("parts"))
+    shown = shown if all(isinstance(part.get("type"), str) for part in shown) else []
+    if content is None and not shown:
         other = next((key for key in ("text", "system_prompt", "message") if isinstance(item.get(key), str)), None)
+        other = other or next((key for key in ("parts", "blocks") if as_dicts(item.get(key))), None)
         if other is not None:
             content = item[other]
             item = {**{k: v for k, v in item.items() if k != other}, "content": content}
-    if isinstance(content, list) and any(get_text(block, "type") in _BLOCKS for block in content):
-        yield from _split_blocks(item, content)
+    if shown:  # the AI SDK's, which may repeat its text
+        content, item = _read_shown(shown), {k: v for k, v in item.items() if k not in ("parts", "content")}
+    elif isinstance(content, list):
+        read = [read_block(block) if isinstance(block, dict) else block for block in content]
+        is_same = all(new is old for new, old in zip(read, content, strict=True))
+        content, item = read, item if is_same else {**item, "content": read}
     elif isinstance(content, dict):
-        yield {**item, "content": encode_json(content)}
-    else:
-        yield item
+        return ({**item, "content": encode_json(content)},)
+    if isinstance(more := item.get("additional_kwargs"), dict) and "tool_calls" not in item:  # LlamaIndex
+        item = {**item, **{k: more[k] for k in ("tool_calls", "tool_call_id") if more.get(k)}}
+    if isinstance(content, list) and (shown or any(get_text(block, "type") in _BLOCKS for block in content)):
+        return _split_blocks(item, content)
+    return (item,)
+
+
+def _read_shown(parts: list[Row]) -> list[Row]:
+    """The blocks of a message of the AI SDK's user interface: in each step what the model said and called, and then
+    the results."""
+    blocks: list[Row] = []
+    results: list[Row] = []
+    for part in parts:
+        kind = part["type"]
+        if not kind.startswith("tool-") and kind != "dynamic-tool":
+            blocks += [*results, *([] if kind == "step-start" else [read_block(part)])]
+            results = []
+            continue
+        state = get_dict(part, "toolInvocation") or part
+        name = state.get("toolName", kind.removeprefix("tool-"))
+        blocks.append(read_block({**state, "type": "tool-call", "toolName": name}))
+        output = next((state[key] for key in ("output", "result", "errorText") if state.get(key) is not None), None)
+        if output is not None:
+            failed = state.get("state") == "output-error"
+            results.append(read_block({**state, "type": "tool-result", "output": output, "isError": failed}))
+    return [*blocks, *results]
 
 
 def _read_response_item(item: Row, kind: str) -> Iterator[Row]:
@@ -197,12 +191,10 @@ def _read_response_item(item: Row, kind: str) -> Iterator[Row]:
     given: Any = next(
         (item[k] for k in ("arguments", "input", "action", "code", "queries") if item.get(k) is not None), {}
     )
-    name = item.get("name") or kind.removesuffix("_call")
-    if kind == "custom_tool_call" or not isinstance(given, (str, dict)):
+    is_text = isinstance(given, str) and not isinstance(item.get("arguments"), str)
+    if is_text or kind == "custom_tool_call" or not isinstance(given, (str, dict)):
         given = {"input": given}
-    if isinstance(given, str) and not isinstance(item.get("arguments"), str):
-        given = {"input": given}
-    call = make_call(name, given, item.get("call_id") or item.get("id"))
+    call = make_call(item.get("name") or kind.removesuffix("_call"), given, item.get("call_id") or item.get("id"))
     yield {"role": "assistant", "content": "", "tool_calls": [call], "is_item_call": True}
     result = item.get("output") if kind == "mcp_call" else item.get("results")
     if result is not None:
@@ -220,24 +212,13 @@ def _unwrap_langchain(item: Row) -> Row | None:
     role = _LANGCHAIN.get(kind) if isinstance(kind, str) else None
     if role is None or "content" not in inner:
         return None
-    more = inner.get("additional_kwargs")
-    calls = inner.get("tool_calls") or (more.get("tool_calls") if isinstance(more, dict) else None)
+    calls = inner.get("tool_calls") or get_value(inner.get("additional_kwargs"), "tool_calls")
     message: Row = {"role": role, "content": inner["content"]}
     if isinstance(calls, list) and calls:
-        message["tool_calls"] = [_read_langchain_call(call) for call in calls]
+        message["tool_calls"] = calls
     if inner.get("tool_call_id"):
         message["tool_call_id"] = inner["tool_call_id"]
-    if inner.get("status") == "error":
-        message["is_error"] = True
-    return (
-        next(iter(_split_blocks(message, inner["content"])), message) if isinstance(inner["content"], list) else message
-    )
-
-
-def _read_langchain_call(call: Any) -> Any:
-    if isinstance(call, dict) and "args" in call:
-        return make_call(call.get("name"), call["args"], call.get("id"))
-    return call
+    return {**message, "is_error": True} if inner.get("status") == "error" else message
 
 
 def _split_blocks(item: Row, content: list[Any]) -> Iterator[Row]:
@@ -246,7 +227,7 @@ def _split_blocks(item: Row, content: list[Any]) -> Iterator[Row]:
     if not is_agent(item) or item.get("tool_calls"):
         yield from _split_reply(item, content)
         return
-    parts = itertools.groupby(content, key=lambda block: isinstance(block, dict) and block.get("type") == "tool_result")
+    parts = itertools.groupby(content, key=lambda block: get_text(block, "type") == "tool_result")
     for number, (_, blocks) in enumerate(parts):
         base = {key: value for key, value in item.items() if key in _OF_EACH_REPLY} if number else item
         yield from _split_reply(base, list(blocks))
@@ -258,17 +239,19 @@ def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
     rest: list[Any] = []
     results: list[Row] = []
     for block in content:
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = get_text(block, "type")
         if kind in ("tool_use", "server_tool_use"):
             calls.append(make_call(block.get("name"), block.get("input"), block.get("id")))
         elif kind == "thinking":
-            thoughts.append(str(block.get("thinking") or ""))
+            thoughts.append(get_text(block, "thinking"))
         elif kind == "tool_result":
             result = {"role": "tool", "content": block.get("content"), "tool_call_id": block.get("tool_use_id")}
             results.append({**result, "is_error": True} if block.get("is_error") is True else result)
         elif kind != "redacted_thinking":
             rest.append(block)
     yield from results
+    given = [result["content"] for result in results]  # Semantic Kernel writes a result as a text too
+    rest = [block for block in rest if get_text(block, "text") not in given]
     if rest or calls or thoughts or not results:
         message = {**item, "content": rest}
         if calls and not item.get("tool_calls"):

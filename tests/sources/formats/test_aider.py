@@ -108,15 +108,6 @@ def test_sessions(tmp_path: Path) -> None:
     assert drop.reason == "no_agent_turn" and account.ignored["what aider printed at its start"] == 1
 
 
-def test_a_history_without_blanks_at_the_ends_of_lines(tmp_path: Path) -> None:
-    start, quote = "# aider chat started at 2026-03-02 10:00:00", "```md\n#### not a person\n> not aider\n```"
-    text = f"{start}\n\n#### Quote.\n\n{quote}\n> Bye.\n"
-    trace, _ = read_one("aider", write(tmp_path, text))
-    assert [m.role for m in trace.messages] == ["user", "assistant"] and "#### not a person" in trace.messages[
-        1
-    ].content
-
-
 def test_failed_edits_and_cut_ones(tmp_path: Path) -> None:
     block = "a.py\n```\n<<<<<<< SEARCH\nx\n=======\ny\n>>>>>>> REPLACE\n```\n"
     text = (

@@ -154,12 +154,13 @@ def test_subagents_in_files_beside_the_session(tmp_path: Path, where: str) -> No
     file = write_lines(tmp_path / where, subagent(agentId="abc"))
     file.with_name("agent-abc.meta.json").write_text('{"agentType": "explorer"}')
     alone = read_file(ClaudeCode(), file).traces
-    assert [(t.key, t.parent) for t in alone] == [("claude_code@s1/abc", Parent(key="claude_code@s1", call_id="t1"))]
+    assert [(t.key, t.parent) for t in alone] == [("claude_code@s1/abc", Parent(key="claude_code@s1"))]
     read = read_file(ClaudeCode(), session)
     if "/" in where:
         assert list(ClaudeCode().list_companions(session)) == sorted(file.parent.iterdir())
         assert [t.key for t in read.traces] == ["claude_code@s1", "claude_code@s1/abc"]
-        assert read.traces[1].parent == alone[0].parent and read.traces[1].extra["agent_type"] == "explorer"
+        assert read.traces[1].parent == Parent(key="claude_code@s1", call_id="t1")
+        assert read.traces[1].extra["agent_type"] == "explorer"
         assert read.account.records == 4 + 3 + 1
     else:
         assert not list(ClaudeCode().list_companions(session)) and len(read.traces) == 1

@@ -68,32 +68,6 @@ def tools(found: Read) -> list[tuple[float | None, str | None]]:
     return [(m.tool_s, m.tool_s_source) for m in found.messages if m.role == "tool"]
 
 
-def test_bare_lines_of_the_first_versions(tmp_path: Path) -> None:
-    found = read(
-        tmp_path,
-        [
-            {"id": "old-1", "timestamp": "2025-05-01T00:00:00Z", "instructions": "be kind", "git": None},
-            {"record_type": "state"},
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
-            {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"},
-            {"type": "function_call", "call_id": "c", "name": "shell", "arguments": '{"command":["bash","-lc","ls"]}'},
-            {"type": "function_call_output", "call_id": "c", "output": wrapped("a", exit_code=2, duration_seconds=0.4)},
-            {
-                "type": "local_shell_call",
-                "call_id": "d",
-                "status": "completed",
-                "action": {"type": "exec", "command": ["ls"]},
-            },
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]},
-        ],
-        name="rollout-old.jsonl",
-    )
-    (trace,) = found.traces
-    assert trace.key == "codex@old-1" and count(trace) == {"turns": 2, "calls": 2, "results": 1, "prompts": 1}
-    assert tools(found) == [(0.4, "runner")] and found.messages[3].is_error and found.messages[3].content == "a"
-    assert found.account.notes == {"thoughts that are not readable": 1, "calls without a result": 1}
-
-
 def test_what_a_call_of_code_mode_ran_is_no_call_of_its_own(tmp_path: Path) -> None:
     ran = {
         "command": ["zsh", "-lc", "ls"],

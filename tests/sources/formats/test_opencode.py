@@ -297,7 +297,7 @@ def test_files_that_are_no_json_and_parts_without_a_message(tmp_path: Path) -> N
     (path / "session" / "p" / "none.json").write_text("{}")
     (path / "message" / "bare").mkdir()
     found = read_file(OpenCode(), path)
-    assert len(found.traces) == 1 and [d.detail.split(":")[0] for d in found.drops] == ["session bare"]
+    assert len(found.traces) == 1 and [d.detail.split(":")[0] for d in found.drops] == ["opencode@bare"]
     assert found.account.dropped == {"bad_json": 1, "no_id": 1}
     assert found.account.ignored["part without a message"] == 1
 

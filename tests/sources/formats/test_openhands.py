@@ -128,3 +128,11 @@ def test_drift_and_silence(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "e", [PROMPT, event("NewEvent", "agent", 2), summary])
     _, (drop,), account = read("openhands", path)
     assert drop.reason == "no_agent_turn" and "1 NewEvent" in drop.detail and account.unknown == {"NewEvent": 1}
+
+
+def test_events_of_version_0_are_refused_by_name(tmp_path: Path) -> None:
+    event = {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}}
+    path = write_document(tmp_path / "trajectory.json", [event, {"id": 1, "source": "agent", "observation": "run"}])
+    assert list(recognize(path)) == ["openhands"]
+    traces, (drop,), account = read("openhands", path)
+    assert not traces and drop.reason == "old_version" and account.records == 2

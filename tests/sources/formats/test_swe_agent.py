@@ -74,9 +74,3 @@ def test_how_it_ended(ended: str | None, status: str, tmp_path: Path) -> None:
     assert (trace.outcome.status, trace.outcome.exit_reason) == (status, ended)
     assert trace.messages[-1].author == "environment" and trace.messages[-1].train is False
     assert trace.extra["info"]["submission"] == "diff"
-
-
-def test_a_trajectory_without_its_history(tmp_path: Path) -> None:
-    made = document(steps=[step(FENCED, "ls -a", 0.5, "a.py")])
-    trace, _ = read_one("swe_agent", write_document(tmp_path / "t.traj", made))
-    assert count(trace) == {"turns": 1, "calls": 1, "results": 1} and trace.messages[1].tool_s == 0.5

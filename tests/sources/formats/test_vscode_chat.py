@@ -55,13 +55,13 @@ def test_an_export_with_what_was_shown(tmp_path: Path) -> None:
         ("user", "user", "Fix."), ("assistant", "model", "I read `a.py` first."), ("tool", "environment", "Read a.py"),
         ("assistant", "model", "run_in_terminal"), ("tool", "environment", "1 failed"),
         ("assistant", "model", "mcp_docs_search"), ("tool", "environment", "found"),
-        ("assistant", "model", "edit_file"), ("assistant", "model", "Done."),
+        ("assistant", "model", "Done."),
     ]  # fmt: skip
     turn, run, search = (trace.messages[n] for n in (1, 4, 5))
     assert turn.reasoning == "I should look." and turn.tool_calls[0].name == "copilot_readFile"
     assert (run.is_error, run.tool_s, run.tool_s_source) == (True, 2.5, "runner")
     assert json.loads(search.tool_calls[0].arguments) == {"q": "x"}
-    assert "hologram" in json.dumps(trace.messages[0].extra) and account.ignored == {"request taken back": 1}
+    assert "hologram" in json.dumps(trace.messages[0].extra) and account.notes["requests taken back"] == 1
     assert trace.provenance.model == "m1"
 
 

@@ -91,13 +91,11 @@ def _read_session(path: Path, started: str, first: int, lines: list[str], accoun
 
 def _split(first: int, lines: list[str]) -> Iterator[_Block]:
     """Blocks of lines of one kind."""
-    are_marked = any(line.startswith("#### ") and line.endswith(_BREAK) for line in lines)
-    quoted = set[int]() if are_marked else _find_quoted(lines)
     block: _Block | None = None
     for offset, line in enumerate(lines):
         kind, text = "agent", line
         for mark, name in (("#### ", "user"), ("> ", "program")):
-            if line.startswith(mark) and (line.endswith(_BREAK) if are_marked else offset not in quoted):
+            if line.startswith(mark) and line.endswith(_BREAK):
                 kind, text = name, line[len(mark) :].rstrip()
         if block is not None and block.kind == kind:
             block.lines.append(text)
@@ -108,21 +106,6 @@ def _split(first: int, lines: list[str]) -> Iterator[_Block]:
         # A blank line between what others say is nobody's.
     if block is not None:
         yield block
-
-
-def _find_quoted(lines: list[str]) -> set[int]:
-    """Numbers of lines in fences, of a history that an editor saved without blanks at the ends of lines."""
-    quoted = set[int]()
-    opened: int | None = None
-    for number, line in enumerate(lines):
-        if not line.startswith("```"):
-            continue
-        if opened is None or line.strip("`").strip():
-            opened = number
-        else:
-            quoted.update(range(opened, number))
-            opened = None
-    return quoted
 
 
 class _Talk:

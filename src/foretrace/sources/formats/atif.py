@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Failure, Outcome, Parent, Part, Sampled, Task, ToolCall, Trace, Usage
+from foretrace.core.trace import Author, Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.conversation import Conversation, make_call, measure, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task
 from foretrace.sources.json_values import (
     as_count,
@@ -203,7 +203,7 @@ def _add_step(talk: Conversation, account: Account, step: dict[str, Any], index:
         account.meet_unknown(f"step of {source!r}")
         return
     account.use()
-    text, parts = _read_message(step.get("message"))
+    text, parts = read_any_content(step.get("message"))
     extra = {**as_dict(step.get("extra")), **find_unknown_fields(step, _STEP)}
     if source != "agent" and step.get("observation") is not None:
         extra["observation"] = step["observation"]  # of no call: what a compaction or a dispatch left behind
@@ -255,7 +255,7 @@ def _add_results(
     unanswered = [call_id for call_id in own if call_id not in named]
     is_paired = len(unanswered) == sum(not as_text(result.get("source_call_id")) for result in results)
     for result in results:
-        text, parts = _read_message(result.get("content"))
+        text, parts = read_any_content(result.get("content"))
         extra = {**as_dict(result.get("extra")), **find_unknown_fields(result, _RESULT)}
         call_id = as_text(result.get("source_call_id"))
         if call_id and call_id not in own:
@@ -290,23 +290,6 @@ def _make_call(call: dict[str, Any]) -> ToolCall:
     return msgspec.structs.replace(made, extra={**made.extra, **extra}) if extra else made
 
 
-def _read_message(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """Text, or content parts: of an image or a sound the file lies beside the trajectory."""
-    if not isinstance(value, list):
-        return read_any_content(value)
-    text, parts = "", list[Part]()
-    for item in value:
-        source = as_dict(item).get("source")
-        if isinstance(source, dict):
-            media, ref = as_text(source.get("media_type")), as_text(source.get("path"))
-            parts.append(Part(type=str(item.get("type")), media_type=media, ref=ref or None, at=len(text)))
-        else:
-            piece, others = read_any_content([item])
-            parts += [msgspec.structs.replace(part, at=len(text)) for part in others]
-            text += piece
-    return text, tuple(parts)
-
-
 def _read_sampled(metrics: dict[str, Any]) -> Sampled | None:
     if not metrics:
         return None
@@ -325,8 +308,7 @@ def _read_sampled(metrics: dict[str, Any]) -> Sampled | None:
 def _read_seconds(extra: dict[str, Any]) -> float | None:
     """What NeMo Agent Toolkit measured of one call, of a model or of a tool."""
     span = as_dict(extra.get("invocation"))
-    start, end = read_time(span.get("start_timestamp")), read_time(span.get("end_timestamp"))
-    return round(end - start, 6) if start is not None and end is not None and end > start else None
+    return measure(span.get("start_timestamp"), span.get("end_timestamp"))
 
 
 def _find_references(document: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

@@ -106,20 +106,15 @@ def _add_message(
     role = message.get("role")
     text, parts = read_any_content(message.get("content"))
     more: dict[str, Any] = {"parts": parts, "extra": find_unknown_fields(message, _MESSAGE), "sampled": sampled}
-    if role == "assistant":
-        found = calls or find_calls(text)
-        made = [c if c.id else msgspec.structs.replace(c, id=f"{index}.{n}") for n, c in enumerate(found)]
-        reasoning = as_text(message.get("reasoning_content")) or None
-        talk.add_agent(index, text=text, reasoning=reasoning, calls=made, **more)
-    elif role == "system":
-        talk.add_system(text, index, **more)
-    elif role == "tool":
-        ids = read_answered_ids(message)
-        talk.add_result(ids[0] if ids else "", text, index, **more)
-    elif role == "user":
-        talk.add_user(text, index, **more)
-    else:
+    if role not in ("system", "user", "assistant", "tool"):
         account.note(f"messages of an unknown role: {str(role)[:40]}")
+        return
+    found = (calls or find_calls(text)) if role == "assistant" else []
+    talk.add(
+        role, text, index, reasoning=as_text(message.get("reasoning_content")) or None,
+        calls=[c if c.id else msgspec.structs.replace(c, id=f"{index}.{n}") for n, c in enumerate(found)],
+        call_id=next(iter(read_answered_ids(message)), ""), **more,
+    )  # fmt: skip
 
 
 def _split_tokens(group: dict[str, Any], index: int, messages: list[dict[str, Any]]) -> dict[int, Sampled]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,9 +17,9 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.json_values import decode_json, get_bool, get_dict, get_dicts, get_list, get_number, get_text
+from foretrace.sources.json_values import get_bool, get_dict, get_dicts, get_list, get_number, get_text
 from foretrace.sources.openai_messages import read_tool_specs
-from foretrace.sources.sessions import Session, add_user_content, find_main_line
+from foretrace.sources.sessions import Session, add_user_content, count_abandoned, find_main_line
 
 _SPOKEN = frozenset({"user", "assistant"})
 _BOOKKEEPING = frozenset({
@@ -226,7 +225,7 @@ class _Lines:
         agent = agent or self.path.name.partition(".jsonl")[0].removeprefix("agent-")
         folder = self.path.parent
         session = self._given or (folder.parent.name if folder.name == "subagents" else self.session_id)
-        if call := get_text(meta, "toolUseId") or _find_call(self.path, session, agent):
+        if call := get_text(meta, "toolUseId"):
             parents.setdefault(agent, Parent(key=f"{ClaudeCode.name}@{session}", call_id=call))
         return _read_subagent(self, self.lines, session, agent, parents, meta)
 
@@ -302,10 +301,7 @@ class _Talk:
             if line.uuid in main or line.message_id in replies or line.answers(calls):
                 yield line
             else:
-                self._account.ignore("abandoned branch")
-                if self._lines.parents.get(line.uuid) not in left:
-                    self._account.note("abandoned branches")
-                left.add(line.uuid)
+                count_abandoned(self._account, line.uuid, self._lines.parents.get(line.uuid), left)
 
     def _gather_facts(self, own: list[_Line], meta: dict[str, Any] | None) -> None:
         session = self.session
@@ -471,17 +467,6 @@ def _read_meta(path: Path, account: Account) -> dict[str, Any]:
         return meta
     account.drop(meta.reason if isinstance(meta, Drop) else "not_an_object")
     return {}
-
-
-def _find_call(path: Path, session: str, agent: str) -> str:
-    """The call that started a subagent whose file is read by itself, from the session's file where that is near."""
-    for folder in (path.parent, path.parent.parent.parent):
-        file = folder / f"{Path(session).name}.jsonl"
-        with file.open(encoding="utf-8", errors="replace") if file.is_file() else contextlib.nullcontext(()) as lines:
-            for record in (decode_json(line) for line in lines if agent in line and "tool_result" in line):
-                if get_text(get_dict(record, "toolUseResult"), "agentId") == agent:
-                    return next((get_text(block, "tool_use_id") for block in _list_results(record)), "")
-    return ""
 
 
 PLUGIN = ClaudeCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +60,11 @@ class Codex:
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By envelopes of a type, a `payload` and a stamp; early files by their first line and bare response items."""
+        """By envelopes of a type, a `payload` and a stamp."""
         for number, record in enumerate(head.records or (head.first,), 1):
             kind = get_text(record, "type")
             if kind in _ENVELOPES and isinstance(record.get("payload"), dict) and "timestamp" in record:
                 return f"line {number}: type {kind} with a payload"
-            if get_text(record, "record_type") == "state":
-                return f"line {number}: record_type state"
-            if number == 1 and _is_early_meta(record) and _is_early(head.records):
-                return "line 1: id, timestamp and instructions, then response items"
         return None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
@@ -78,17 +74,6 @@ class Codex:
         for item in rollout.items:
             talk.add(item)
         yield talk.make_trace()
-
-
-def _is_early_meta(record: dict[str, Any]) -> bool:
-    return (
-        "type" not in record and {"id", "timestamp"} <= record.keys() and bool({"instructions", "git"} & record.keys())
-    )
-
-
-def _is_early(records: Iterable[dict[str, Any]]) -> bool:
-    kinds = {get_text(record, "type", "record_type") for record in records} - {""}
-    return kinds <= {"message", "reasoning", "state", *CALLS, *OUTPUTS}
 
 
 class _Item(msgspec.Struct):
@@ -129,12 +114,8 @@ class _Rollout:
             else:
                 self._take_fact(_Item(number, at, kind, payload, record))
             return
-        self.session.types[kind or get_text(record, "record_type") or "(no type)"] += 1
-        if not self.meta and _is_early_meta(record):
-            self._take_fact(_Item(number, at, "session_meta", record, record))
-        elif get_text(record, "record_type"):
-            self.account.ignore(f"record_type {record['record_type']}")
-        elif kind in ("message", "") and get_text(record, "role"):
+        self.session.types[kind or "(no type)"] += 1
+        if kind in ("message", "") and get_text(record, "role"):
             content = record.get("content", record.get("message"))
             self._take_item(_Item(number, at, "message", {**record, "content": content}, record))
             self.session.models.update(filter(None, [get_text(record, "model")]))

@@ -77,8 +77,8 @@ class _Run:
             self._reply += 1
             self._made.clear()
             self._note_failure(kind, record)
-        elif kind in _IGNORED:
-            self._account.ignore(kind)
+        elif kind in _IGNORED or _get_type(item) == "error":  # a warning, an error that the run survives
+            self._account.ignore(f"{kind} {_get_type(item)}".strip())
         elif kind not in _ITEMS:
             self._account.meet_unknown(kind or "(no type)")
         elif (add := _ADDERS.get(_get_type(item))) is None:
@@ -148,13 +148,6 @@ class _Run:
         self._reply += 1
         return True
 
-    def add_notice(self, number: int, item: dict[str, Any], kind: str, at: float | None) -> bool:
-        """What the program says: a warning, an error that the run survives."""
-        if kind != "item.completed":
-            return False
-        self._account.note("notices of the program, left out")
-        return False
-
 
 _ADDERS = {
     "agent_message": _Run.add_text,
@@ -167,7 +160,6 @@ _ADDERS = {
     "collab_tool_call": _Run.add_call,
     "web_search": _Run.add_call,
     "todo_list": _Run.add_plan,
-    "error": _Run.add_notice,
 }
 
 

@@ -67,16 +67,13 @@ def _read_messages(row: dict[str, Any], session: Session, talk: Conversation, ac
             account.note("messages that were taken back")
         elif role == "user":
             add_user_content(talk, message.get("content"), number, at=None)
-        elif role == "assistant":
-            reasoning = get_text(message, "reasoning", "reasoning_content") or None
-            calls = _read_calls(message.get("tool_calls"))
-            talk.add_agent(number, text=text, reasoning=reasoning, calls=calls, parts=parts)
-        elif role == "tool":
-            name = get_text(message, "tool_name")
-            extra = {"name": name} if name else {}
-            talk.add_result(get_text(message, "tool_call_id"), text, number, parts=parts, extra=extra)
-        elif role in ("system", "developer"):
-            talk.add_system(text, number)
+        elif role in ("assistant", "tool", "system", "developer"):
+            name = get_text(message, "tool_name") if role == "tool" else ""
+            talk.add(
+                role.replace("developer", "system"), text, number, parts=parts, extra={"name": name} if name else {},
+                reasoning=get_text(message, "reasoning", "reasoning_content") or None,
+                calls=_read_calls(message.get("tool_calls")), call_id=get_text(message, "tool_call_id"),
+            )  # fmt: skip
         else:
             account.note(f"messages of the unknown role {role[:40]!r}")
 

@@ -76,19 +76,13 @@ class _Session:
         at = read_time(stamp)
         self._created = self._created or (stamp if isinstance(stamp, str) else None)
         self._first = self._first or text
-        more: dict[str, Any] = {"parts": parts}
-        if role == "assistant":
-            self._model = self._model or as_text(message.get("model")) or None
-            reasoning = as_text(message.get("reasoningContent")) or None
-            calls = [make_function_call(call) for call in as_dicts(message.get("toolCalls"))]
-            self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, **more)
-        elif role == "tool":
-            is_error = get_bool(message, "isError")
-            self._talk.add_result(as_text(message.get("toolCallId")), text, index, at=at, is_error=is_error, **more)
-        elif role == "system":
-            self._talk.add_system(text, index, **more)
-        else:
-            self._talk.add_user(text, index, at=at, **more)
+        self._model = self._model or as_text(message.get("model")) or None
+        self._talk.add(
+            str(role), text, index, at=at, parts=parts,
+            reasoning=as_text(message.get("reasoningContent")) or None,
+            calls=[make_function_call(call) for call in as_dicts(message.get("toolCalls"))],
+            call_id=as_text(message.get("toolCallId")), is_error=get_bool(message, "isError"),
+        )  # fmt: skip
 
     def finish(self, path: Path) -> Trace | Drop:
         own_id = as_text(self._head.get("id")) or digest(self._first)

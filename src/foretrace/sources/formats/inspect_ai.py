@@ -7,7 +7,6 @@ agents) are counted, and do not become turns.
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 import zlib
@@ -16,17 +15,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import jiter
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError
-from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, ToolCall, ToolSpec, Trace, Usage
+from foretrace.core.trace import Failure, Outcome, Sampled, Status, ToolCall, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import MAX_LINE, read_document
 from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.conversation import Conversation, make_call, measure, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
@@ -162,38 +161,19 @@ class _Sample:
         if isinstance(content, list):
             content = [part for part in content if as_dict(part).get("type") != "reasoning"]
         text, parts = read_any_content(content)
-        more: dict[str, Any] = {"parts": parts, "extra": find_unknown_fields(message, _MESSAGE)}
-        if role == "system":
-            self._talk.add_system(text, index, **more)
-        elif role == "user":
-            self._talk.add_user(text, index, **more)
-        elif role == "assistant":
-            self._add_reply(message, index, text, reasoning, more)
-        else:
-            self._add_result(message, index, text, more)
-
-    def _add_reply(
-        self, message: dict[str, Any], index: int, text: str, reasoning: str | None, more: dict[str, Any]
-    ) -> None:
-        event = self._replies.get(as_text(message.get("id")), {})
+        call_id, error = as_text(message.get("tool_call_id")), as_dict(message.get("error"))
+        event = (self._runs if role == "tool" else self._replies).get(
+            call_id if role == "tool" else as_text(message.get("id")), {}
+        )
         is_given = message.get("source") == "input" and not event  # an example in the prompt
-        author: Author = "demo" if is_given else "model"
-        calls = [_make_call(call) for call in as_dicts(message.get("tool_calls"))]
-        is_cached = event.get("cache") == "read"
-        self._talk.add_agent(
-            index, text=text, reasoning=reasoning, calls=calls, author=author, at=read_time(event.get("timestamp")),
-            seconds=None if is_cached else _read_seconds(event), sampled=_read_sampled(event), **more,
-        )  # fmt: skip
-
-    def _add_result(self, message: dict[str, Any], index: int, text: str, more: dict[str, Any]) -> None:
-        call_id = as_text(message.get("tool_call_id"))
-        event = self._runs.get(call_id, {})
-        error = as_dict(message.get("error"))
-        if error:
-            more["extra"]["error"] = error
-        self._talk.add_result(
-            call_id, text or as_text(error.get("message")), index, is_error=True if error else None,
-            at=read_time(event.get("timestamp")), seconds=_read_seconds(event), **more,
+        sampled = {"sampled": _read_sampled(event)} if role == "assistant" else {}
+        self._talk.add(
+            role, text or as_text(error.get("message")), index, reasoning=reasoning,
+            calls=[_make_call(call) for call in as_dicts(message.get("tool_calls"))],
+            call_id=call_id, is_error=True if error else None,
+            author="demo" if is_given and role == "assistant" else None, at=read_time(event.get("timestamp")),
+            seconds=None if event.get("cache") == "read" else _read_seconds(event), parts=parts,
+            extra=find_unknown_fields(message, _MESSAGE) | ({"error": error} if error else {}), **sampled,
         )  # fmt: skip
 
 
@@ -212,9 +192,8 @@ def _read_seconds(event: dict[str, Any]) -> float | None:
     """Working time, which leaves out waiting for others; else from beginning to end."""
     seconds = as_number(event.get("working_time"))
     if seconds is None:
-        start, end = read_time(event.get("timestamp")), read_time(event.get("completed"))
-        seconds = round(end - start, 6) if start is not None and end is not None else None
-    return seconds if seconds is not None and seconds > 0 else None
+        return measure(event.get("timestamp"), event.get("completed"))
+    return seconds if seconds > 0 else None
 
 
 def _read_sampled(event: dict[str, Any]) -> Sampled | None:
@@ -339,12 +318,8 @@ def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 def _decode(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return json.loads(data, parse_constant=lambda _: None)
-    except (ValueError, RecursionError) as error:
+        return jiter.from_json(data, cache_mode="none")  # which reads NaN, too
+    except ValueError as error:
         return Drop("bad_json", str(error)[:200])
 
 

@@ -23,7 +23,6 @@ from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
 from foretrace.sources.json_values import get_text, read_objects
-from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.row_messages import find_task_text
 from foretrace.sources.row_turns import find_turns
 from foretrace.sources.toolkit_messages import is_task, open_list, read_toolkit
@@ -84,11 +83,7 @@ class MessageList:
                 account.ignore(kind)
         own = own or _name_of(path)
         for (session, call), turns in _join_first(talks, own).items():
-            trace = self._make_trace(session, call, turns, path, types)
-            if not isinstance(trace, Drop):
-                stamps = read_stamps(enumerate(turns))
-                account.note("clocks that run backwards", add_times(trace.messages, stamps).backwards)
-            yield trace
+            yield self._make_trace(session, call, turns, path, types)
 
     def _make_trace(
         self, own: str, call: str, turns: list[dict[str, Any]], path: Path, types: Counter[str]

@@ -26,6 +26,7 @@ from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_list, as_text
 from foretrace.sources.openai_messages import find_unknown_fields, read_native_calls
+from foretrace.sources.turn_items import flatten_turns
 
 _FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\n(.*?)\n```", re.DOTALL)
 _MESSAGE = frozenset({
@@ -134,7 +135,7 @@ class _Reader:
         reasoning = as_text(message.get("reasoning_content")) or None
         calls = list(read_native_calls(message.get("tool_calls"), index))
         if message.get("object") == "response":
-            text, reasoning, calls = _read_items(as_dicts(message.get("output")))
+            text, reasoning, calls = _read_items(as_dicts(message.get("output")), index)
         actions = as_dicts(as_dict(message.get("extra")).get("actions"))
         calls = calls or _find_commands(text, actions, index)
         self._open = [call.id for call in calls]
@@ -181,16 +182,12 @@ def _find_commands(text: str, actions: list[dict[str, Any]], index: int) -> list
     return calls
 
 
-def _read_items(items: list[dict[str, Any]]) -> tuple[str, str | None, list[ToolCall]]:
+def _read_items(items: list[dict[str, Any]], index: int) -> tuple[str, str | None, list[ToolCall]]:
     """Text, reasoning and calls of a reply of the Responses API."""
-    texts, thoughts, calls = list[str](), list[str](), list[ToolCall]()
-    for item in items:
-        if item.get("type") == "message":
-            texts.append(read_any_content(item.get("content"))[0])
-        elif item.get("type") == "reasoning":
-            thoughts += [as_text(part.get("text")) for part in as_dicts(item.get("summary"))]
-        elif item.get("type") == "function_call":
-            calls.append(make_call(item.get("call_id"), item.get("name"), item.get("arguments")))
+    messages = [message for _, message in flatten_turns([(None, item) for item in items], (None, None))]
+    texts = [read_any_content(message.get("content"))[0] for message in messages]
+    thoughts = [as_text(message.get("reasoning")) for message in messages]
+    calls = [call for message in messages for call in read_native_calls(message.get("tool_calls"), index)]
     return "\n\n".join(filter(None, texts)), "\n\n".join(filter(None, thoughts)) or None, calls
 
 

@@ -329,13 +329,11 @@ def read_folder(path: Path, account: Account) -> Iterator[StoredSession]:
     for session in _find_sessions(path, account):
         own = session["id"]
         messages: list[StoredMessage] = []
-        for folder in (path / "message" / own, path / "session" / "message" / own):
-            for message in _read_files(folder, account):
-                name = get_text(message, "id")
-                parts = get_dicts(message, "parts") + loose.pop(name, [])
-                for place in (folders.pop(name, None), path / "session" / "part" / own / name):
-                    parts += _read_files(place, account) if name and place else []
-                messages.append(StoredMessage(message, parts))
+        for message in _read_files(path / "message" / own, account):
+            name = get_text(message, "id")
+            parts = get_dicts(message, "parts") + loose.pop(name, [])
+            parts += _read_files(place, account) if (place := folders.pop(name, None)) else []
+            messages.append(StoredMessage(message, parts))
         yield StoredSession(session, sorted(messages, key=lambda m: _get_place(m.message)))
     for name, folder in folders.items():
         loose.setdefault(name, []).extend(_read_files(folder, account))
@@ -433,12 +431,12 @@ def _find_sessions(path: Path, account: Account) -> list[dict[str, Any]]:
     """What the folder says of each session; of one that has messages only, its id."""
     found: dict[str, dict[str, Any]] = {}
     for place in _list_folders(path / "session"):
-        for session in _read_files(place, account) if place.name not in ("message", "part") else ():
+        for session in _read_files(place, account):
             if not (own := get_text(session, "id")) or own in found:
                 account.drop("repeated_id" if own else "no_id")
             else:
                 found[own] = session
-    for folder in [*_list_folders(path / "message"), *_list_folders(path / "session" / "message")]:
+    for folder in _list_folders(path / "message"):
         found.setdefault(folder.name, {"id": folder.name, "made_up": True})
     return sorted(found.values(), key=_get_place)
 

@@ -30,6 +30,7 @@ from foretrace.sources.json_values import (
     read_objects,
 )
 from foretrace.sources.openai_messages import read_tool_specs
+from foretrace.sources.sessions import find_main_line
 
 _FILE = re.compile(r"event-(\d+)-[\w-]*\.json")
 _RESULTS = frozenset({"ObservationEvent", "UserRejectObservation", "AgentErrorEvent"})
@@ -57,19 +58,20 @@ class OpenHands:
                 return "holds base_state.json and events/"
             return "holds event-*.json files" if any(_FILE.fullmatch(name) for name in head.names[:5]) else None
         first = head.first
+        if _is_old(first):
+            return "events of OpenHands before version 1"
         is_event = as_text(first.get("kind")) in _KNOWN and "source" in first and "id" in first
         return f"line 1 is a {first['kind']}" if is_event else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The conversation of a folder or file."""
-        events: list[dict[str, Any]] = []
-        for event in _read_folder(path) if path.is_dir() else read_objects(path):
-            if isinstance(event, Drop):
-                account.drop(event.reason)
-            else:
-                events.append(event)
+        events = [e for _, e in account.drop_unread(_read_folder(path) if path.is_dir() else read_objects(path))]
         if not events:
             yield Drop("no_agent_turn", f"{path.name}: no events")
+            return
+        if _is_old(events[0]):
+            account.ignore("event of version 0", len(events))
+            yield Drop("old_version", f"{path.name}: events of OpenHands before version 1; import its messages as chat")
             return
         state = _read_state(path) if path.is_dir() else {}
         yield _Reader(_find_branch(events, account), state, account).read(path)
@@ -78,6 +80,10 @@ class OpenHands:
         """All files of the folder of a conversation."""
         folders = (path, path / "events") if path.is_dir() else ()
         return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir()) if file.is_file()]
+
+
+def _is_old(event: dict[str, Any]) -> bool:
+    return "kind" not in event and bool({"action", "observation"} & event.keys() and {"args", "extras"} & event.keys())
 
 
 def _read_folder(path: Path) -> Iterator[dict[str, Any] | Drop]:
@@ -97,12 +103,8 @@ def _find_branch(events: list[dict[str, Any]], account: Account) -> list[dict[st
     """The events of the branch that ends last; those that stand in no tree belong to all branches."""
     parents = {as_text(event.get("id")): parent for event in events if (parent := as_text(event.get("parent_id")))}
     in_tree = parents.keys() | set(parents.values())
-    chain: set[str] = set()
-    at = next((name for event in reversed(events) if (name := as_text(event.get("id"))) in parents), "")
-    while at and at not in chain:
-        chain.add(at)
-        at = parents.get(at, "")
-    left = in_tree - chain
+    last = next((name for event in reversed(events) if (name := as_text(event.get("id"))) in parents), "")
+    left = in_tree - find_main_line(parents, [last])
     branch = [event for event in events if as_text(event.get("id")) not in left]
     if len(branch) < len(events):
         account.ignore("event of another branch", len(events) - len(branch))

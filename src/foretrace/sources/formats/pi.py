@@ -14,7 +14,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_blocks, split_reply
 from foretrace.sources.conversation import Conversation, make_call, read_time
 from foretrace.sources.json_values import get_bool, get_dict, get_number, get_text
-from foretrace.sources.sessions import Session, add_user_content, find_main_line
+from foretrace.sources.sessions import Session, add_user_content, count_abandoned, find_main_line
 
 _IGNORED = frozenset({"thinking_level_change", "label", "custom"})
 _FACTS = frozenset({"session_info", "model_change"})
@@ -81,9 +81,7 @@ class Pi:
             if not entry or entry in main:
                 talk.add(number, record)
                 continue
-            account.ignore("abandoned branch")
-            account.note("abandoned branches", parents.get(entry) not in left)
-            left.add(entry)
+            count_abandoned(account, entry, parents.get(entry), left)
         yield session.make_trace(talk.talk, path)
 
 
@@ -152,7 +150,7 @@ class _Talk:
             return
         self.talk.use(record, "message")
         said = split_reply(content, self._account)
-        calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("arguments")) for b in said.calls]
+        calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("input")) for b in said.calls]
         if model := get_text(message, "model"):
             self._session.models[model] += 1
         extra: dict[str, Any] = {"stop_reason": stop} if stop else {}

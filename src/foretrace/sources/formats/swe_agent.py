@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,6 @@ def _read_attempt(
     steps = as_dicts(attempt.get("trajectory"))
     info = as_dict(attempt.get("info"))
     config = as_dict(decode_json(attempt.get("replay_config", document.get("replay_config"))))
-    if not as_dicts(history):
-        history = list(_make_history(steps))
     calls = _read_calls(history)
     talk = Conversation(account)
     _add_history(talk, history, calls, _match_times(history, steps, account), account)
@@ -105,13 +103,6 @@ def _read_attempt(
         outcome=_read_outcome(info),
         extra={**find_unknown_fields(attempt, _DOCUMENT), "info": info} if info else None,
     )
-
-
-def _make_history(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The messages of a file without a history."""
-    for step in steps:
-        yield {"role": "assistant", "content": step.get("response"), "action": step.get("action")}
-        yield {"role": "user", "content": step.get("observation"), "message_type": "observation"}
 
 
 def _is_turn(message: Any) -> bool:

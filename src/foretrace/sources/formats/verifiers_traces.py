@@ -20,7 +20,7 @@ from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import make_function_call, read_any_content
-from foretrace.sources.conversation import Conversation, read_time
+from foretrace.sources.conversation import Conversation, measure, read_time
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
@@ -146,33 +146,19 @@ class _Graph:
         if is_copy:
             more |= {"train": False, "sampled": None}
             more["extra"]["is_copied_context"] = True
-        if role == "system":
-            talk.add_system(text, index, **more)
-        elif role == "user":
-            talk.add_user(text, index, at=at, **more)
-        elif role == "tool":
-            talk.add_result(as_text(message.get("tool_call_id")), text, index, at=at, **more)
-        else:
-            call = as_dict(self._calls.get(index))
+        call = as_dict(self._calls.get(index))
+        author: Author | None = None
+        span = as_dict(call.get("time"))
+        if role == "assistant":
             is_model = node.get("sampled") is True or bool(call)
-            author: Author = "demo" if is_copy else "model" if is_model else "environment"
-            calls = [make_function_call(each) for each in as_dicts(message.get("tool_calls"))]
-            span = as_dict(call.get("time"))
-            start, end = read_time(span.get("start")), read_time(span.get("end"))
-            seconds = round(end - start, 6) if start is not None and end is not None and end > start else None
-            if not is_copy:
-                more["sampled"] = _add_usage(sampled, call)
-            reasoning = as_text(message.get("reasoning_content")) or None
-            talk.add_agent(
-                index,
-                text=text,
-                reasoning=reasoning,
-                calls=calls,
-                at=start or at,
-                seconds=seconds,
-                author=author,
-                **more,
-            )
+            author = "demo" if is_copy else "model" if is_model else "environment"
+            more["sampled"] = None if is_copy else _add_usage(sampled, call)
+        talk.add(
+            role, text, index, author=author, at=read_time(span.get("start")) or at,
+            reasoning=as_text(message.get("reasoning_content")) or None,
+            calls=[make_function_call(each) for each in as_dicts(message.get("tool_calls"))],
+            call_id=as_text(message.get("tool_call_id")), seconds=measure(span.get("start"), span.get("end")), **more,
+        )  # fmt: skip
 
 
 def _split_tokens(nodes: list[dict[str, Any]]) -> list[Sampled | None]:

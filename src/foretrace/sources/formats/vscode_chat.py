@@ -29,7 +29,6 @@ from foretrace.sources.json_values import (
 from foretrace.sources.sessions import Session
 
 _MARKS = ("responderUsername", "requesterUsername", "initialLocation", "sessionId", "creationDate")
-_EDITS = ("edit", "replace", "insert", "patch", "create")
 _FIRST, _SET, _PUSH, _DELETE = range(4)
 
 
@@ -59,11 +58,9 @@ class VsCodeChat:
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """The session of the file, or those of its lines."""
-        records = read_objects(path)
+        records = (record for _, record in account.drop_unread(read_objects(path)))
         for record in records:
-            if isinstance(record, Drop):
-                account.drop(record.reason)
-            elif is_change(record):  # all behind it are changes to it
+            if is_change(record):  # all behind it are changes to it
                 yield _read_session(path, replay_changes(record, records, account), account, is_log=True)
             else:
                 yield _read_session(path, record, account, is_log=False)
@@ -77,28 +74,17 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log
     session.folder = get_text(state, "workingDirectory").removeprefix("file://")
     talk = Conversation(account, durations_from_stamps=False)
     rest = [request for request in get_list(state, "requests") if not isinstance(request, dict)]
-    talk.use({**state, "requests": rest}, count=0)
+    talk.use({**state, "requests": rest}, count=int(not is_log))  # the lines of a log are counted
     for number, request in enumerate(requests):
         session.types["request"] += 1
         if request.get("shouldBeRemovedOnSend"):
-            _count(account, is_log, "request taken back")
+            account.note("requests taken back")
             continue
-        _count(account, is_log)
         talk.use(request, count=0)
         _Request(session, talk, number, request).add()
     if title := get_text(state, "customTitle"):
         session.extra["title"] = title
     return session.make_trace(talk, path)
-
-
-def _count(account: Account, is_log: bool, ignored: str = "") -> None:
-    """Count a request as a record; those of a log of changes are not records, its lines are."""
-    if is_log:
-        account.note(f"requests: {ignored}" if ignored else "requests")
-    elif ignored:
-        account.ignore(ignored)
-    else:
-        account.use()
 
 
 class _Request:
@@ -146,7 +132,6 @@ class _Request:
 
     def _add_parts(self, response: Any) -> None:
         parts = as_list(response) if not isinstance(response, str) else [response]
-        edits_by_tool = any(_is_edit(get_text(part, "toolId")) for part in as_dicts(parts))
         for part in parts:
             if isinstance(part, str):
                 part = {"value": part}
@@ -161,8 +146,6 @@ class _Request:
                 self._add_agent(reasoning=_join(part.get("value")) or None)
             elif kind in ("toolInvocationSerialized", "toolInvocation"):
                 self._add_invocation(part)
-            elif kind in ("textEditGroup", "notebookEditGroup") and not edits_by_tool:
-                self._add_edits(part)
         self._flush()
 
     def _flush(self) -> None:
@@ -191,13 +174,6 @@ class _Request:
         )
         self._reply += 1
 
-    def _add_edits(self, part: dict[str, Any]) -> None:
-        uri = get_dict(part, "uri")
-        groups = [each for group in get_list(part, "edits") for each in as_dicts(group)]
-        given = {"filePath": get_text(uri, "fsPath", "path"), "edits": groups}
-        self._add_agent(calls=[make_call("", "edit_file", given)])
-        self._reply += 1
-
 
 def _read_request(message: Any) -> str:
     """What a person asks; early versions have it in parts."""
@@ -218,10 +194,6 @@ def _read_reference(part: dict[str, Any]) -> str:
     uri = get_dict(inner, "uri") or get_dict(get_dict(inner, "location"), "uri") or inner
     name = get_text(part, "name") or get_text(inner, "name") or get_text(uri, "path", "fsPath").rpartition("/")[2]
     return f"`{name}`" if name else ""
-
-
-def _is_edit(tool: str) -> bool:
-    return any(word in tool.lower() for word in _EDITS)
 
 
 def _join(value: Any) -> str:
@@ -273,14 +245,12 @@ def is_change(record: dict[str, Any]) -> bool:
     return record.get("kind") == _FIRST and not isinstance(record["kind"], bool) and isinstance(record.get("v"), dict)
 
 
-def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any] | Drop], account: Account) -> dict[str, Any]:
+def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any]], account: Account) -> dict[str, Any]:
     """The last state. A change whose place is not there is counted as dropped: a line before it is missing."""
     state: dict[str, Any] = first["v"]
     account.use()
     for change in changes:
-        if isinstance(change, Drop):
-            account.drop(change.reason)
-        elif is_change(change):
+        if is_change(change):
             state = change["v"]
             account.use()
         elif change.get("kind") not in (_SET, _PUSH, _DELETE):

@@ -15,7 +15,7 @@ from foretrace.sources.otlp.spans import Span
 _MAX_ANCESTORS = 200
 _NONE: set[str] = set()
 _MAX_CANDIDATES = 32
-"""Conversations that a model call is held against: those that began alike, the latest first."""
+"""Conversations of one trace, or session, that a model call is held against: the latest."""
 _RESULTS = (
     "gcp.vertex.agent.tool_response", "gen_ai.tool.call.result", "tool_response", "output.value",
     "traceloop.entity.output",
@@ -143,8 +143,10 @@ class Conversations:
         self.runs: list[ToolRun] = []
         self._runs: dict[tuple[str, str, str], deque[ToolRun]] = {}
         """By trace, and by the call's id or the tool's name."""
-        self._doors: dict[tuple[Any, ...], list[Thread]] = {}
-        """Threads by what a model call that goes on with one would show of it."""
+        self._near: dict[str, list[Thread]] = {}
+        """Threads by their trace, and by their session."""
+        self._spans: dict[tuple[str, str], Thread] = {}
+        """Threads by the spans of their model calls, and by those of their agents."""
         replies: dict[tuple[str, str], Span] = {}
         for span in spans:
             if span.kind == "tool":
@@ -188,13 +190,12 @@ class Conversations:
         """The conversation that started another one, and the id of the call that did it, where a span says so."""
         call_id: str | None = None
         for above in self.tree.climb(thread.first):
+            found = self._spans.get((above.trace_id, above.span_id))
             if above.kind == "tool":
                 call_id = _find_call_id(above) or None
-                door = ("call", above.trace_id, call_id)
-            else:
-                door = ("span", above.trace_id, above.span_id)
-            found = next((other for other in self._doors.get(door, ()) if other is not thread), None)
-            if found is not None and above.span_id != thread.owner:
+                others = self._near.get(above.trace_id, ())
+                found = next((other for other in others if other is not thread and call_id in other.call_ids), None)
+            if found is not None and found is not thread and above.span_id != thread.owner:
                 return found, call_id if call_id in found.call_ids else None
         return None
 
@@ -207,48 +208,19 @@ class Conversations:
     def _place(self, exchange: Exchange) -> None:
         span, owner = exchange.span, self.tree.find_owner(exchange.span)
         session = span.get_text("gen_ai.conversation.id", "session.id", "gen_ai.session.id")
-        near = [name for name in (span.trace_id, session) if name]
-        thread = next(
-            (t for t in self._find_candidates(exchange, near, owner) if t.goes_on_with(exchange, owner)), None
-        )
+        near = list(dict.fromkeys(name for name in (span.trace_id, session) if name))
+        latest = [thread for name in near for thread in self._near.get(name, ())[-_MAX_CANDIDATES:]]
+        latest.sort(key=lambda thread: thread.number, reverse=True)
+        thread = next((thread for thread in latest if thread.goes_on_with(exchange, owner)), None)
         if thread is None:
             thread = Thread(span.trace_id, session, owner, number=len(self.threads))
             self.threads.append(thread)
-        known = len(thread.entries)
+            for name in near:
+                self._near.setdefault(name, []).append(thread)
         thread.add(exchange)
-        doors: list[tuple[Any, ...]] = [("trace", span.trace_id), ("span", span.trace_id, span.span_id)]
-        doors += [("span", span.trace_id, owner)] * bool(owner)
-        if exchange.has_new_only:
-            doors.append(("new only", span.trace_id, owner))
-        for name in near:
-            doors.append(("first", name, find_first_talk(entry.turn for entry in thread.entries)))
-            doors += [("call", name, call.id) for e in thread.entries[known:] for call in e.turn.calls if call.id]
-            doors += [
-                ("reply", name, owner, e.turn.signature) for e in thread.entries[known:] if e.turn.role == "assistant"
-            ]
-        for door in doors:
-            threads = self._doors.setdefault(door, [])
-            if thread not in threads[-1:]:
-                threads.append(thread)
-
-    def _find_candidates(self, exchange: Exchange, near: list[str], owner: str) -> list[Thread]:
-        """The threads that a model call may go on with, the latest first."""
-        if exchange.has_new_only:
-            return self._doors.get(("new only", exchange.span.trace_id, owner), [])
-        doors: list[tuple[Any, ...]] = [] if exchange.inputs else [("trace", exchange.span.trace_id)]
-        talk = next((turn for turn in exchange.inputs if turn.role != "system"), None)
-        for name in near:
-            doors.append(("first", name, find_first_talk(exchange.inputs)))
-            if talk is not None:
-                doors += [("call", name, i) for i in (talk.call_id, *(call.id for call in talk.calls)) if i]
-            doors += [("reply", name, owner, t.signature) for t in exchange.inputs if t.role == "assistant"]
-        found = {thread.number: thread for door in doors for thread in self._doors.get(door, ())[-_MAX_CANDIDATES:]}
-        return [found[number] for number in sorted(found, reverse=True)[:_MAX_CANDIDATES]]
-
-
-def find_first_talk(turns: Iterable[Turn]) -> tuple[Any, ...] | None:
-    """By what the first turn that is not a system prompt is known again."""
-    return next((turn.signature for turn in turns if turn.role != "system"), None)
+        self._spans[span.trace_id, span.span_id] = thread
+        if owner:
+            self._spans.setdefault((span.trace_id, owner), thread)
 
 
 def _take_exchange(

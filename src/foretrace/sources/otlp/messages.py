@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.trace import Part, Role, ToolCall, ToolSpec, Usage
-from foretrace.sources.content_blocks import read_any_content
+from foretrace.sources.content_blocks import read_any_content, read_block
 from foretrace.sources.conversation import make_call
 from foretrace.sources.json_values import (
     as_count,
@@ -21,16 +21,15 @@ from foretrace.sources.json_values import (
     as_list,
     as_text,
     decode_json,
+    get_dict,
+    get_text,
     write_text,
 )
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.otlp.spans import Span
 from foretrace.sources.own_fields import FIELD
+from foretrace.sources.turn_items import ROLES
 
-_ROLES: dict[str, Role] = {
-    "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant",
-    "model": "assistant", "ai": "assistant", "tool": "tool", "function": "tool",
-}  # fmt: skip
 _EVENT_ROLES = {
     "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
@@ -216,22 +215,20 @@ def read_messages(value: Any) -> list[Turn]:
 
 def _read_message(raw: dict[str, Any]) -> list[Turn]:
     """A message as turns: each result that it holds is one, and what else it says is another."""
-    message = raw["message"] if isinstance(raw.get("message"), dict) else raw  # OpenInference
-    role = _ROLES.get(str(message.get("role")).lower(), "assistant" if message.get("tool_calls") else "user")
+    message = get_dict(raw, "message") or raw  # OpenInference
+    role = ROLES.get(str(message.get("role")).lower(), "assistant" if message.get("tool_calls") else "user")
     turn, results = Turn(role), list[Turn]()
     if FIELD in message:
         turn.extra = {FIELD: message[FIELD]}
-    pieces = message.get("parts", message.get("contents", message.get("content")))
-    pieces = _decode_parts(pieces, role)
+    pieces = _decode_parts(message.get("parts", message.get("contents", message.get("content"))), role)
     if isinstance(pieces, list):
         for piece in pieces:
-            _add_piece(turn, results, piece)
+            _add_piece(turn, results, get_dict(piece, "message_content") or piece)
     else:
         turn.text = write_text(pieces)
-    for reasoning in (message.get("reasoning_content"), message.get("reasoning")):
-        turn.reasoning = turn.reasoning or as_text(reasoning) or None
+    turn.reasoning = turn.reasoning or get_text(message, "reasoning_content", "reasoning") or None
     calls = decode_json(message.get("tool_calls"))
-    turn.calls += [_make_call(call) for call in (as_dicts(calls) if isinstance(calls, list) else as_dicts([calls]))]
+    turn.calls += map(_make_call, as_dicts(calls if isinstance(calls, list) else [calls]))
     if role == "tool" and turn.calls:
         turn.role = role = "assistant"  # Koog
     if role == "tool" and not results:
@@ -255,44 +252,25 @@ def _decode_parts(value: Any, role: Role) -> Any:
 
 
 def _add_piece(turn: Turn, results: list[Turn], piece: Any) -> None:
-    part = as_dict(piece)
-    part = part["message_content"] if isinstance(part.get("message_content"), dict) else part
-    kind = as_text(part.get("type"))
-    if isinstance(piece, str):
-        turn.text += piece
-    elif not kind or kind in _TEXTS:
-        turn.text += write_text(part.get("content", part.get("text")))
-    elif kind in ("reasoning", "thinking"):
-        more = write_text(part.get("content", part.get("text", part.get("thinking"))))
-        turn.reasoning = f"{turn.reasoning}\n\n{more}" if turn.reasoning else more
-    elif kind in ("tool_call", "tool_use", "server_tool_call") or isinstance(part.get("function"), dict):
-        turn.calls.append(_make_call(part))
-    elif kind in ("tool_call_response", "tool_result", "server_tool_call_response"):
-        result = part.get("response", part.get("result", part.get("content")))
-        text, parts = read_any_content(result)
-        ids = (read_id(part.get(name)) for name in ("id", "tool_call_id", "tool_use_id"))
-        call_id = next(filter(None, ids), "")
-        results.append(Turn("tool", text, call_id=call_id, tool=as_text(part.get("name")), parts=parts))
+    block = read_block(piece) if isinstance(piece, dict) else piece
+    kind = get_text(block, "type")
+    if kind == "thinking":
+        turn.reasoning = "\n\n".join(filter(None, (turn.reasoning, get_text(block, "thinking"))))
+    elif kind == "tool_use":
+        turn.calls.append(make_call(read_id(block.get("id")), block.get("name"), block.get("input")))
+    elif kind == "tool_result":
+        text, parts = read_any_content(block.get("content"))
+        call_id = read_id(block.get("tool_use_id"))
+        results.append(Turn("tool", text, call_id=call_id, tool=get_text(piece, "name"), parts=parts))
     else:
-        image = as_dict(part.get("image"))
-        image = image["image"] if isinstance(image.get("image"), dict) else image
-        ref = as_text(part.get("uri")) or as_text(part.get("url")) or as_text(image.get("url"))
-        media = as_text(part.get("mime_type")) or as_text(part.get("media_type"))
-        is_body = ref.startswith("data:")
-        made = Part(
-            type=as_text(part.get("modality")) or kind,
-            media_type=media,
-            ref=None if is_body else ref or None,
-            at=len(turn.text),
-        )
-        turn.parts = (*turn.parts, made)
+        text, parts = read_any_content([block])
+        turn.parts += tuple(msgspec.structs.replace(part, at=len(turn.text) + part.at) for part in parts)
+        turn.text += text
 
 
 def _make_call(raw: dict[str, Any]) -> ToolCall:
-    call = raw["tool_call"] if isinstance(raw.get("tool_call"), dict) else raw
-    function = as_dict(call.get("function")) or as_dict(call.get("server_tool_call")) or call
-    arguments = next((function[k] for k in ("arguments", "parameters", "input", "args") if k in function), None)
-    return make_call(read_id(call.get("id")), function.get("name") or call.get("name"), arguments)
+    call = read_block({**(get_dict(raw, "tool_call") or raw), "type": "tool_call"})
+    return make_call(read_id(call.get("id")), call.get("name"), call.get("input"))
 
 
 def read_id(value: Any) -> str:
