@@ -21,8 +21,8 @@ test: .venv/dev
 	$(MAKE) --no-print-directory -j 2 check pytest
 
 pytest: .venv/dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 \
-		-m "not integration and not slow" --ignore tests/integrations
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 \
+		-m "not integration and not slow" --ignore tests/integrations --hypothesis-profile quick
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
@@ -43,10 +43,11 @@ bench: .venv/dev
 
 # Heavy real parts: TRL's trainers on built datasets, and model servers, of which llama-server is compiled from source
 # once and cached outside the tree (CONTRIBUTING.md); and Chromium, which opens the pages of `view`: its screenshots are
-# kept in screenshots/.
+# kept in screenshots/. The libraries' modules are compiled once, and not anew by each process.
+test-integrations: export PYTHONDONTWRITEBYTECODE =
 test-integrations: .venv/integrations .venv/harbor/installed .venv/inspect/installed .venv/browser
-	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -n 2 --dist loadfile --reruns 1 \
-		-m "integration or slow" tests
+	FORETRACE_SCREENSHOTS=$${FORETRACE_SCREENSHOTS-screenshots} $(BIN)/python -m pytest -n 3 --dist loadfile --reruns 1 \
+		-m "integration or slow or hypothesis" tests
 	.venv/inspect/bin/python -m pytest -m integration tests/integrations/test_inspect_ai.py
 
 .venv/bin/python:

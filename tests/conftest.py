@@ -1,12 +1,10 @@
-"""What every test may use: the shared development data, and one hypothesis profile."""
+"""What every test may use: the shared development data, and the profiles of hypothesis."""
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -14,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
+
+from made_once import make_once
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
@@ -28,6 +28,8 @@ settings.register_profile(
     print_blob=True,
     derandomize=not EXPLORE,
 )
+settings.register_profile("quick", settings.get_profile("foretrace"), max_examples=10)
+"""That of `make test`; the integrations try each law with the examples of the other."""
 settings.load_profile("foretrace")
 if not EXPLORE:
     # Hypothesis draws constants of all modules that are loaded, which are others for each worker and order of tests.
@@ -40,19 +42,6 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no shared development data at {SHARED}")
     return SHARED
-
-
-def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A folder that the first worker of a test run to ask for it makes, and all read."""
-    base = factory.getbasetemp()
-    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "samples"
-    root.mkdir(exist_ok=True)
-    with (root / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (root / f"{name}.made").exists():
-            make(root / name)
-            (root / f"{name}.made").touch()
-    return root / name
 
 
 @pytest.fixture(scope="session")

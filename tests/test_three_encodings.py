@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.same_action import Action, is_same_action
@@ -15,26 +11,12 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.swe_smith import SweSmith
 
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "traces"
-PLACES = [("swe_smith_tool", 1), ("swe_smith_xml", 4), ("swe_smith_ticks", 0)]
 
-
-def shipped() -> list[dict[str, Any]]:
+def test_one_trace_in_three_encodings() -> None:
     rows = json.loads(files("foretrace.samples").joinpath("same_trace.json").read_text("utf-8"))
-    return [rows["tool"], rows["xml"], rows["ticks"]]
-
-
-def real() -> list[dict[str, Any]]:
-    if not DATA.exists():
-        pytest.skip("the folder of real rows is not there")
-    return [json.loads((DATA / s / "rows.jsonl").read_text("utf-8").splitlines()[row]) for s, row in PLACES]
-
-
-@pytest.mark.parametrize("rows", [shipped, real])
-def test_one_trace_in_three_encodings(rows: Any) -> None:
     traces: list[Trace] = []
-    for row in rows():
-        made = SweSmith().to_trace(row, RowRef(0))
+    for encoding in ("tool", "xml", "ticks"):
+        made = SweSmith().to_trace(rows[encoding], RowRef(0))
         assert isinstance(made, Trace)
         traces.append(made)
     tool, *others = traces

@@ -8,12 +8,9 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from datasketch import MinHash
 
 from foretrace.api.traces import import_source
-from foretrace.clean import copies as copies_module
 from foretrace.clean.copies import Copies, find_copies
 from foretrace.clean.task_texts import find_statement
 from foretrace.clean.word_texts import WordText, make_word_text, split_sentences
@@ -146,35 +143,6 @@ def test_chains_are_counted() -> None:
     assert chain.count_chained() == 1  # 3, which is not a copy of 1; 4 equals 0
 
 
-def test_every_pair_that_is_alike_by_another_minhash_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = random.Random(9)
-    texts = [write_issue(rng) for _ in range(40)]
-    texts += [reword(text, rng) for text in texts]
-    found = [read(text) for text in texts]
-    compared: set[tuple[int, int]] = set()
-    whole = copies_module._pair_by_signature
-
-    def note(signatures: np.ndarray) -> list[tuple[int, int]]:
-        pairs = list(whole(signatures))
-        compared.update(pairs)
-        return pairs
-
-    monkeypatch.setattr(copies_module, "_pair_by_signature", note)
-    find_copies(found, has_templates=False)
-    sketches = []
-    for text in found:
-        sketch = MinHash(num_perm=256, seed=7)
-        sketch.update_batch(
-            [int(p).to_bytes(4, "little") for p in np.setdiff1d(text.read_pieces(), copies_module._COMMON_PIECES)]
-        )
-        sketches.append(sketch)
-    estimates = {(i, j): sketches[i].jaccard(sketches[j]) for i in range(80) for j in range(i + 1, 80)}
-    alike = {pair for pair, estimate in estimates.items() if estimate >= 0.6}
-    assert len(alike) >= 20
-    assert alike <= compared
-    assert all(estimates[pair] >= 0.25 for pair in compared)
-
-
 @pytest.fixture(scope="module")
 def statements(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The statements of all tasks in the shared sources, by task."""
@@ -193,17 +161,3 @@ def test_of_real_tasks_only_copies_are_merged(statements: dict[str, str]) -> Non
     assert [len(cluster) for cluster in clusters] == [3]
     asked = {re.sub(r"(?s).*Question:", "", text) for text in clusters[0]}
     assert len(asked) == 1 and "bipropellant rocket engine with kerosene" in asked.pop()
-
-
-def test_planted_copies_of_real_tasks_are_found(statements: dict[str, str]) -> None:
-    texts = [text for text in statements.values() if len(text.split()) >= 60]
-    firsts = find(texts)
-    texts = [text for place, text in enumerate(texts) if firsts.firsts[place] == place]
-    found = found_of = 0
-    for turn in range(3):
-        reworded = [reword(text, random.Random(f"{turn} {text[:99]}")) for text in texts]
-        clusters = find([*texts, *reworded]).list_clusters()
-        of = {place: number for number, cluster in enumerate(clusters) for place in cluster}
-        found += sum(place in of and of[place] == of.get(place + len(texts)) for place in range(len(texts)))
-        found_of += len(texts)
-    assert found / found_of >= 0.95

@@ -3,42 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
-from foretrace.clean.personal import _HOME, _find_homes, find_addresses, find_home_names, find_user_names
+from foretrace.clean.personal import find_addresses, find_home_names, find_user_names
 from foretrace.clean.redact import Redactor, RedactSettings
-
-
-def test_home_folders_are_found_as_by_their_pattern_alone() -> None:
-    rng = random.Random(4)
-    pieces = [
-        "/home/",
-        "/Users/",
-        "home/x ",
-        "users/",
-        "C:\\Users\\",
-        "D:/users/",
-        "\\n/home/",
-        "/mnt/c/Users/",
-        "annabel",
-    ]
-    pieces += [
-        "bob.smith",
-        "a",
-        "/",
-        " ",
-        "C:\\\\Users\\\\",
-        "x" * 45,
-        "Documents and Settings\\",
-        "/var/home/",
-        "~",
-        "\n",
-    ]
-    for _ in range(2000):
-        text = "".join(rng.choices(pieces, k=10))
-        assert [m.span() for m in _find_homes(text)] == [m.span() for m in _HOME.finditer(text)], text
 
 
 def test_names_are_found_where_they_stand_for_a_person() -> None:

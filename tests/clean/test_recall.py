@@ -14,7 +14,6 @@ from foretrace.clean import scanner
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import Deadline, find_secrets
 from foretrace.clean.values import decode_base64, may_be_base64
-from foretrace.core.trace import Message, Provenance, Task, Trace
 
 LEAST = 0.99
 
@@ -29,9 +28,8 @@ def is_gone(planted: Planted, text: str) -> bool:
     return not any(piece in text for piece in planted.pieces)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_planted_secrets_are_found(seed: int) -> None:
-    planted = [*plant_tokens(seed, 2), *plant_others(seed, 10)]
+def test_planted_secrets_are_found() -> None:
+    planted = [*plant_tokens(0, 2), *plant_others(0, 10)]
     missed = Counter((p.kind, p.place) for p in planted if not is_gone(p, hide(p.text)))
     assert len({p.kind for p in planted}) > 80
     assert missed.total() <= (1 - LEAST) * len(planted), missed
@@ -64,54 +62,12 @@ def test_the_quick_look_at_tokens_changes_no_find(monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_text_in_base64_is_told_as_decoding_tells_it() -> None:
     rng = random.Random(1)
     digits = "ABCDEFabcdefghijklmnopqrstuvwxyz0123456789+/-_"
-    for _ in range(2000):
+    for _ in range(400):
         odd = 0.3 * rng.random()
         plain = bytes(200 if i % 3 == 0 and rng.random() < odd else 97 for i in range(rng.randrange(18, 60)))
         random_line = "".join(rng.choices(digits, k=rng.randrange(24, 90)))
         for line in (base64.b64encode(plain).decode(), random_line):
             assert may_be_base64(line) == (decode_base64(line[:64]) is not None), line
-
-
-@pytest.mark.slow
-def test_planted_secrets_are_found_in_the_middle_of_long_texts() -> None:
-    rng = random.Random(5)
-    words = [
-        "the",
-        "parser",
-        "reads",
-        "each",
-        "line",
-        "of",
-        "the",
-        "file",
-        "and",
-        "returns",
-        "what",
-        "it",
-        "found",
-        "there\n",
-    ]
-    planted = [*plant_tokens(7, 1), *plant_others(7, 2)]
-
-    def fill() -> str:
-        return "\n" + " ".join(rng.choice(words) for _ in range(rng.randrange(1500))) + "\n"
-
-    traces = [
-        Trace(
-            key=f"k{number}",
-            task=Task(id="t", group="g"),
-            messages=(Message(role="assistant", author="model", content=fill() + each.text + fill()),),
-            provenance=Provenance(origin="imported", source="x"),
-        )
-        for number, each in enumerate(planted)
-    ]
-    results = Redactor().apply(traces)
-    missed = [
-        p
-        for p, r in zip(planted, results, strict=True)
-        if not (isinstance(r, Trace) and is_gone(p, r.messages[0].content))
-    ]
-    assert len(missed) <= (1 - LEAST) * len(planted), [(p.kind, p.place) for p in missed]
 
 
 @pytest.mark.parametrize(

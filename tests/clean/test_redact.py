@@ -68,28 +68,6 @@ def test_a_trace_without_secrets_is_as_it_was_but_for_the_transform() -> None:
     assert msgspec.structs.replace(clean(trace), provenance=trace.provenance) == trace
 
 
-def test_a_text_that_stands_in_many_traces_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    redactor = Redactor()
-    shared = f"the key is {GITHUB} in /home/annette/app " + "and so on " * 40
-    traces = [make_trace(say(shared), say(f"{number} {STRIPE}"), key=str(number)) for number in range(3)]
-    asked: list[str] = []
-    whole, find = redactor._gate.find_suspects, redact.find_secrets
-
-    def find_suspects(texts: list[str]) -> list[redact.Suspect]:
-        asked.extend(texts)
-        return whole(texts)
-
-    def find_secrets(text: str, *rest: object, **named: object) -> list[redact.Found]:
-        asked.append(text)
-        return find(text, *rest, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(redactor._gate, "find_suspects", find_suspects)
-    monkeypatch.setattr(redact, "find_secrets", find_secrets)
-    one_by_one = [redactor.redact_attempt(trace) for trace in traces]
-    assert asked.count(shared) == 2
-    assert one_by_one == [Redactor().redact_attempt(trace) for trace in traces]
-
-
 def test_what_is_known_of_texts_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact, "_MAX_KNOWN", 8)
     redactor = Redactor()
@@ -104,26 +82,6 @@ def make_generated(outcome: Outcome, **facts: object) -> Trace:
     return Trace(
         key="k", task=Task(id="t", group="g"), messages=(say(f"a {GITHUB}"),), outcome=outcome, provenance=origin
     )
-
-
-def test_numbers_of_our_own_metrics_are_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    redactor = Redactor()
-    redactor.redact_text("what is done once is done")
-    asked: list[str] = []
-    find = redact.find_secrets
-
-    def find_secrets(text: str, *rest: object, **named: object) -> list[redact.Found]:
-        asked.append(text)
-        return find(text, *rest, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(redact, "find_secrets", find_secrets)
-    metrics = {"completion_tokens": 370.0, "prompt_tokens": 2400.0, "turns": 4.0}
-    reasons = {"reasons": {"token_ids": "not offered (no /tokenize)", "token_prompts": "not offered (no /tokenize)"}}
-    clean = redactor.redact_attempt(make_generated(Outcome(metrics=metrics), capabilities=reasons))
-    assert clean.outcome.metrics == metrics and clean.provenance.capabilities == reasons
-    assert len(asked) == 2  # the message, and what the server was found to do
-    redactor.redact_attempt(make_generated(Outcome(metrics={**metrics, "prompt_tokens": 2401.0}), capabilities=reasons))
-    assert len(asked) == 2
 
 
 def test_secrets_in_what_is_ours_are_taken_out_all_the_same() -> None:

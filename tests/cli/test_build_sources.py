@@ -44,8 +44,3 @@ def test_a_limit_that_cannot_be_served(run: Run, limit: str, told: str) -> None:
     done = run("build", f"chat={FILES['chat']}", "--limit", limit, *BUILD)
     assert done.code == 2 and f"--limit {limit}" in done.err and told in done.err
     assert not Path("d-traces").exists()
-
-
-def test_a_split_that_nothing_reads_is_refused(run: Run) -> None:
-    done = run("import", f"claude_code:x={FILES['chat']}", "--out", "t")
-    assert done.code == 2 and "--split is for rows on the Hub" in done.err

@@ -9,7 +9,7 @@ import pytest
 import foretrace
 from cli.conftest import Run
 from evaluation.timed import READ, RUN, WRITE, Timed, make_trace
-from foretrace.cli.display.speculation import write_share, write_time
+from foretrace.cli.display.speculation import write_time
 from foretrace.core.store import write_traces
 
 
@@ -105,9 +105,3 @@ def test_a_wrong_value_is_one_line(run: Run, timed: Path, options: list[str], sa
 )  # fmt: skip
 def test_a_time_has_its_two_largest_units(seconds: float, text: str) -> None:
     assert write_time(seconds) == text
-
-
-def test_a_share_has_two_digits() -> None:
-    assert [write_share(s) for s in (0, 0.0004, 0.019, 0.0996, 0.18, 1)] == [
-        *("0 %", "0 %", "1.9 %", "10 %", "18 %", "100 %")
-    ]

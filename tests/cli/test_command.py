@@ -57,19 +57,14 @@ def command(*arguments: object, **options: object) -> subprocess.CompletedProces
 
 def test_help_and_version_load_nothing_heavy() -> None:
     code = (
-        "import sys; from foretrace.cli.main import main; code = main(sys.argv[1:]);"
+        "import sys; from foretrace.cli.main import main;"
+        "codes = [main(words) for words in ([], ['-h'], ['--help'], ['import', '--help'], ['--version'])];"
         "heavy = {'rich', 'pyarrow', 'datasets', 'numpy', 'sklearn', 'huggingface_hub'} & set(sys.modules);"
-        "sys.exit(code or (f'loaded {heavy}' if heavy else 0))"
+        "sys.exit(f'{codes}, loaded {heavy}' if any(codes) or heavy else 0)"
     )
-    for arguments in (["--help"], ["import", "--help"], ["--version"], []):
-        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "foretrace" in done.stdout
-
-
-def test_package_is_cheap_to_import() -> None:
-    code = "import sys, foretrace; sys.exit(bool({'msgspec', 'pyarrow', 'click'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Usage: foretrace") == 4
 
 
 @pytest.mark.parametrize(
@@ -98,12 +93,6 @@ def test_an_address_of_no_store_is_no_folder(run: Run, tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_verb(run: Run) -> None:
-    result = run("frobnicate")
-    assert (result.code, result.out) == (2, "")
-    assert "frobnicate" in result.err
-
-
 def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOW)
     file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 120}])
@@ -123,8 +112,6 @@ def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
     assert said == [err.splitlines()[-1]]
     assert "nothing is kept" in said[0]
     assert "Traceback" not in err
-    write_rows(file, [{"seconds": 0}])
-    assert command(*arguments, cwd=tmp_path).returncode == 0
 
 
 def test_hub_out_of_reach_is_one_line(tmp_path: Path) -> None:
@@ -165,9 +152,6 @@ def test_full_disk_leaves_what_was_there(traces: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "cannot write" in done.stderr
     assert out.read_text() == "before"
-    labels = command("label", traces, "--out", tmp_path / "l.parquet", **more)
-    assert labels.returncode == 1
-    assert "cannot write" in labels.stderr
     assert {p.name for p in tmp_path.iterdir()} == {"e.jsonl", "swe.jsonl", "traces"}
 
 
@@ -175,27 +159,28 @@ def test_full_disk_leaves_what_was_there(traces: Path, tmp_path: Path) -> None:
 def test_colours_are_for_terminals(traces: Path, no_color: str) -> None:
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "100"}
     ours, its = pty.openpty()
-    for arguments in ([], ["swe_smith@local/tool:other"]):
-        with subprocess.Popen([*COMMAND, "show", str(traces), *arguments], stdout=its, env=environment):
-            text = b""
-            while b"three" not in text or (arguments and b"submit" not in text):
-                text += os.read(ours, 4096)
-        assert (b"\x1b[" in text) == (not no_color)
+    with subprocess.Popen([*COMMAND, "show", str(traces), "swe_smith@local/tool:other"], stdout=its, env=environment):
+        text = b""
+        while b"three" not in text or b"submit" not in text:
+            text += os.read(ours, 4096)
+    assert (b"\x1b[" in text) == (not no_color)
     os.close(its)
     os.close(ours)
 
 
-def test_unexpected_errors_are_one_line_without_debug(tmp_path: Path) -> None:
+def test_unexpected_errors_are_one_line_without_debug(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = SLOW.replace(
         "def to_trace", "def scan(self, rows):\n        raise RuntimeError('bo\\x1bom')\n\n    def to_trace"
     )
-    (tmp_path / "mine.py").write_text(source)
+    (tmp_path / "bad_scan.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
     file = write_rows(tmp_path / "rows.jsonl", [{"seconds": 0}])
-    arguments = ["import", "mine:Slow", file, "--out", tmp_path / "t"]
-    short = command(*arguments, cwd=tmp_path)
-    assert (short.returncode, short.stdout) == (1, "")
-    assert short.stderr == "foretrace: unexpected RuntimeError: bo\\x1bom; run again with --debug to see where\n"
-    assert "Traceback" in command(*arguments, "--debug", cwd=tmp_path).stderr
+    arguments = ["import", "bad_scan:Slow", file, "--out", tmp_path / "t"]
+    said = "foretrace: unexpected RuntimeError: bo\\x1bom; run again with --debug to see where\n"
+    assert run(*arguments) == (1, "", said)
+    assert "Traceback" in run(*arguments, "--debug").err
 
 
 def test_public_names() -> None:
@@ -204,21 +189,6 @@ def test_public_names() -> None:
     assert set(foretrace.__all__) == set(dir(foretrace))
     with pytest.raises(AttributeError):
         foretrace.nothing  # noqa: B018
-
-
-def test_help_by_either_flag_and_whole_texts(run: Run) -> None:
-    for arguments in ([], ["problems"], ["build"]):
-        assert run(*arguments, "-h").out == run(*arguments, "--help").out != ""
-    listed = run("--help").out.partition("Commands:")[2]
-    assert "..." not in listed
-    assert "Attempt problems with a model: its code is really run, and every attempt ends as a trace." in " ".join(
-        listed.split()
-    )
-
-
-def test_options_of_one_record_are_shown_or_hidden_by_the_command(run: Run) -> None:
-    assert "--sandbox" in run("doctor", "--help").out and "--sandbox" not in run("generate", "--help").out
-    assert "--base-url" in run("generate", "--help").out and "--retries" not in run("doctor", "--help").out
 
 
 def test_shells_can_complete() -> None:

@@ -12,6 +12,7 @@ from cli.conftest import Run
 HERE = "--allow-weak-isolation"  # whatever this machine offers
 
 
+@pytest.mark.usefixtures("short_measuring")
 def test_what_serves_here(run: Run) -> None:
     done = run("doctor", HERE, "--json", "--workers", 1)
     assert done.code == 0

@@ -37,11 +37,6 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
     assert foretrace.effects(tmp_path / "t").tools == foretrace.effects(traces).tools
 
 
-def test_a_place_inside_the_traces_is_refused(run: Run, traces: Path) -> None:
-    done = run("effects", traces, "--out", traces / "effects.json")
-    assert done.code == 2 and "lies inside the traces folder" in done.err
-
-
 @pytest.mark.parametrize(
     ("call", "more", "says"),
     [

@@ -42,15 +42,6 @@ def test_reports_print_as_the_command_prints_them(run: Run, traces: Path, tmp_pa
         assert repr(report).startswith(f"{type(report).__name__}("), name
 
 
-def test_what_has_no_place_in_a_report_is_left_out(run: Run, traces: Path, tmp_path: Path) -> None:
-    built = run("build", traces, "--outcomes", "all", "--no-statistical-gates", "--out", tmp_path / "d").out
-    report = foretrace.build(traces, out=tmp_path / "e", outcomes="all", statistical_gates=False)
-    printed = [line for line in str(report).splitlines() if not line.startswith("warning: ")]  # on stderr, there
-    assert len(printed) > 20 and built.splitlines()[: len(printed)] == printed
-    printed = str(foretrace.effects(traces))
-    assert printed and run("effects", traces, "--out", tmp_path / "f.json").out.startswith(printed)
-
-
 def test_one_trace_is_read_by_how_its_key_begins(traces: Path) -> None:
     keys = [trace.key for trace in foretrace.read_traces(traces)]
     assert foretrace.read_trace(traces, keys[0]).key == keys[0]
@@ -80,30 +71,10 @@ def test_times_can_be_assumed_by_a_table(traces: Path) -> None:
         foretrace.ceiling(traces, assume_times={"model": 6})
 
 
-def test_the_source_of_an_import_can_be_left_out(traces: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    foretrace.export(traces, format="chat", out=rows)
-    first = foretrace.import_source(rows, out=tmp_path / "a").traces
-    assert first == foretrace.import_source("auto", rows, out=tmp_path / "b").traces
-    assert first == foretrace.import_source(str(rows), out=tmp_path / "c").traces > 0
-
-
-def test_a_word_that_is_no_choice_is_refused_with_the_choices(traces: Path, tmp_path: Path) -> None:
-    for name, choices in {"outcomes": "all, not_failed, success", "dedup": "keep-best"}.items():
-        with pytest.raises(UsageError, match=f"{name}: 'everything' is not one of {choices}"):
-            foretrace.build(traces, out=tmp_path / "d", **{name: "everything"})  # type: ignore[arg-type]
-
-
 def test_predictions_in_parquet_are_refused_with_what_to_give(run: Run, traces: Path, tmp_path: Path) -> None:
     foretrace.label_folder(traces, out=tmp_path / "l.parquet")
     done = run("replay", traces, "--predictions", tmp_path / "l.parquet")
     assert done.err.endswith("l.parquet: is not text; give a file of JSON lines, as `predict` writes it\n")
-
-
-def test_what_was_pushed_prints_as_a_table(run: Run, sample_dataset: Path) -> None:
-    done = run("push", sample_dataset, "--org", "someone", "--dry-run", "--allow-undecided")
-    report = foretrace.push(sample_dataset, org="someone", dry_run=True, allow_undecided=True)
-    assert str(report) == done.out.rstrip("\n") and "would push" in str(report)
 
 
 @pytest.mark.parametrize("command", sorted(app.commands))

@@ -29,13 +29,6 @@ def test_counts_add_up_and_are_said(run: Run, tmp_path: Path) -> None:
     assert again.out.splitlines()[-1] == "3 rows = 0 traces + 0 drops + 2 already there + 1 dropped before"
 
 
-def test_json_is_all_of_stdout(run: Run, swe_file: Path, tmp_path: Path) -> None:
-    result = run("import", "swe_smith", swe_file, "--out", tmp_path / "t", "--json", "--quiet")
-    assert result.json["traces"] == 4
-    assert result.json["success"] == {"true": 3, "false": 1, "unknown": 0}
-    assert result.err == ""
-
-
 def test_folder_of_files_is_read_by_name(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "raw"
     folder.mkdir()
@@ -79,8 +72,9 @@ def test_settings_from_a_file_and_the_command_line_wins(run: Run, swe_file: Path
     more = run("import", "swe_smith", swe_file, "--config", config, "--limit", 3, "--json")
     assert more.json["rows"] == 3
     chat = write_rows(tmp_path / "chat.jsonl", [{"turns": chat_row(1)["messages"]}])
-    config.write_text('[map]\nmessages = "turns"\n')
-    assert run("import", "chat", chat, "--config", config, "--out", tmp_path / "u").code == 0
+    config.write_text('no-redact = true\n[map]\nmessages = "turns"\n')
+    done = run("import", "chat", chat, "--config", config, "--out", tmp_path / "u")
+    assert done.code == 0 and "not looked through for secrets" in done.err
 
 
 @pytest.mark.parametrize(
@@ -163,12 +157,6 @@ def test_second_writer_is_refused(run: Run, traces: Path, swe_file: Path) -> Non
         result = run("import", "swe_smith", swe_file, "--out", traces)
     assert result.code == 1
     assert "another process is writing here" in result.err
-
-
-def test_output_that_cannot_be_written(run: Run, swe_file: Path) -> None:
-    result = run("import", "swe_smith", swe_file, "--out", swe_file / "traces")
-    assert result.code == 1
-    assert "cannot write" in result.err
 
 
 def test_replace_takes_other_content(run: Run, tmp_path: Path) -> None:

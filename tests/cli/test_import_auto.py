@@ -134,11 +134,6 @@ def test_settings_that_do_not_fit(
     assert not (tmp_path / "t").exists()
 
 
-def test_auto_wants_a_path(run: Run, tmp_path: Path) -> None:
-    result = run("import", "auto", "--out", tmp_path / "t")
-    assert result.code == 2 and "name the files or folders" in result.err
-
-
 def test_patterns(run: Run, logs: Path, tmp_path: Path) -> None:
     facts = run("import", "auto", str(logs / "**" / "*.jsonl"), "--out", tmp_path / "t", "--json").json
     assert facts["traces"] == 5

@@ -6,12 +6,11 @@ import csv
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from cli.conftest import Run, call, chat_row, swe_row, write_rows
+from cli.conftest import Run, call, chat_row, write_rows
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.files import only_writer
 from foretrace.core.store import read_traces, write_traces
@@ -224,46 +223,6 @@ def test_exported_traces_come_back(run: Run, traces: Path, tmp_path: Path, name:
     assert result.json["traces"] == 4
     assert run("import", "jsonl", tmp_path / name, "--out", tmp_path / "back").code == 0
     assert list(read_traces(tmp_path / "back")) == list(read_traces(traces))
-
-
-def test_exported_chat_comes_back(run: Run, traces: Path, tmp_path: Path) -> None:
-    xml = swe_row("x__y.0123abcd.f__x", "1")
-    xml["messages"] = json.dumps(
-        [
-            {"role": "user", "content": "Fix it."},
-            {"role": "assistant", "content": "Look.\n<function=bash>\n<parameter=command>ls</parameter>\n</function>"},
-            {"role": "user", "content": "OBSERVATION:\na.py"},
-            {"role": "assistant", "content": "<function=submit>\n</function>"},
-        ]
-    )
-    run("import", "swe_smith", write_rows(tmp_path / "xml.jsonl", [xml]), "--out", traces)
-    assert run("export", traces, "--format", "chat", "--out", tmp_path / "e.jsonl").code == 0
-    rows: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
-    row = next(r for r in rows if "x__y" in r["id"])
-    assert row["messages"][1] == {
-        "role": "assistant",
-        "content": "Look.",
-        "tool_calls": [
-            {"id": "call_1_0", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
-        ],
-    }
-    assert row["messages"][2] == {"role": "tool", "content": "a.py", "tool_call_id": "call_1_0"}
-    assert run("import", "chat", tmp_path / "e.jsonl", "--out", tmp_path / "back").code == 0
-    before = {t.key: t for t in read_traces(traces)}
-    for trace in read_traces(tmp_path / "back"):
-        was = before[str(trace.provenance.raw_id)]
-        assert (trace.task.id, trace.task.group, trace.outcome.success) == (
-            was.task.id,
-            was.task.group,
-            was.outcome.success,
-        )
-        assert [len(m.tool_calls) for m in trace.messages] == [len(m.tool_calls) for m in was.messages]
-        assert [[c.arguments for c in m.tool_calls] for m in trace.messages] == [
-            [c.arguments for c in m.tool_calls] for m in was.messages
-        ]
-        assert [s.observations[0].content for s in trace.steps() if s.observations] == [
-            s.observations[0].content for s in was.steps() if s.observations
-        ]
 
 
 def test_schema(run: Run) -> None:

@@ -33,20 +33,6 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert "confidence that the type is right" in run("score", out, sample_dataset, "--quiet").out
 
 
-def test_a_predictor_of_ones_own(
-    run: Run, sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    out = tmp_path / "p.jsonl"
-    done = run("predict", sample_dataset, "--predictor", "mine:Mine", "--out", out)
-    assert done.code == 0
-    found = read_predictions(out)
-    assert found.header is not None
-    if found.header.faults:
-        assert "failed at" in done.err and "KeyError" in done.err
-
-
 def test_a_model(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     reply = {"action": "file_read", "tool": "bash", "arguments": {"command": "ls"}}
     script = write_rows(tmp_path / "s.jsonl", [{"turns": [json.dumps(reply)], "repeat": True}])
@@ -57,13 +43,6 @@ def test_a_model(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert "3 guesses of scripted:" in done.out and "6 requests" in done.out
     again = run(*words, "--quiet", "--json")
     assert (again.json["requests"], again.json["guesses"]) == (0, 3)
-
-
-def test_a_server_that_is_not_there_is_one_line(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
-    words = ["--model", "openai:x", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0"]
-    done = run("predict", sample_dataset, *words, "--out", tmp_path / "p.jsonl", "--quiet")
-    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
-    assert "no connection" in done.err and not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

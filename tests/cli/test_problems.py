@@ -125,22 +125,6 @@ def test_the_examples_of_the_docs_are_sound(run: Run, tmp_path: Path) -> None:
     assert (result.json["references_passed"], result.json["forms"]["values"]) == (4, 2)
 
 
-def test_the_first_sandbox_that_starts_serves(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "my_sandbox.py").write_text(
-        "from foretrace.core.errors import SandboxError\nfrom foretrace.sandbox.base import Sandbox\n\n\n"
-        "class Away(Sandbox):\n    name = 'away'\n\n    def __init__(self, settings):\n        pass\n\n"
-        "    async def start(self):\n        raise SandboxError('it is away')\n\n"
-        "    async def close(self):\n        pass\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    result = run("problems", "check", "builtin", "--limit", 2, "--sandbox", "my_sandbox:Away,local", "--json")
-    assert result.code == 0 and result.json["isolation"]["refused"] == {"my_sandbox:Away": "it is away"}
-    text = run("problems", "check", "builtin", "--limit", 2, "--sandbox", "my_sandbox:Away,local").out
-    assert "not my_sandbox:Away" in text and "it is away" in text
-    result = run("problems", "check", "builtin", "--sandbox", "my_sandbox:Away", "--quiet")
-    assert (result.code, result.err) == (1, "foretrace: it is away\n")
-
-
 def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = "foretrace: 'mine.jsonl' is not a problem set; for a file of rows give jsonl:mine.jsonl\n"
@@ -154,17 +138,3 @@ def test_a_file_for_a_set_is_told_where_to_go(run: Run, tmp_path: Path, monkeypa
     assert both.code == 2 and "give one of them" in both.err
     (tmp_path / "builtin").mkdir()
     assert run("problems", "check", "builtin", "--limit", 1, "--quiet").code == 0
-
-
-def test_a_class_of_ones_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_set.py").write_text(
-        "from foretrace.core.problem import Problem, Test\n\n\n"
-        "class Mine:\n    name, license, hub = 'mine', None, None\n\n"
-        "    def load(self, path=None):\n"
-        f"        row = {json.dumps(GOOD)}\n"
-        "        yield Problem(id='a', statement=row['statement'], entry_point='f', reference=row['reference'],\n"
-        "                      hidden_tests=(Test(code=row['tests'][0]),))\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    result = run("problems", "check", "my_set:Mine", "--json")
-    assert result.code == 0 and result.json["references_passed"] == 1

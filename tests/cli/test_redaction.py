@@ -56,13 +56,6 @@ def test_an_import_writes_no_secret(run: Run, rows: Path) -> None:
     assert (again["traces"], again["already_there"], again["drops"]) == (0, 4, {})
 
 
-def test_another_file_with_the_same_rows_is_there_already(run: Run, rows: Path, tmp_path: Path) -> None:
-    assert run("import", "chat", rows, "--out", "t").code == 0
-    more = write_rows(tmp_path / "more.jsonl", [row(n) for n in range(5)])
-    again = run("import", "chat", more, "--out", "t", "--json").json
-    assert (again["traces"], again["already_there"], again["drops"]) == (1, 4, {})
-
-
 def test_without_redaction_it_says_so(run: Run, rows: Path) -> None:
     done = run("import", "chat", rows, "--out", "t", "--no-redact")
     assert done.code == 0 and "4 traces not looked through for secrets" in done.err
@@ -151,44 +144,15 @@ def test_a_session_that_goes_on_takes_the_place_of_the_stored_one(
     monkeypatch.chdir(tmp_path)
     secret = KINDS["secret"].make(random.Random(9))
     file = tmp_path / "s.jsonl"
-    lines = [
-        {
-            "type": "user",
-            "uuid": "1",
-            "parentUuid": None,
-            "sessionId": "s",
-            "timestamp": "2026-01-01T00:00:00Z",
-            "message": {"role": "user", "content": f"look at {secret} in /home/annabel/x"},
-        },
-        {
-            "type": "assistant",
-            "uuid": "2",
-            "parentUuid": "1",
-            "sessionId": "s",
-            "timestamp": "2026-01-01T00:00:01Z",
-            "message": {"id": "m1", "role": "assistant", "content": [{"type": "text", "text": f"I see {secret}"}]},
-        },
-    ]
-    write_rows(file, lines)
+    lines = []
+    said = (f"look at {secret} in /home/annabel/x", f"I see {secret}", f"API_TOKEN={secret}", "Thanks.")
+    for number, text in enumerate(said):
+        kind = "assistant" if number % 2 else "user"
+        message = {"id": f"m{number}", "role": kind, "content": [{"type": "text", "text": text}]}
+        at = {"uuid": f"{number}", "parentUuid": f"{number - 1}" if number else None, "sessionId": "s"}
+        lines.append({"type": kind, "timestamp": f"2026-01-01T00:00:0{number}Z", "message": message, **at})
+    write_rows(file, lines[:2])
     assert run("import", "auto", file, "--out", "t").code == 0
-    lines += [
-        {
-            "type": "user",
-            "uuid": "3",
-            "parentUuid": "2",
-            "sessionId": "s",
-            "timestamp": "2026-01-01T00:00:02Z",
-            "message": {"role": "user", "content": f"API_TOKEN={secret}"},
-        },
-        {
-            "type": "assistant",
-            "uuid": "4",
-            "parentUuid": "3",
-            "sessionId": "s",
-            "timestamp": "2026-01-01T00:00:03Z",
-            "message": {"id": "m2", "role": "assistant", "content": [{"type": "text", "text": "Thanks."}]},
-        },
-    ]
     write_rows(file, lines)
     grown = run("import", "auto", file, "--out", "t", "--json").json
     assert (grown["grown"], grown["drops"]) == (1, {})

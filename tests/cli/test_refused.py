@@ -104,7 +104,6 @@ def test_an_object_that_is_no_plugin(run: Run, traces: Path, swe_file: Path, ask
         (["--private"], "--private is for --push ORG"),
         (["--allow-undecided"], "--allow-undecided is for --push ORG"),
         (["--allow-demo", "--push", "org"], "leave out it or --push"),
-        (["--split", "half"], "'--split': 'half': write three shares, e.g. 0.8/0.1/0.1"),
         (["--limit", "3"], "--limit is for sources that are imported"),
     ],
 )
@@ -113,8 +112,3 @@ def test_options_of_build_that_do_not_fit(run: Run, traces: Path, options: list[
     done = run("build", traces, "--out", out, "--quiet", *options)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert said in done.err and not out.exists()
-
-
-def test_a_folder_that_holds_something_is_not_replaced(run: Run, traces: Path) -> None:
-    done = run("build", traces, "--out", traces, "--quiet")
-    assert done.code == 1 and done.err.endswith("exists; choose another folder, or overwrite it with --overwrite\n")

@@ -90,19 +90,6 @@ def test_options_reach_the_replay(run: Run, timed: Path, guesses: Path) -> None:
     assert "assumed: the verifier takes 0.25 s (16)" in shown and "extra cost " in shown
 
 
-def test_without_times_it_is_unknown_and_says_what_to_record(run: Run, tmp_path: Path) -> None:
-    traces = [make_trace([Timed(), Timed()])]
-    write_traces(traces, tmp_path / "t")
-    write_predictions(tmp_path / "p.jsonl", PredictionsHeader(), plant(traces).rows)
-    done = run("replay", tmp_path / "t", "--predictions", tmp_path / "p.jsonl")
-    assert done.code == 0 and done.out.splitlines() == [
-        "unknown: the times of 0 of 2 steps with a prediction are known, and half of them are needed; record the "
-        "model's seconds on every reply (`model_s`), or time stamps of its input and its reply; or assume them: "
-        "--assume-times tracelab",
-        "unknown times: no model time 2",
-    ]
-
-
 def line(key: str, step: int) -> str:
     return json.dumps({"key": key, "step": step, "action": "file_read", "tool": "read_file", "arguments": {}}) + "\n"
 

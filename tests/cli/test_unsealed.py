@@ -67,11 +67,6 @@ def test_one_trace_too(run: Run, traces: Path) -> None:
     assert "1 finished trace of" in said and "is not sealed yet" in said
 
 
-def test_a_run_that_finished_nothing_is_not_worth_a_line(run: Run, traces: Path) -> None:
-    journal_of(traces, JournalEntry(key="k", left_out="not_success"))
-    assert run("show", traces).err == ""
-
-
 def test_a_journal_that_cannot_be_read_is_named_and_the_rest_is_read(run: Run, traces: Path) -> None:
     import zstandard
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +68,3 @@ def test_wrong_use_is_one_line(run: Run, sample_dataset: Path, predictions: Path
         assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1), arguments
         assert said in refused.err, refused.err
     assert not (tmp_path / "s.jsonl").exists()
-
-
-def test_a_model_that_always_fails_is_one_line(
-    run: Run, sample_dataset: Path, predictions: Path, tmp_path: Path
-) -> None:
-    script = tmp_path / "judge.jsonl"
-    script.write_text(json.dumps({"turns": []}) + "\n")
-    failed = run("verify", predictions, sample_dataset, "--model", f"scripted:{script}", "--out", tmp_path / "s.jsonl")
-    assert (failed.code, failed.out) == (1, "")
-    assert "requests failed, e.g. " in failed.err
-    assert failed.err.splitlines()[-1].startswith("foretrace: scripted:")

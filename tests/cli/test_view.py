@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import webbrowser
 from pathlib import Path
 
@@ -34,8 +33,3 @@ def test_what_view_refuses(run: Run, traces: Path, tmp_path: Path) -> None:
     (tmp_path / "notes" / "a.txt").write_text("mine")
     other = run("view", traces, "--out", tmp_path / "notes")
     assert other.code == 1 and "is not a page that foretrace wrote; choose another --out" in other.err
-
-
-def test_a_page_whose_name_is_no_text_is_named_in_json(run: Run, traces: Path, tmp_path: Path) -> None:
-    odd = tmp_path / os.fsdecode(b"v-\xff")
-    assert run("view", traces, "--out", odd, "--json").json["page"] == str(odd / "index.html")

@@ -27,6 +27,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
 
+@pytest.mark.integration
 def test_an_address_where_nobody_answers_is_said_at_once() -> None:
     pytest.importorskip("ray", reason="Ray is not installed (pip install ray)")
     with socket.socket() as taken:

@@ -66,7 +66,8 @@ def facts(report: GenerateReport) -> dict[str, Any]:
     return {name: value for name, value in report.make_facts().items() if not name.endswith(("seconds", "_s"))}
 
 
-@pytest.mark.parametrize("keep", [pytest.param("all", marks=pytest.mark.slow), "ideal"])
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["all", "ideal"])
 def test_the_bytes_and_the_report_are_those_of_this_process(
     keep: str, ground: Ground, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_what_was_finished_before_the_cluster_broke_down_is_kept(ground: Ground,
     assert ids(tmp_path / "t") == ids(tmp_path / "here")
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_groups_that_came_back(model: str, tmp_path: Path) -> None:
     cluster = ThreadCluster(2)
 
@@ -122,6 +124,7 @@ def test_an_interrupt_keeps_the_groups_that_came_back(model: str, tmp_path: Path
     assert asyncio.run(run(ThreadCluster(), model, tmp_path / "t", samples=3)).counts.already_done == kept
 
 
+@pytest.mark.slow
 def test_budgets_hold_for_all_workers_together(ground: Ground, model: str, tmp_path: Path) -> None:
     whole = ground.generate(tmp_path / "here", make_model(model), samples=4)
     tokens = (whole.prompt_tokens + whole.completion_tokens) // 2

@@ -1,4 +1,4 @@
-"""Snippets, what was seen of one, and what of that is a violation; the same judge for guarded and unguarded runs."""
+"""Snippets, what was seen of one, and what of that is a violation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import json
 import os
 import re
 import select
-import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,7 +46,7 @@ TESTS = {"values": LITERALS, "calls": LOOP, "program": PROGRAM, "together": LITE
 
 @dataclass(frozen=True, kw_only=True)
 class Snippet:
-    """One piece of code, what must be seen of it, and the unguarded control that it must bite."""
+    """One piece of code, and what must be seen of it."""
 
     name: str
     kind: str
@@ -57,11 +54,6 @@ class Snippet:
     code: str
     forms: tuple[str, ...] = ("run",)
     """`run`, `session`, or a form of judging: `values`, `calls`, `program`, `together`."""
-    control: str = "process"
-    """What runs it unguarded: a plain `process`, a `fork` of the parent, an `inside_worker` that goes on after it, or
-    one of the graders."""
-    bites: str = ""
-    """The violation that the control must show; empty: the kind's own."""
     tests: tuple[dict[str, Any], ...] = ()
     setup: str = ""
     stdin: str = ""
@@ -79,8 +71,6 @@ class Snippet:
     """Whether it must pass its tests (well-behaved code)."""
     probe: str = PROBE
     """Run after it, in the same sandbox: must print 2."""
-    needs: str = ""
-    """What the control needs to bite: `root`, `x86_64`."""
 
     @property
     def weighed(self) -> bool:
@@ -97,7 +87,7 @@ class Snippet:
 
 @dataclass
 class Seen:
-    """What was observed of one run, guarded or not."""
+    """What was observed of one run."""
 
     ending: str = ""
     stdout: str = ""
@@ -116,7 +106,6 @@ class Seen:
 
 ENDED = ("ok", "error", "exit", "timeout", "memory", "output", "killed")
 """Endings that are right where a snippet names none: not `lost`, which code cannot bring about."""
-DEFAULT_BITE = {"forge": "forged", "leak": "leaked", "escape": "changed"}
 
 
 def violations(snippet: Snippet, seen: Seen, slack_s: float = 1.0) -> list[str]:
@@ -155,15 +144,54 @@ def violations(snippet: Snippet, seen: Seen, slack_s: float = 1.0) -> list[str]:
     return found
 
 
-class Parent:
-    """A process of ours that runs snippets and holds secrets in its environment, arguments, memory and descriptors."""
+@contextlib.contextmanager
+def _decoy_descriptors(world: World) -> Iterator[tuple[int, int]]:
+    """A file with a secret, and the decoy folder, for a parent to hold."""
+    secret, folder = os.memfd_create("decoy"), os.open(world.folder, os.O_RDONLY)
+    try:
+        os.write(secret, SECRETS["descriptor"].encode())
+        yield secret, folder
+    finally:
+        os.close(secret)
+        os.close(folder)
 
-    def __init__(self, process: subprocess.Popen[bytes] | Fork) -> None:
-        self.process = process
+
+def _environment(world: World) -> dict[str, str]:
+    return {"FORETRACE_DECOY_TOKEN": SECRETS["env"], "HOME": str(world.home), "TMPDIR": str(world.work)}
+
+
+def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    names = sorted({*before, *after})
+    return [name for name in names if before.get(name) != after.get(name)]
+
+
+class Host:
+    """A process of ours that runs snippets at one setting, and holds secrets in its environment, arguments, memory and
+    descriptors. `isolation` is what its sandbox says of itself."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.world = World()
+        with _decoy_descriptors(self.world) as (secret, folder):
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, str(HERE / "host.py"), json.dumps({"workers": 1, **settings})),
+                    *(f"{secret},{folder}", SECRETS["argv"]),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **_environment(self.world)},
+                pass_fds=(secret, folder),
+            )
         self._buffer = b""
         self.weighed = False
         """Whether `answer` keeps the peaks of its tree in `tasks` and `memory_mb`."""
         self.tasks, self.memory_mb = 0, 0.0
+        hello = self.answer()
+        self.raised = hello.get("raised", "")
+        self.isolation = hello.get("isolation", {})
+        if not self.raised:
+            self.tell({"hold": SECRETS["memory"]})
+            self._warm()
 
     def tell(self, message: dict[str, Any]) -> None:
         assert self.process.stdin
@@ -187,145 +215,6 @@ class Parent:
                 self.tasks, self.memory_mb = max(self.tasks, tasks), max(self.memory_mb, memory_mb)
         line, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(line)
-
-    def close(self) -> None:
-        tree.end_all(self.process.pid)
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                pipe.close()
-
-
-@contextlib.contextmanager
-def _decoy_descriptors(world: World) -> Iterator[tuple[int, int]]:
-    """A file with a secret, and the decoy folder, for a parent to hold."""
-    secret, folder = os.memfd_create("decoy"), os.open(world.folder, os.O_RDONLY)
-    try:
-        os.write(secret, SECRETS["descriptor"].encode())
-        yield secret, folder
-    finally:
-        os.close(secret)
-        os.close(folder)
-
-
-def _environment(world: World) -> dict[str, str]:
-    return {"FORETRACE_DECOY_TOKEN": SECRETS["env"], "HOME": str(world.home), "TMPDIR": str(world.work)}
-
-
-class Fork:
-    """An unguarded parent, as far as `Parent` uses a `Popen`."""
-
-    def __init__(self, pid: int, stdin: Any, stdout: Any) -> None:
-        self.pid, self.stdin, self.stdout = pid, stdin, stdout
-        self._pidfd = os.pidfd_open(pid)
-
-        self.ended = False
-
-    def kill(self) -> None:
-        if not self.ended:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
-    def wait(self) -> str:
-        """Until it has ended; with what is known only to the process that it is a fork of."""
-        if not self.ended:
-            select.select([self._pidfd], [], [])
-            os.close(self._pidfd)
-            self.ended = True
-        return "some exit code"
-
-
-class UnguardedParents:
-    """Forks a parent for each snippet from one process that has imported what they need, `naive.py`. It ends with the
-    thread that made it."""
-
-    def __init__(self) -> None:
-        self._socket, its = socket.socketpair()
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", str(HERE / "naive.py"), SECRETS["argv"]],
-            stdin=its,
-            env={**os.environ, "FORETRACE_DECOY_TOKEN": SECRETS["env"]},
-        )
-        its.close()
-        self._lock = threading.Lock()
-
-    def fork(self, world: World) -> Fork:
-        ask, tell = os.pipe()
-        hear, answer = os.pipe()
-        with self._lock, _decoy_descriptors(world) as decoys:
-            told = json.dumps(_environment(world)).encode()
-            socket.send_fds(self._socket, [told], [ask, answer, *decoys])
-            pid = int.from_bytes(self._socket.recv(4))
-        os.close(ask)
-        os.close(answer)
-        assert pid, "the process that forks unguarded parents has ended"
-        return Fork(pid, open(tell, "wb"), open(hear, "rb"))
-
-    def close(self) -> None:
-        self._socket.close()
-        self._process.wait()
-
-
-def unguarded(snippet: Snippet, parents: UnguardedParents) -> Seen:
-    """Run it without any isolation, in its own world of decoys."""
-    with World() as world:
-        code, probe = snippet.world(world.facts())
-        tests = snippet.tests or (PROGRAM if snippet.forms == ("program",) else LITERALS)
-        before = world.seen()
-        supervisor = Parent(parents.fork(world))
-        checks = [
-            test["code"] + ("\ncheck(f)" if "def check" in test["code"] else "") for test in tests if "code" in test
-        ]
-        checks[:1] = [f"{snippet.setup}\n{check}" for check in checks[:1]]
-        # All of them end by themselves; those that show it by being late need not be waited for.
-        cap = snippet.limits.get("wall_s", WALL_S) + 1.1 if "late" in snippet.bites else 10
-        job = {"code": code, "control": snippet.control, "probe": f"{probe}\n", "checks": checks, "cap": cap}
-        job |= {"wanted": tests[0].get("stdout") or "", "stdin": snippet.stdin or tests[0].get("stdin") or ""}
-        job |= {"secret": SECRETS["memory"], "folder": str(world.work)}
-        supervisor.weighed = snippet.weighed
-        supervisor.tell(job)
-        gave = supervisor.answer()
-        after = world.seen()
-        supervisor.close()
-    seen = Seen(tasks=supervisor.tasks, memory_mb=supervisor.memory_mb, probe="2", changed=_differences(before, after))
-    for name in ("raised", "ending", "stdout", "passed", "seconds", "left"):
-        if name in gave:
-            setattr(seen, name, gave[name])
-    seen.everything = f"{gave.get('stdout', '')}{gave.get('stderr', '')}"
-    if snippet.control == "inside_worker":
-        seen.stdout, _, seen.probe = seen.stdout.rstrip("\n").rpartition("\n")
-    return seen
-
-
-def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    names = sorted({*before, *after})
-    return [name for name in names if before.get(name) != after.get(name)]
-
-
-class Host(Parent):
-    """The guarded parent at one setting; `isolation` is what its sandbox says of itself."""
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.world = World()
-        with _decoy_descriptors(self.world) as (secret, folder):
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, str(HERE / "host.py"), json.dumps({"workers": 1, **settings})),
-                    *(f"{secret},{folder}", SECRETS["argv"]),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **_environment(self.world)},
-                pass_fds=(secret, folder),
-            )
-        super().__init__(process)
-        hello = self.answer()
-        self.raised = hello.get("raised", "")
-        self.isolation = hello.get("isolation", {})
-        if not self.raised:
-            self.tell({"hold": SECRETS["memory"]})
-            self._warm()
 
     def _warm(self) -> None:
         """One of everything, so that what is started when first needed is there."""
@@ -372,10 +261,14 @@ class Host(Parent):
 
     def close(self) -> None:
         """Let it close its sandbox; then whatever is left is ended."""
+        assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
-        super().close()
+        tree.end_all(self.process.pid)
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
         self.world.close()
 
 

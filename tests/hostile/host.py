@@ -8,6 +8,8 @@ namespaces does.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import fcntl
 import json
 import os
 import sys
@@ -22,8 +24,29 @@ import msgspec
 
 from foretrace.core.problem import Test
 from foretrace.sandbox.base import Limits, SandboxSettings
-from hostile import parent, tree
+from hostile import tree
 from sandbox.container import NAMESPACES, refuse
+
+SECRET_FD, FOLDER_FD = 40, 41
+"""Inheritable descriptors of this process: a file with a secret, and the decoy folder."""
+_kept: list[ctypes.Array[ctypes.c_char]] = []
+
+
+def take(descriptors: str) -> None:
+    """Put what was passed (two numbers, by comma) at the known descriptors; die with the process that started it."""
+    tree.die_with_parent()
+    given = [int(word) for word in descriptors.split(",")]
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 100) for descriptor in given]  # out of each other's way
+    os.closerange(3, 100)
+    for descriptor, target in zip(high, (SECRET_FD, FOLDER_FD), strict=True):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+
+
+def fill(code: str) -> str:
+    """The code with the pid of this process and the address of the secret in its memory."""
+    address = ctypes.addressof(_kept[-1]) if _kept else 0
+    return code.replace("'@PARENT@'", str(os.getpid())).replace("'@ADDRESS@'", str(address))
 
 
 def limits_of(job: dict[str, Any]) -> Limits | None:
@@ -31,7 +54,7 @@ def limits_of(job: dict[str, Any]) -> Limits | None:
 
 
 async def serve(sandbox: Any, job: dict[str, Any]) -> Any:
-    code, limits = parent.fill(job.get("code", "")), limits_of(job)
+    code, limits = fill(job.get("code", "")), limits_of(job)
     if job["form"] == "run":
         return await sandbox.run(code, stdin=job.get("stdin", ""), limits=limits)
     if job["form"] == "session":
@@ -80,7 +103,7 @@ async def main() -> None:
     running: set[asyncio.Task[None]] = set()
     while (job := await jobs.get()) is not None:
         if "hold" in job:
-            parent.hold(job["hold"])
+            _kept.append(ctypes.create_string_buffer(job["hold"].encode()))
             continue
         task = asyncio.create_task(answer(sandbox, job))
         running.add(task)
@@ -90,7 +113,7 @@ async def main() -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        parent.take(sys.argv[2])
+        take(sys.argv[2])
     tree.keep_orphans()
     asyncio.run(main())
     sys.stdout.flush()

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from hostile import tree
 
@@ -48,8 +48,8 @@ class World:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="foretrace-decoy-"))
         self.home = self.folder / "home"
-        self.work = Path(tempfile.mkdtemp(prefix="foretrace-naive-"))
-        """Where an unguarded snippet runs; not watched."""
+        self.work = Path(tempfile.mkdtemp(prefix="foretrace-temporary-"))
+        """Its folder for temporary files; not watched."""
         tag = self.folder.name
         self.shm = Path("/dev/shm") / tag
         self.left = [Path(tempfile.gettempdir()) / f"left-{tag}", Path("/dev/shm") / f"left-{tag}"]
@@ -196,9 +196,3 @@ class World:
             path.unlink(missing_ok=True)
         for folder in (self.folder, self.work):
             shutil.rmtree(folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

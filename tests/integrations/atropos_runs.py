@@ -4,7 +4,6 @@ must be."""
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -67,19 +66,11 @@ class Env:
         for name, value in told.items():
             if value is not None:
                 self.command += [f"--{name}" if "." in name else f"--env.{name}", str(value)]
-        self._process: WarmProcess | subprocess.Popen[bytes] | None = None
+        self._process: WarmProcess | None = None
 
-    def start(self, *, cold: bool = False) -> Env:
-        """Start it; `cold`: as a program of its own, which imports what it needs."""
+    def start(self) -> Env:
         self.log.touch()
-        if cold:
-            command = [sys.executable, "-m", MODULE, *self.command]
-            with self.log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    command, cwd=self.folder, stdout=log, stderr=log, env=os.environ | environment()
-                )
-        else:
-            self._process = WarmProcess(MODULE, self.command, folder=self.folder, log=self.log)
+        self._process = WarmProcess(MODULE, self.command, folder=self.folder, log=self.log)
         return self
 
     def wait(self, seconds: float = _PATIENCE_S) -> int:

@@ -11,10 +11,10 @@ import pytest
 
 from foretrace.core.places import Address
 from foretrace.objectstores.objects import S3Objects
-from integrations.llama_build import Built as Program
 from integrations.llama_build import Say, build, missing_compiler
 from integrations.llama_server import Running, llama_server
 from integrations.stores import use_server
+from made_once import make_once
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 MAX_CONTEXT_TOKENS = 2048
@@ -58,20 +58,14 @@ def offline() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def built(offline: None, tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(offline: None, sample_traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """All datasets, built from the samples that ship with the package."""
-    from foretrace.dataset.build import build
-    from foretrace.dataset.settings import BuildSettings
-    from foretrace.registry import make_source
-    from foretrace.rows.files import FileRows
-    from foretrace.samples import sample_files
-    from foretrace.sources.importing import import_source
+    from foretrace.api.datasets import build
 
-    folder = tmp_path_factory.mktemp("built")
-    for name, path in sample_files().items():
-        import_source(make_source(name.partition(":")[0]), [FileRows(path)], folder / "traces")
-    build([folder / "traces"], folder / "dataset", BuildSettings(max_context_tokens=MAX_CONTEXT_TOKENS))
-    return Built(folder / "dataset", folder / "cache")
+    def make(folder: Path) -> None:
+        build(sample_traces, out=folder, max_context_tokens=MAX_CONTEXT_TOKENS)
+
+    return Built(make_once(tmp_path_factory, "training-dataset", make), tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +95,7 @@ def say(request: pytest.FixtureRequest) -> Say:
 
 
 @pytest.fixture(scope="session")
-def program(say: Say) -> Program:
+def program(say: Say) -> Path:
     """llama-server, compiled if it was not before."""
     if why := missing_compiler():
         pytest.skip(why)
@@ -120,7 +114,7 @@ def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def llama(program: Program, gguf_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def llama(program: Path, gguf_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A llama-server with the demo model, for all tests that leave it alive."""
     with llama_server(program, gguf_file, tmp_path_factory.mktemp("llama") / "server.log") as running:
         yield running

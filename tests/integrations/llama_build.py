@@ -1,4 +1,4 @@
-"""llama.cpp's `llama-server` and the Python server of llama-cpp-python, made once from one source package and kept.
+"""llama.cpp's `llama-server`, made once from a source package and kept.
 
     python tests/integrations/llama_build.py            prints the folder
 
@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 VERSION = "0.3.36"
 """Of llama-cpp-python; llama.cpp calls its own version 0.5.0-dev."""
@@ -41,22 +40,8 @@ SETTINGS = {
     "LLAMA_USE_PREBUILT_UI": "OFF",  # else a model hub is asked for web pages
     "LLAMA_OPENSSL": "OFF",
 }
-PYTHON_SERVER = (
-    *("typing-extensions", "numpy", "diskcache", "jinja2"),
-    *("uvicorn", "fastapi", "pydantic-settings", "sse-starlette", "starlette-context<0.4", "PyYAML"),
-)
-"""What llama-cpp-python and its extra `server` ask for."""
 _SAY_EVERY_S = 10.0
 Say = Callable[[str], None]
-
-
-class Built(NamedTuple):
-    """What was made."""
-
-    server: Path
-    """The program llama-server, beside the libraries that it needs."""
-    python: Path
-    """The folder with the Python package `llama_cpp`, without libraries of its own."""
 
 
 def cache_folder() -> Path:
@@ -69,7 +54,7 @@ def cache_folder() -> Path:
 
 def missing_compiler() -> str:
     """Why the server cannot be made here; empty where it can, or where it is there."""
-    if _made().server.is_file():
+    if server_path().is_file():
         return ""
     for variable, usual in (("CC", "cc"), ("CXX", "c++")):
         name = (os.environ.get(variable) or usual).split()[0]
@@ -78,45 +63,32 @@ def missing_compiler() -> str:
     return ""
 
 
-def build(say: Say) -> Built:
-    """The server, made if it is not there. An interrupted build goes on where it stopped.
+def build(say: Say) -> Path:
+    """The program llama-server, beside the libraries that it needs; made if it is not there. An interrupted build goes
+    on where it stopped.
 
     Raises:
         RuntimeError: a step failed; with the end of what it said.
     """
-    built = _made()
-    folder = built.python.parent
+    server = server_path()
+    folder = server.parent.parent
     with _alone(folder):
-        if built.server.is_file():
-            return built
+        if server.is_file():
+            return server
         say(f"llama-server is not in {folder}: it is made now, once (about 12 minutes of one core)")
         begun = time.monotonic()
         source = _source(folder, say)
         _compile(folder, source / "vendor" / "llama.cpp", say)
-        shutil.copytree(source / "llama_cpp", built.python / "llama_cpp", dirs_exist_ok=True)
         (folder / "build" / "bin").rename(folder / "bin")
         for rest in (folder / "build", folder / "tools", source):
             shutil.rmtree(rest)
         say(f"llama-server was made in {time.monotonic() - begun:.0f} s")
-    return built
+    return server
 
 
-def python_server(built: Built, say: Say) -> list[str]:
-    """The command that runs `llama_cpp.server` on the libraries of llama-server; its own venv is made if absent."""
-    folder = built.python.parent
-    with _alone(folder):
-        python = _venv(folder / "python-server", PYTHON_SERVER, say)
-    return [str(python), "-m", "llama_cpp.server"]
-
-
-def python_server_environment(built: Built) -> dict[str, str]:
-    """What `python_server` needs in its environment: the package as it is published, and where the libraries are."""
-    return {"PYTHONPATH": str(built.python), "LLAMA_CPP_LIB_PATH": str(built.server.parent)}
-
-
-def _made() -> Built:
-    folder = cache_folder() / f"llama-cpp-python-{VERSION}-{os.uname().machine}"
-    return Built(folder / "bin" / "llama-server", folder / "python")
+def server_path() -> Path:
+    """Where the program is kept."""
+    return cache_folder() / f"llama-cpp-python-{VERSION}-{os.uname().machine}" / "bin" / "llama-server"
 
 
 @contextmanager
@@ -190,4 +162,4 @@ def _run(command: list[str], env: dict[str, str] | None = None) -> None:
 if __name__ == "__main__":
     if why := missing_compiler():
         raise SystemExit(why)
-    print(build(lambda line: print(line, file=sys.stderr)).server.parent.parent)
+    print(build(lambda line: print(line, file=sys.stderr)).parent.parent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -11,8 +10,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, Self
-
-from integrations.llama_build import Built, python_server_environment
 
 NAME = "demo-model"
 _START_S = 60.0
@@ -26,19 +23,18 @@ class Running:
         health: a path that answers 200 as soon as the server is ready.
     """
 
-    def __init__(self, command: list[str], log: Path, health: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, command: list[str], log: Path, health: str) -> None:
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         self._command = [*command, "--port", str(self.port)]
         self._health = health
-        self._environment = os.environ | (environment or {})
         self._process: Any = None
 
     def _open(self) -> Any:
         """The process, as `subprocess.Popen` has it."""
         with self.log.open("ab") as log:
-            return subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+            return subprocess.Popen(self._command, stdout=log, stderr=log)
 
     def start(self) -> Self:
         """Start it, or start it again on the same port, and wait until it serves."""
@@ -88,21 +84,15 @@ class Running:
             return False
 
 
-def llama_server(built: Built, model: Path, log: Path, *, slots: int = 4, context: int = 4096) -> Running:
+def llama_server(program: Path, model: Path, log: Path, *, slots: int = 4, context: int = 4096) -> Running:
     """llama-server with `context` tokens for each of its slots.
 
     It computes with 32-bit floats throughout, as the demo model in numpy does, so that logprobs can be compared.
     """
-    command = [str(built.server), "--model", str(model), "--alias", NAME, "--host", "127.0.0.1"]
+    command = [str(program), "--model", str(model), "--alias", NAME, "--host", "127.0.0.1"]
     command += ["--parallel", str(slots), "--ctx-size", str(slots * context), "--threads", "1", "--offline"]
     command += ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off", "--no-webui"]
     return Running(command, log, "/health")
-
-
-def python_server(command: list[str], built: Built, model: Path, log: Path) -> Running:
-    """`llama_cpp.server`, which comes with llama-cpp-python."""
-    command = [*command, "--model", str(model), "--model_alias", NAME, "--host", "127.0.0.1", "--n_ctx", "4096"]
-    return Running(command, log, "/v1/models", python_server_environment(built))
 
 
 def _free_port() -> int:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +9,9 @@ import pytest
 
 pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
 
+
 from fakes.model_server import ModelServer
 from fakes.model_server import serving as model_serving
-from fakes.ollama_facade import OllamaFacade
 from foretrace.core.store import TraceStore
 from foretrace.envs.demo_files import write_demo_tokenizer
 from integrations.atropos_runs import Env, Trainer, check_group, rows, run_api, serving
@@ -32,14 +27,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # --- model servers
-
-
-def test_llama_server_serves_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
-    told = {"openai.base_url": llama.url, "openai.model_name": NAME, "model": "llamacpp", "tokenizer_name": tokenizer}
-    env = Env("process", tmp_path, total_steps=2, protocol="interleaved_tools", **told).start()
-    assert env.wait() == 0, env.said()
-    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
-        check_group(group, differ=False)
 
 
 def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
@@ -61,15 +48,6 @@ def test_a_trainer_pulls_exact_batches_that_llama_server_sampled(
     traces = list(TraceStore(tmp_path / "traces").read())
     assert len(traces) >= 12 and {trace.provenance.model for trace in traces} == {f"llamacpp:{NAME}"}
     assert any(trace.outcome.metrics["turns"] > 1 for trace in traces)
-
-
-def test_a_server_like_ollama_serves_text_exact_rollouts(llama: Running, tokenizer: Path, tmp_path: Path) -> None:
-    with model_serving(OllamaFacade(llama.url, parallel=4)) as facade:  # type: ignore[arg-type]
-        told = {"openai.base_url": facade.url, "model": f"ollama:{NAME}", "tokenizer_name": tokenizer}
-        env = Env("process", tmp_path, total_steps=2, protocol="tools", group_size=2, tries=8, **told).start()
-        assert env.wait() == 0, env.said()
-    for group in rows(tmp_path / "data" / "code_trace.jsonl"):
-        check_group(group, 2, differ=False)
 
 
 def test_a_server_without_logprobs_is_refused_at_the_start(tokenizer: Path, tmp_path: Path) -> None:
@@ -94,65 +72,8 @@ def test_a_tokenizer_of_another_model_is_refused(tokenizer: Path, tmp_path: Path
     assert "is not the one of" in env.errors() and "Traceback" not in env.said()
 
 
-@contextmanager
-def killable() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A fake server in a process of its own, and its address."""
-    script = (
-        "import asyncio\nfrom fakes.model_server import ModelServer\n"
-        "async def run():\n    server = await ModelServer(say=lambda asked: '```python\\npass\\n```').start()\n"
-        "    print(server.url, flush=True)\n    await asyncio.sleep(3600)\n"
-        "asyncio.run(run())"
-    )
-    command, folder = [sys.executable, "-c", script], Path(__file__).parents[1]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            yield server.stdout.readline().strip(), server
-        finally:
-            server.kill()
-
-
-def wait_for(grown: Path, env: Env) -> None:
-    """Until rollouts have been kept."""
-    end = time.monotonic() + 120
-    while not (grown.exists() and grown.stat().st_size > 20_000) and env.alive() and time.monotonic() < end:
-        time.sleep(0.1)
-
-
 def toy(url: str, tokenizer: Path, folder: Path, verb: str = "process", **more: Any) -> Env:
     """A run against a fake server, which is not trusted with the ids of its words."""
     return start_toy(
         url, tokenizer, folder, verb, **({"on_mismatch": "drop", "total_steps": 3, "group_size": 2} | more)
     )
-
-
-FLAGGED = {"on_mismatch": "flag", "total_steps": 10_000, "give_up_after": 2, "traces_dir": "traces"}
-JOURNAL = Path("traces") / "journal" / "atropos.jsonl.zst"
-
-
-def test_a_model_server_that_is_killed_ends_process_with_whole_groups(tokenizer: Path, tmp_path: Path) -> None:
-    with killable() as (url, server):
-        env = toy(url, tokenizer, tmp_path, **FLAGGED).start()
-        wait_for(tmp_path / JOURNAL, env)
-        server.kill()
-        assert env.wait() == 1
-    assert "gave up: 2 groups in a row" in env.errors() and "Traceback" not in env.said()
-    groups = rows(tmp_path / "data" / "code_trace.jsonl")
-    assert groups and all(len(group["tokens"]) == 2 for group in groups)
-    assert len(list(TraceStore(tmp_path / "traces").read())) >= 2 * len(groups)
-
-
-def test_a_model_server_that_is_killed_ends_serve(tokenizer: Path, tmp_path: Path) -> None:
-    api = run_api(tmp_path / "api.log").start()
-    try:
-        Trainer(api)
-        with killable() as (url, server):
-            more = FLAGGED | {"rollout_server_url": api.url, "max_num_workers": 2}
-            env = toy(url, tokenizer, tmp_path, verb="serve", **more).start()
-            wait_for(tmp_path / JOURNAL, env)
-            server.kill()
-            assert env.wait() == 1
-    finally:
-        api.stop()
-    assert "gave up: 2 groups in a row" in env.errors() and "Traceback" not in env.said()
-    assert list(TraceStore(tmp_path / "traces").read())

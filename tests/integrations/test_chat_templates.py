@@ -145,8 +145,3 @@ def test_every_call_is_in_the_text(name: str, rows: list[dict[str, Any]], say: S
     else:
         assert bool(failed) == (limit is not None), failed[0][1] if failed else "it shows all: take it off the list"
     say(f"{name}: {len(rows) - len(failed)} of {len(rows)} rows" + f" ({limit})" * (limit is not None))
-
-
-def test_most_rows_have_one_call_in_a_message_and_some_have_several(rows: list[dict[str, Any]]) -> None:
-    several = sum(map(has_several, rows))
-    assert 0 < several < len(rows) / 2

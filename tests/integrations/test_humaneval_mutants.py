@@ -1,4 +1,4 @@
-"""Thousands of wrong and odd answers to HumanEval: the verdict is that of its own `check`, run by plain Python."""
+"""Many wrong and odd answers to HumanEval: the verdict is that of its own `check`, run by plain Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from foretrace.sandbox.base import Limits, SandboxSettings
 from sandbox.plain_python import verdicts
 
 pytestmark = pytest.mark.integration
-MUTANTS = 32
+MUTANTS = 12
 """Mutants of each problem, where so many can be made."""
 WRAPPERS = """
 [{}] ({},) str({}) float({}) list({}) tuple({}) iter({}) bool({}) -({}) sorted({}) None {{{}}}
@@ -96,7 +96,7 @@ def test_verdicts_on_mutants_are_those_of_plain_python(shared: Path) -> None:
     again = zip(differ, verdicts(differ), asyncio.run(judge_all(differ, 30)), strict=True)
     wrong = [(job["entry_point"], job["code"], plain, ours) for job, plain, ours in again if plain != ours]
     print(f"{len(jobs):,} mutants, {sum(expected):,} pass, {len(wrong)} verdicts differ", file=sys.stderr)
-    assert len(jobs) > 4_000 and wrong == []
+    assert len(jobs) > 1_500 and wrong == []
 
 
 async def judge_all(jobs: list[dict[str, Any]], seconds: int) -> list[bool]:

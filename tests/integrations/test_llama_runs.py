@@ -16,7 +16,6 @@ import pytest
 
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Message, Trace
-from integrations.llama_build import Built
 from integrations.llama_server import NAME, Running, llama_server
 from integrations.scoring import CLOSE, rescored, spelled
 
@@ -122,7 +121,7 @@ def test_inline_turns_are_one_stream_of_tokens(llama: Running, tmp_path: Path) -
 
 
 @pytest.fixture
-def mortal(program: Built, gguf_file: Path, tmp_path: Path) -> Iterator[Running]:
+def mortal(program: Path, gguf_file: Path, tmp_path: Path) -> Iterator[Running]:
     """A server of its own."""
     with llama_server(program, gguf_file, tmp_path / "server.log", slots=2) as running:
         yield running

@@ -173,19 +173,6 @@ def check_all(address: str, rows: FileRows, local: Local, folder: Path) -> None:
     assert not [path for path in folder.rglob(".*") if path.name != ".lock"]
 
 
-def test_one_node_gives_the_bytes_of_this_process(cluster: Any, rows: FileRows, local: Local, tmp_path: Path) -> None:
-    assert len(cluster.list_all_nodes()) == 1
-    check_all(cluster.address, rows, local, tmp_path)
-
-
-def test_one_node_makes_the_attempts_of_this_process(
-    cluster: Any, model: str, attempts: list[Trace], tmp_path: Path
-) -> None:
-    assert len(cluster.list_all_nodes()) == 1
-    generate_on(cluster.address, model, tmp_path / "t", 8)
-    assert read_without_times(tmp_path / "t") == attempts
-
-
 def test_pools_share_a_connection(cluster: Any) -> None:
     import ray
 

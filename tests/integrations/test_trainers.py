@@ -258,47 +258,11 @@ def test_sft_on_trajectories(built: Built, tokenizer: Any, tmp_path: Path, say: 
 # Controls: the checks above fail on what they are for.
 
 
-def _inside_prompt(row: dict[str, Any]) -> dict[str, Any]:
-    return {"prompt": row["prompt"] + row["completion"], "completion": [{"role": "assistant", "content": "{}"}]}
-
-
-def _loss_on_all(row: dict[str, Any]) -> dict[str, Any]:
-    return {"messages": row["prompt"] + row["completion"]}
-
-
-@pytest.mark.parametrize("broken", [_inside_prompt, _loss_on_all])
-def test_control_a_broken_dataset_is_seen(
-    built: Built, tokenizer: Any, tmp_path: Path, broken: Callable[[dict[str, Any]], dict[str, Any]]
-):
-    rows = built.load("proposer").select(range(12))
-    cases = expect(rows, "completion")
-    wrong = rows.map(broken, remove_columns=rows.column_names)
-    trained = train("SFT", wrong, tokenizer, tmp_path, max_length=None)
-    with pytest.raises(AssertionError, match="not a row of the dataset"):
-        check_all(trained, Tally(tokenizer, cases), check_plain)
-
-
-def test_control_swapped_pairs_are_seen(built: Built, tokenizer: Any, tmp_path: Path):
-    rows = built.load("verifier").select(range(8))
-    cases = expect(rows, "rejected", "chosen")
-    assert not set(cases) & set(expect(rows, "chosen", "rejected"))
-    trained = train("DPO", rows, tokenizer, tmp_path, max_length=None)
-    with pytest.raises(AssertionError, match="not a row of the dataset"):
-        check_all(trained, Tally(tokenizer, cases), check_pairs)
-
-
-@pytest.mark.parametrize("config", ["proposer", "trajectories"])
-def test_control_the_trainers_default_limit_is_seen(built: Built, tokenizer: Any, tmp_path: Path, config: str):
+def test_control_the_trainers_default_limit_is_seen(built: Built, tokenizer: Any, tmp_path: Path):
     """TRL cuts at 1,024 tokens where nothing is said, and says nothing."""
-    rows = built.load(config).select(range(24))
-    if config == "proposer":
-        cases, check = expect(rows, "completion"), check_plain
-    else:
-        import datasets
-
-        cases, check = expect_trajectories(rows), check_trajectories
-        rows = datasets.Dataset.from_list(list(foretrace.tokenize(rows, tokenizer)))
+    rows = built.load("proposer").select(range(24))
+    cases = expect(rows, "completion")
     trained = train("SFT", rows, tokenizer, tmp_path)
     assert trained.trainer.args.max_length == TRL_DEFAULT_LENGTH
     with pytest.raises(AssertionError):
-        check_all(trained, Tally(tokenizer, cases), check)
+        check_all(trained, Tally(tokenizer, cases), check_plain)

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from fakes.model_server import ModelServer, serving
-from foretrace.core.errors import ModelError
 from foretrace.models.http import parse_sse_line
 from models.served import ADAPTERS, PATHS, asking, at, model_at
 
@@ -49,23 +48,6 @@ def test_a_model_may_be_closed_twice_and_used_in_another_loop(kind: str) -> None
                 await model.close()
 
         assert [asyncio.run(use()), asyncio.run(use())] == ["ok", "ok"]
-
-
-def test_a_server_that_dies_and_comes_back() -> None:
-    async def use() -> None:
-        server = await ModelServer(latency_s=lambda n: 3.0).start()
-        async with model_at("ollama", server.url, retries=0) as model:
-            pending = asyncio.create_task(model.complete(asking()))
-            await asyncio.sleep(0.1)
-            await server.stop()
-            with pytest.raises(ModelError) as caught:
-                await pending
-            assert caught.value.retryable
-            with pytest.raises(ModelError) as caught:
-                await model.complete(asking())
-            assert caught.value.kind == "refused"
-
-    asyncio.run(use())
 
 
 @pytest.mark.parametrize(

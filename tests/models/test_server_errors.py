@@ -140,14 +140,6 @@ def test_the_wait_that_a_server_asks_for_is_kept() -> None:
     assert at(ModelServer(), use) >= 0.3
 
 
-def test_a_wait_beyond_all_patience_is_left_to_the_caller() -> None:
-    server = ModelServer()
-    server.fault("/api/chat", status=429, body=BUSY, headers={"Retry-After": "600"}, times=-1)
-    error = failure("ollama", server)
-    assert (error.kind, error.retryable, error.retry_after_s) == ("busy", True, 600.0)
-    assert len(server.sent("/api/chat")) == 1
-
-
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_nothing_said_is_a_failure(kind: str) -> None:
     error = failure(kind, ModelServer(say=lambda asked: ""), retries=1)

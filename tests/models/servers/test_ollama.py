@@ -14,6 +14,7 @@ from foretrace.core.errors import ModelError
 from models.served import asking, at, model_at, probe
 
 types = pytest.importorskip("ollama._types", reason="the official client of Ollama is not installed")
+pytestmark = pytest.mark.integration  # which install it
 KNOWN = {"/api/chat": types.ChatRequest, "/api/generate": types.GenerateRequest, "/api/show": types.ShowRequest}
 ONLY_SERVER = {"truncate", "shift", "_debug_render_only"}
 """Fields that the server has and the client lacks (`api/types.go`)."""
