@@ -15,7 +15,6 @@ from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
 from foretrace.report.page import Page, PageCounts, SinglePage
-from foretrace.report.predictions_page import write_predictions_page
 from foretrace.report.traces_page import name_folders, write_traces_page
 
 MAX_RUNS = 2
@@ -29,13 +28,11 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 
     page: str
     """The file to open in a browser."""
-    kind: Literal["traces", "dataset", "predictions"]
+    kind: Literal["traces", "dataset"]
     listed: int
-    """Traces, rows of a dataset, or predictions, in the lists."""
+    """Traces, or rows of a dataset, in the lists."""
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
-    unlisted: int = 0
-    """Predictions that are not even in the list: those above 200,000, or for want of room in a single file."""
     unreadable: int = 0
     """Traces whose records cannot be read; the page says why."""
 
@@ -47,7 +44,7 @@ def write_view(
 
     Args:
         inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
-            `score` and `replay`; or one or two files of predictions.
+            `score` and `replay`.
         tokenizer: Of a dataset, rows are also shown as its chat template renders them.
 
     Raises:
@@ -62,15 +59,12 @@ def write_view(
             raise StoreError(f"{path}: no such file or folder")
         if path.suffix in (".parquet", ".csv"):
             raise UsageError(
-                f"{path}: is a table; view opens traces folders (whose page shows the labels), datasets, and files of "
-                "predictions"
+                f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
+                "predictions for them"
             )
     datasets = [path for path in inputs if is_dataset(path)]
     if tokenizer is not None and not datasets:
         raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
-    if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
-        title = " · ".join(file.name for file in inputs)
-        return _write(make_page(), "predictions", title, lambda page: write_predictions_page(page, inputs, progress))
     if datasets or any(path.is_file() for path in inputs):
         return _view_dataset(inputs, datasets, make_page, progress, tokenizer)
     if not 1 <= len(inputs) <= MAX_RUNS:
@@ -82,7 +76,7 @@ def write_view(
 
 
 def _write(
-    page: Page, kind: Literal["traces", "dataset", "predictions"], title: str, fill: Callable[[Page], PageCounts]
+    page: Page, kind: Literal["traces", "dataset"], title: str, fill: Callable[[Page], PageCounts]
 ) -> ViewReport:
     try:
         counts = fill(page)

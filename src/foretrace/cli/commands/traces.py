@@ -225,7 +225,7 @@ def view(
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
     Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
-    the eval rows, and what score and replay wrote with --out. Only predictions: what was guessed at each step.
+    the eval rows, and what score and replay wrote with --out.
 
     Args:
         out: Folder for the page (view).

@@ -146,7 +146,7 @@ def show_view(output: Output, report: ViewReport) -> None:
     """Say what a page shows, and where it is."""
     page = Path(report.page)
     files = page.parent.rglob("*") if page.name == "index.html" else [page]
-    left_out = {"left out": report.left_out, "not in the list": report.unlisted, "not readable": report.unreadable}
+    left_out = {"left out": report.left_out, "not readable": report.unreadable}
     output.print_fields(
         [
             ("rows" if report.kind == "dataset" else report.kind, report.listed),
