@@ -10,6 +10,7 @@ from pathlib import Path
 from foretrace.core.problem import Problem
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.trace import Isolation
+from foretrace.engines.processes import usable_cores
 from foretrace.episodes.validate import Fault, ProblemResult, ValidationReport, judge_problems, make_report
 from foretrace.problems.harbor_job import TaskRewards, judge_tasks
 from foretrace.registry import make_sandbox
@@ -21,7 +22,6 @@ def check_problems(
     sandbox: str,
     settings: SandboxSettings,
     *,
-    workers: int,
     tasks: Sequence[Path] = (),
     environment: str = "",
     progress: ProgressFunc,
@@ -31,7 +31,6 @@ def check_problems(
 
     Args:
         sandbox: Names of sandboxes, in order of preference.
-        workers: Problems at one time.
         tasks: Harbor tasks, which Harbor judges in `environment`.
         doing: What `progress` is told.
 
@@ -42,7 +41,7 @@ def check_problems(
         SandboxError: no sandbox serves.
         UsageError: no such sandbox.
     """
-    started = time.monotonic()
+    started, workers = time.monotonic(), settings.workers or usable_cores()
     judge = make_sandbox(sandbox, settings)
 
     async def run() -> tuple[list[ProblemResult], Isolation]:

@@ -423,9 +423,7 @@ def view(
         raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
     folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
     place = make_local_path(out or single or "")
-    if isinstance(tokenizer, (str, Path)):
-        if not any(map(is_dataset, folders)):
-            raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
+    if isinstance(tokenizer, (str, Path)) and any(map(is_dataset, folders)):
         tokenizer = load_tokenizer(make_local_path(tokenizer))
     return write_view(
         folders,

@@ -419,10 +419,10 @@ def turn_page(call: PastCall) -> list[str]:
         return []
     pages: list[dict[str, Any]] = []
     for name, value in values.items() if isinstance(values, dict) else ():
-        match value:
-            case [int(first), int(last)] if last > first:
+        if isinstance(value, list) and len(value) == 2 and all(type(each) is int for each in value):
+            first, last = value
+            if last > first:
                 pages += [{name: [last + 1, 2 * last - first + 1]}, {name: [last, 2 * last - first]}]
-    match values:
-        case {"offset": int(offset), "limit": int(size)}:
-            pages.append({"offset": offset + size})
+    if isinstance(values, dict) and type(values.get("offset")) is type(values.get("limit")) is int:
+        pages.append({"offset": values["offset"] + values["limit"]})
     return [canonicalise_json(json.dumps({**values, **page})) for page in pages]

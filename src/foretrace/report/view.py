@@ -14,7 +14,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
-from foretrace.report.page import Page, PageCounts, SinglePage
+from foretrace.report.page import Page, SinglePage
 from foretrace.report.traces_page import name_folders, write_traces_page
 
 MAX_RUNS = 2
@@ -63,51 +63,34 @@ def write_view(
                 "predictions for them"
             )
     datasets = [path for path in inputs if is_dataset(path)]
+    results = [path for path in inputs if is_result_file(path)]
+    predictions = [path for path in inputs if path not in (*datasets, *results)]
     if tokenizer is not None and not datasets:
         raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if datasets or any(path.is_file() for path in inputs):
-        return _view_dataset(inputs, datasets, make_page, progress, tokenizer)
-    if not 1 <= len(inputs) <= MAX_RUNS:
+        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+            raise UsageError(
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+                "`replay` behind it: name the folder that `build` wrote, then the files"
+            )
+        title = datasets[0].resolve().name
+    elif 1 <= len(inputs) <= MAX_RUNS:
+        title = " · ".join(name_folders(inputs))
+    else:
         raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
-    title = " · ".join(name_folders(inputs))
-    return _write(
-        make_page(), "traces", title, lambda page: write_traces_page(page, list(map(TraceStore, inputs)), progress)
-    )
-
-
-def _write(
-    page: Page, kind: Literal["traces", "dataset"], title: str, fill: Callable[[Page], PageCounts]
-) -> ViewReport:
+    page = make_page()
     try:
-        counts = fill(page)
+        if datasets:
+            counts = write_dataset_page(
+                page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
+            )
+        else:
+            counts = write_traces_page(page, [TraceStore(folder) for folder in inputs], progress)
         path = page.finish(title)
     except BaseException:
         page.discard()
         raise
-    return ViewReport(page=str(path), kind=kind, **counts._asdict())
-
-
-def _view_dataset(
-    inputs: Sequence[Path],
-    datasets: Sequence[Path],
-    make_page: Callable[[], Page],
-    progress: ProgressFunc,
-    tokenizer: Any,
-) -> ViewReport:
-    results = [path for path in inputs if is_result_file(path)]
-    predictions = [path for path in inputs if path not in datasets and path not in results]
-    if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
-        raise UsageError(
-            f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
-            "`replay` behind it: name the folder that `build` wrote, then the files"
-        )
-
-    def fill(page: Page) -> PageCounts:
-        return write_dataset_page(
-            page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
-        )
-
-    return _write(make_page(), "dataset", datasets[0].resolve().name, fill)
+    return ViewReport(page=str(path), kind="dataset" if datasets else "traces", **counts._asdict())
 
 
 def write_dataset_report(dataset: Path) -> Path | None:

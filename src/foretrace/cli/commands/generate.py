@@ -28,7 +28,6 @@ def generate(
     path: Path | None = None,
     server: Server | None,
     sandbox_settings: SandboxSettings,
-    workers: int = 0,
     **settings: Any,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
@@ -38,10 +37,7 @@ def generate(
 
     Args:
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
-        workers: Runs of code at one time, or tasks of the cluster; 0 is one a core.
     """
-    import msgspec
-
     from foretrace.api.generation import run_generate
     from foretrace.cli.display.generate import StatusDisplay, note_unknown_to_demo, show_report
     from foretrace.registry import describe_unusable, load_problems, split_problem_spec
@@ -62,7 +58,6 @@ def generate(
     with output.progress(f"reading {problems}") as progress:
         display = StatusDisplay(output, progress)
         parts = {"problems": load, "path": path, "protocol": protocol, "model": model, "server": server, "out": out}
-        sandbox_settings = msgspec.structs.replace(sandbox_settings, workers=workers)
         try:
             report = run_generate({**settings, **parts, "progress": display}, sandbox_settings, display.on_failure)
         except ForetraceError:
@@ -99,7 +94,6 @@ def check_problems(
     path: Path | None = None,
     limit: int | None = None,
     sandbox: str = "local",
-    workers: int = 0,
     sandbox_settings: SandboxSettings,
     environment: str | None = None,
 ) -> None:
@@ -112,14 +106,12 @@ def check_problems(
         path: Read this file or folder, not the Hub.
         limit: Only the first N problems.
         sandbox: Sandboxes in order of preference, e.g. docker,local.
-        workers: Problems at one time; 0 is one a core.
         environment: Where Harbor runs tasks that need their own image: docker, modal, daytona, e2b, runloop, ...
     """
     import msgspec
 
     from foretrace.api.problem_checks import check_problems
     from foretrace.cli.display.generate import show_check, verdict
-    from foretrace.engines.processes import usable_cores
     from foretrace.episodes.validate import Fault
     from foretrace.problems.base import collect_problems
     from foretrace.registry import make_problem_set, split_problem_spec
@@ -136,8 +128,7 @@ def check_problems(
         report, isolation = check_problems(
             problems,
             sandbox,
-            msgspec.structs.replace(sandbox_settings, workers=workers),
-            workers=workers or usable_cores(),
+            sandbox_settings,
             tasks=tasks,
             environment=environment or "",
             progress=progress,
@@ -166,7 +157,6 @@ def doctor(
     output: Output,
     *,
     sandbox: str = "local",
-    workers: int = 0,
     sandbox_settings: SandboxSettings,
     interpreter: Path | None = None,
     model: str | None = None,
@@ -180,7 +170,6 @@ def doctor(
 
     Args:
         sandbox: Sandboxes in order of preference, e.g. docker,local.
-        workers: Runs at one time; 0 is one a core.
         interpreter: The Python that runs the code.
         model: Examine this model instead, and make one episode with it.
         max_tokens: Tokens of one completion at most.
@@ -191,7 +180,7 @@ def doctor(
 
     settings = msgspec.structs.replace(
         sandbox_settings,
-        workers=workers or usable_cores(),
+        workers=sandbox_settings.workers or usable_cores(),
         interpreter=None if interpreter is None else str(interpreter),
     )
     if model is None:
