@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from foretrace.api.evaluation import replay as replay
     from foretrace.api.generation import generate as generate
     from foretrace.api.scoring import add_references as add_references
-    from foretrace.api.scoring import score as score
-    from foretrace.api.scoring import score_pairs as score_pairs
     from foretrace.api.scoring import verify as verify
     from foretrace.api.scoring import verify_pairs as verify_pairs
     from foretrace.api.serving import serve as serve
@@ -48,6 +46,8 @@ if TYPE_CHECKING:
     from foretrace.core.trace import ToolSpec as ToolSpec
     from foretrace.core.trace import Trace as Trace
     from foretrace.dataset.tokenize import tokenize as tokenize
+    from foretrace.evaluation.pair_accuracy import score_pairs as score_pairs
+    from foretrace.evaluation.score import score as score
     from foretrace.models.base import Server as Server
 
 _PUBLIC = {
@@ -55,7 +55,7 @@ _PUBLIC = {
     "foretrace.api.datasets": "build load push",
     "foretrace.api.evaluation": "ceiling check_call effects predict replay",
     "foretrace.api.generation": "generate",
-    "foretrace.api.scoring": "add_references score score_pairs verify verify_pairs",
+    "foretrace.api.scoring": "add_references verify verify_pairs",
     "foretrace.api.serving": "serve",
     "foretrace.api.traces": "export import_source label label_folder scrub view",
     "foretrace.core.errors": "ForetraceError ForetraceWarning",
@@ -64,6 +64,8 @@ _PUBLIC = {
     "foretrace.core.store": "read_trace read_traces write_traces",
     "foretrace.core.trace": "Message Outcome Provenance Step Task ToolCall ToolSpec Trace",
     "foretrace.dataset.tokenize": "tokenize",
+    "foretrace.evaluation.pair_accuracy": "score_pairs",
+    "foretrace.evaluation.score": "score",
     "foretrace.models.base": "Server",
 }
 """By module: the public names that it defines. It is imported when one of them is first used."""

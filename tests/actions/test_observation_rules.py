@@ -45,5 +45,4 @@ def test_an_edit_that_was_refused_failed(text: str):
     message = Message(role="tool", author="environment", content=f"a.py\n{text}\nand so on")
     if text.startswith(("ERROR", "Error", "error", "sed", "patch:")):
         message = Message(role="tool", author="environment", content=f"{text}\nand so on")
-    result, line = classify_observation(CallKind.WRITE, message)
-    assert (result, line) == (ObservedResult.FAILED, text)
+    assert classify_observation(CallKind.WRITE, message) is ObservedResult.FAILED

@@ -133,7 +133,7 @@ def test_a_rule_that_fails_on_a_step(weather: Path, run: Run, monkeypatch: pytes
         ("build", weather, "--out", "data", "--outcomes", "all", "--recipes", "trajectories"),
         ("view", weather, "--out", "page"),
         ("show", weather, key),
-        ("label", weather, "--explain", key),
+        ("show", weather, key, "--json"),
     ]
     for command in commands if module is label_steps else [commands[0], *commands[2:]]:  # flags are a filter's affair
         result = run(*command)

@@ -1,4 +1,4 @@
-"""From unsure labels to a person's corrections and back: `label --review`, `--corrections`, `--explain`, `build`."""
+"""From unsure labels to a person's corrections and back: `label --review`, `--corrections`, `show`, `build`."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def test_corrections_win_and_are_marked(run: Run, traces: Path, tmp_path: Path) 
     shown = run("show", traces, KEY, "--corrections", edited)
     assert "[2] retrieval  corrected" in shown.out and "[4] not a step  corrected" in shown.out
     assert run("show", traces, "--corrections", edited).code == 2  # needs a KEY
-    explained = run("label", traces, "--explain", KEY, "--corrections", edited).out
-    assert "[2] retrieval  confidence 1.000\n  rule     corrected: A person corrected this label." in explained
+    assert (
+        "  rule: A person corrected this label.\n" in run("show", traces, KEY, "--step", 2, "--corrections", edited).out
+    )
     again = run("label", traces, "--review", tmp_path / "again.csv", "--corrections", edited, "--json")
     assert again.json["review_steps"] == 10  # what a person has decided is not asked again
 
@@ -105,33 +106,21 @@ def test_hostile_text_is_no_formula_and_no_control_sequence(run: Run, tmp_path: 
         "label", tmp_path / "t", "--out", tmp_path / "l.csv", "--corrections", write_csv(tmp_path / "c.csv", rows)
     )
     assert "corrected   2\n" in done.out
-    assert "\x1b" not in run("label", tmp_path / "t", "--explain", "chat").out
+    assert "\x1b" not in run("show", tmp_path / "t", "chat").out
 
 
-def test_explain_shows_rule_confidence_and_evidence(run: Run, traces: Path) -> None:
-    result = run("label", traces, "--explain", KEY)
-    assert result.code == 0
-    for part in (
-        "[4] file_write  confidence 0.9",
-        "  rule     tool.str_replace: It replaces text in a file with an editor.",
-        "  call     str_replace_editor: str_replace: write, writes /a.py (tool.str_replace)",
-        "  seen [5] shows neither success nor failure",
-    ):
-        assert part in result.out
-    steps = run("label", traces, "--explain", KEY, "--json").json["steps"]
-    assert [step["label"]["index"] for step in steps] == [2, 4, 6]
-    assert steps[1]["calls"] == [
-        {"name": "str_replace_editor: str_replace", "rule": "tool.str_replace", "kind": "write", "reads": [],
-         "writes": ["/a.py"]}
-    ]  # fmt: skip
-    assert run("label", traces, "--explain", "nothing").code == 1
+def test_a_single_step_says_what_its_rule_means(run: Run, traces: Path) -> None:
+    shown = run("show", traces, KEY, "--step", 4).out
+    assert "  rule: It replaces text in a file with an editor.\n" in shown
+    assert "  confidence: 0.9" in shown and "hand-labelled steps with this rule and action" in shown
+    meanings = run("show", traces, KEY, "--step", 4, "--json").json["meanings"]
+    assert meanings == {"tool.str_replace": "It replaces text in a file with an editor."}
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([], 2, "--out labels.parquet, --review unsure.csv or --explain KEY"),
-        (["--explain", "k", "--out", "l.csv"], 2, "--explain shows one trace; leave out --out"),
+        ([], 2, "name a file to write: --out labels.parquet or --review r.csv"),
         (["--review", "r.parquet"], 2, "name the review .csv or .jsonl"),
         (["--review", "r.csv", "--out", "r.csv"], 2, "cannot be one file"),
         (["--out", "l.csv", "--corrections", "absent.csv"], 1, "absent.csv: no such file"),

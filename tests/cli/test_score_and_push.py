@@ -72,7 +72,7 @@ def test_score_shows_what_decides_and_writes_all(run: Run, sample_dataset: Path,
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith(f"p.jsonl on {len(gold)} eval steps of ")
     assert f"exact call {' ' * 8}worse by 100.0 points [100.0, 100.0]\n" in shown.out
-    assert "the intervals are too narrow: they are drawn from only" in shown.out and "balanced" not in shown.out
+    assert "without intervals: all steps are of one group\n" in shown.out and "balanced" not in shown.out
     written = json.loads((tmp_path / "s.json").read_text())
     assert written == run("score", file, sample_dataset, "--quiet", "--against", other, "--json").json
     assert {row["metric"]: row["value"] for row in written["scores"]}["exact_call@3"] == 1

@@ -7,9 +7,9 @@ import pytest
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect, StepLabel
+from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Trace
-from foretrace.evaluation.ceiling import measure_ceiling
 from foretrace.evaluation.effects_manifest import collect_effects
 from foretrace.evaluation.replay_plan import ReplayPlan
 from foretrace.evaluation.step_times import AssumedTimes

@@ -38,7 +38,7 @@ def list_after(past: list[Turn], *known: Turn) -> Candidates:
         for group in ("a", "b")
         for turn in known
     ]
-    return list_candidates(seen, context, TemplateBook(counted), ())
+    return list_candidates(seen, context, TemplateBook(counted))
 
 
 def list_commands(candidates: Candidates) -> list[str]:
@@ -50,7 +50,7 @@ def test_a_call_of_other_attempts_is_filled_with_the_files_of_this_one() -> None
     made = found["bash", '{"command":"cd /w && python try.py"}']
     usage, file = made.usage, made.filling.file
     assert usage.shares == (1.0, 1.0) and usage.groups == 2 and not usage.strange
-    assert file is not None and file.created
+    assert file is not None and (file.path, file.calls) == ("try.py", 1)
     assert found["bash", '{"command":"cd /w && python it.py"}'].usage.strange, "it names a file that is not here"
 
 
@@ -63,12 +63,6 @@ def test_a_call_of_this_attempt_is_filled_with_another_file() -> None:
 def test_all_files_that_were_made_are_named_in_a_row() -> None:
     past = [create("/w/one.py", "1"), create("/w/two.py", "2")]
     assert "rm /w/one.py /w/two.py" in list_commands(list_after(past, bash("rm /other/x.py /other/y.py /other/z.py")))
-
-
-def test_values_are_read_where_a_way_of_writing_calls_has_no_types() -> None:
-    shown = Turn(ActionType.FILE_READ, "view", {"path": "a.py", "view_range": "[1, 20]"}, "x")
-    past = list_past_calls(look("Fix it.", shown), 9, {("view", "view_range")})
-    assert past[0].arguments == '{"path":"a.py","view_range":[1,20]}'
 
 
 def test_earlier_calls_know_what_happened_since() -> None:

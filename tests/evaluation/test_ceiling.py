@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
+from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.ceiling import measure_ceiling, save_by_dispatch
 from foretrace.evaluation.ceiling_report import CeilingReport
-from foretrace.evaluation.step_times import CallTimes
 
 maybe = st.none() | st.floats(0.001, 1000)
 steps = st.builds(Timed, maybe, maybe, st.sampled_from([READ, RUN, WRITE, DEPLOY, None]))
@@ -84,7 +83,7 @@ def test_nothing_is_read_ahead_over_a_person_or_over_an_unknown_time() -> None:
 def test_nothing_known_is_unknown_and_says_what_to_record() -> None:
     report = measure_ceiling([make_trace([Timed(), Timed(None, 1.0), Timed(1.0)])])
     assert (report.verdict, report.coverage, report.known_steps, report.wall_s) == ("unknown", 0.0, 0, 0.0)
-    assert report.oracle.saved_s is report.oracle.share is report.eager.saved_s is report.ahead["3"].saved_s is None
+    assert report.oracle.saved_s is report.oracle.share is report.ahead["3"].saved_s is None
     assert report.unknown_steps == {"no_model_time": 2, "no_tool_time": 1}
     assert "`model_s`" in report.to_record[0] and "`tool_s`" in report.to_record[1]
     assert measure_ceiling([]).verdict == "unknown"
@@ -95,33 +94,6 @@ def test_below_half_is_unknown() -> None:
         report = measure_ceiling([make_trace([Timed(5.0, 2.0)] * known + [Timed()] * 2)])
         assert (report.verdict, report.coverage) == (verdict, known / (known + 2))
         assert (report.wall_s, report.oracle.saved_s) == (7.0 * known, 2.0 * known), "of the known steps alone"
-
-
-def test_eager_dispatch_needs_the_place_of_the_calls() -> None:
-    call = ToolCall(id="a", name="read_file", span=(0, 60))
-    agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
-    result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
-    eager = measure_ceiling([make([agent, result])]).eager
-    assert (eager.saved_s, eager.share, eager.coverage, eager.verdict) == (2.0, 0.25, 1.0, "known")
-    assert eager.place_assumed_steps == 0
-    unsafe = msgspec.structs.replace(agent, tool_calls=(msgspec.structs.replace(call, name="deploy_everything"),))
-    eager = measure_ceiling([make([unsafe, result])]).eager
-    assert (eager.saved_s, eager.coverage) == (0.0, 1.0)
-
-
-def test_eager_dispatch_takes_native_calls_for_the_end_of_the_reply() -> None:
-    alone = measure_ceiling([make_trace([Timed(5.0, 2.0)])]).eager
-    assert (alone.saved_s, alone.coverage, alone.verdict, alone.place_assumed_steps) == (0.0, 1.0, "known", 1)
-    first = ToolCall(id="a", name="read_file", arguments='{"path": "a.py"}')  # 25 characters, behind 50 of text
-    second = msgspec.structs.replace(first, id="b")
-    agent = Message(role="assistant", author="model", content="x" * 50, tool_calls=(first, second), model_s=8.0)
-    results = [
-        Message(role="tool", author="environment", tool_call_ids=(name,), tool_s=seconds)
-        for name, seconds in (("a", 3.0), ("b", 1.0))
-    ]
-    eager = measure_ceiling([make([agent, *results])]).eager
-    # The first is complete after 6 of 8 s and back at 9; the second after 8 and back at 9; without, 8 + 3.
-    assert (eager.saved_s, eager.coverage, eager.place_assumed_steps) == (2.0, 1.0, 1)
 
 
 def test_rows_add_up() -> None:
@@ -149,28 +121,22 @@ def test_parallel_calls_are_shared_between_their_tools() -> None:
     assert {row.name: row.oracle.saved_s for row in report.tools} == {"read_file": 2.25, "grep": 0.75}
 
 
-def test_every_source_agent_and_tool_has_all_three_ways() -> None:
-    """Prefetching, running ahead and early calls: what the rows of a kind save adds up to the total."""
+def test_every_source_agent_and_tool_has_both_ways() -> None:
+    """Prefetching and running ahead: what the rows of a kind save adds up to the total."""
     traces = [
         make_trace([Timed(4.0, 1.0, RUN), Timed(1.0, 6.0), Timed(5.0, 2.0)], key="a", task="a", source="x"),
         make_trace([Timed(3.0, 1.0), Timed(1.0, 7.0)], key="b", task="b", source="y", agent="one"),
         make_trace([Timed(5.0, call=None)], key="c", task="c", source="z"),
     ]
-    # The call is written in the first tenth of a reply of 5 s, and the tool takes 3 s: nothing is left to wait for.
-    call = ToolCall(id="a", name="grep", span=(0, 10))
-    agent = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=5.0)
-    result = Message(role="tool", author="environment", tool_call_ids=("a",), tool_s=3.0)
-    report = measure_ceiling([*traces, make([agent, result], key="d", task="d", source="x")], guess_latency=0)
-    assert report.ahead["3"].saved_s != report.ahead["1"].saved_s and report.eager.saved_s == 3.0
+    other = make_trace([Timed(5.0, 3.0, ("grep", {"pattern": "x"}))], key="d", task="d", source="x")
+    report = measure_ceiling([*traces, other], guess_latency=0)
+    assert report.ahead["3"].saved_s != report.ahead["1"].saved_s
     for rows in (report.sources, report.agents, report.tools):
-        assert sum(row.eager.saved_s or 0 for row in rows) == pytest.approx(3.0)
         for depth, total in report.ahead.items():
             assert sum(row.ahead[depth].saved_s or 0 for row in rows) == pytest.approx(total.saved_s)
-    first, second, third = report.sources
-    assert (first.name, first.ahead["2"].saved_s, first.eager.share) == ("x", 6.0 + 2.0 + 3.0, 3.0 / 27.0)
-    assert first.ahead["2"].low is not None and first.eager.coverage == 1.0
+    first, second, _ = report.sources
+    assert (first.name, first.ahead["2"].saved_s) == ("x", 6.0 + 2.0 + 3.0) and first.ahead["2"].low is not None
     assert (second.name, second.ahead["1"].saved_s, second.ahead["2"].saved_s) == ("y", 2.0, 1.0 + 4.0)
-    assert (third.eager.saved_s, third.eager.coverage) == (0.0, 1.0), "without a call there is nothing to know"
 
 
 def test_times_from_stamps_may_hold_a_wait() -> None:
@@ -219,19 +185,6 @@ def test_intervals_are_seeded_and_do_not_depend_on_how_many_are_drawn_at_once(mo
     assert measure(1) == [pytest.approx(first[0], abs=1e-12)]
 
 
-def call(tool_s: float, written_at: float) -> CallTimes:
-    return CallTimes(name="x", tool_s=tool_s, written_at=written_at)
-
-
-def test_a_call_that_is_complete_early_starts_early() -> None:
-    assert save_by_dispatch(10.0, 2.0, [call(2.0, 0.5)]) == 2.0
-    assert save_by_dispatch(10.0, 8.0, [call(8.0, 0.5)]) == 5.0
-    assert save_by_dispatch(10.0, 8.0, [call(8.0, 1.0)]) == 0.0
-    assert save_by_dispatch(10.0, 8.0, [call(4.0, 0.2), call(4.0, 1.0)]) == 4.0, "one after another"
-    assert save_by_dispatch(4.0, 8.0, [call(4.0, 0.2)] * 2) == pytest.approx(12.0 - (0.8 + 8.0))
-    assert save_by_dispatch(10.0, 4.0, [call(4.0, 0.2), call(4.0, 0.8)]) == 2.0, "side by side"
-
-
 seconds = st.floats(0, 1000, allow_subnormal=False)
 
 
@@ -240,7 +193,7 @@ def check_laws(report: CeilingReport) -> None:
     assert 0 <= oracle <= report.eligible_s + 1e-9 and report.eligible_s <= report.tool_s <= report.wall_s + 1e-9
     ahead = [saving.saved_s or 0.0 for saving in report.ahead.values()]
     assert all(more >= less - 1e-6 for less, more in zip([oracle, *ahead], ahead, strict=False))
-    assert ahead[-1] <= report.eligible_s + 1e-6 and (report.eager.saved_s or 0.0) <= report.eligible_s + 1e-6
+    assert ahead[-1] <= report.eligible_s + 1e-6
     assert 0 <= report.stamped.tool_s <= report.tool_s + 1e-6
     for rows in (report.sources, report.agents, report.tools):
         assert sum(row.ahead["5"].saved_s or 0.0 for row in rows) == pytest.approx(ahead[-1], abs=1e-6)

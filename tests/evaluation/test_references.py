@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +16,38 @@ from cli.conftest import Run
 from dataset.little import corpus, rows, tree
 from foretrace.api import scoring
 from foretrace.api.datasets import build, push
-from foretrace.api.scoring import add_references, score
 from foretrace.core.errors import PredictionError, PushError, UsageError
 from foretrace.core.predictions import digest_dataset
-from foretrace.core.progress import ProgressFunc
-from foretrace.core.references import read_references
+from foretrace.core.references import References, read_references
 from foretrace.core.store import write_traces
+from foretrace.evaluation.score import score
 
 Row = dict[str, Any]
 run = conftest.run
 
 
-def predict(dataset: Path, folder: Path, progress: ProgressFunc) -> None:
-    """One that knows the bash calls, and one that knows nothing."""
-    folder.mkdir()
-    gold = list(rows(dataset, "eval"))
-    for name, knows in (("commands", "bash"), ("nothing", "?")):
-        lines: list[Row] = [{"predictions": 1, "predictor": name, "dataset": digest_dataset(dataset)}]
-        for row in gold:
-            right = json.loads(row["completion"][0]["content"])
-            guess = right if row["tool"] == knows else {"action": "BLOCKED", "tool": None}
-            lines.append({"key": row["key"], "step": row["step"], "prediction": guess})
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+def predict(dataset: Path, *, out: Path, predictor: str, **_: Any) -> None:
+    """`commands` knows the bash calls, and `nothing` knows nothing."""
+    lines: list[Row] = [{"predictions": 1, "predictor": predictor, "dataset": digest_dataset(dataset)}]
+    for row in rows(dataset, "eval"):
+        knows = predictor == "commands" and row["tool"] == "bash"
+        guess = json.loads(row["completion"][0]["content"]) if knows else {"action": "BLOCKED", "tool": None}
+        lines.append({"key": row["key"], "step": row["step"], "prediction": guess})
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@contextlib.contextmanager
+def planting(*names: str) -> Generator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "REFERENCES", names)
+        patch.setattr(scoring, "predict", predict)
+        yield
+
+
+def add_planted(dataset: Path) -> References:
+    """Score what is there."""
+    with planting():
+        return scoring.add_references(dataset)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +60,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(traces: Path) -> Path:
     out = traces.with_name("dataset")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "_predict_references", predict)
+    with planting("commands", "nothing"):
         build(traces, out=out, split=(0.2, 0.0, 0.8), statistical_gates=False, references=True)
     return out
 
@@ -65,7 +76,7 @@ def test_they_go_by_the_name_of_their_predictor(dataset: Path) -> None:
     files["commands"].write_text(files["commands"].read_text().replace('"predictor": "commands"', '"predictor": "c:2"'))
     files["again"].write_text(files["nothing"].read_text())
     files["plain"].write_text(files["nothing"].read_text().partition("\n")[2])
-    add_references(dataset, predict=lambda dataset, folder, progress: None)
+    add_planted(dataset)
     found = read_references(dataset)
     assert found is not None and [each.predictor for each in found.predictors] == ["again", "c:2", "nothing", "plain"]
 
@@ -98,11 +109,11 @@ def test_the_hub_can_still_load_it(dataset: Path) -> None:
 
 def test_adding_again_changes_nothing_and_own_predictions_count(dataset: Path) -> None:
     before = tree(dataset)
-    add_references(dataset, predict=lambda *_: None)
+    add_planted(dataset)
     assert tree(dataset) == before
     own = (dataset / "references" / "nothing.jsonl").read_text()
     (dataset / "references" / "mine.jsonl").write_text(own)
-    assert [each.predictor for each in add_references(dataset, predict=lambda *_: None).predictors] == [
+    assert [each.predictor for each in add_planted(dataset).predictors] == [
         "commands",
         "mine",
         "nothing",
@@ -113,7 +124,7 @@ def test_adding_again_changes_nothing_and_own_predictions_count(dataset: Path) -
 def test_a_card_with_a_section_behind_keeps_it(dataset: Path) -> None:
     card = dataset / "README.md"
     card.write_text(card.read_text() + "\n## Mine\n\nwords\n")
-    add_references(dataset, predict=lambda *_: None)
+    add_planted(dataset)
     assert card.read_text().endswith("|\n\n## Mine\n\nwords\n") and card.read_text().count("## What free") == 1
 
 
@@ -153,7 +164,7 @@ def test_they_are_pushed_with_the_eval_rows(dataset: Path) -> None:
 def test_predictions_that_do_not_fit_are_named(dataset: Path) -> None:
     (dataset / "references" / "bad.jsonl").write_text('{"predictions": 1, "dataset": "00"}\n')
     with pytest.raises(PredictionError, match=r"references/bad\.jsonl: was made for another dataset"):
-        add_references(dataset, predict=lambda *_: None)
+        add_planted(dataset)
 
 
 def test_what_cannot_have_references(traces: Path, tmp_path: Path, run: Run) -> None:
@@ -163,11 +174,11 @@ def test_what_cannot_have_references(traces: Path, tmp_path: Path, run: Run) -> 
     assert (refused.code, refused.err.count("\n")) == (2, 1) and not (tmp_path / "d").exists()
     build(traces, out=tmp_path / "e", split=(0.2, 0.0, 0.8), statistical_gates=False)
     with pytest.raises(PredictionError, match="holds no predictions"):
-        add_references(tmp_path / "e", predict=lambda *_: None)
+        add_planted(tmp_path / "e")
 
 
-def test_the_option_of_build(traces: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_predict_references", predict)
-    built = run("build", traces, "--out", tmp_path / "d", "--references", "--quiet", "--json", "--workers", 1)
+def test_the_option_of_build(traces: Path, tmp_path: Path, run: Run) -> None:
+    with planting("commands", "nothing"):
+        built = run("build", traces, "--out", tmp_path / "d", "--references", "--quiet", "--json", "--workers", 1)
     assert built.code == 0 and built.json["references"]
     assert [path.stem for path in sorted((tmp_path / "d" / "references").iterdir())] == ["commands", "nothing"]

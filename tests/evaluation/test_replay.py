@@ -15,11 +15,11 @@ from core.any_traces import traces as any_traces
 from evaluation.planted import make_file, plant
 from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.actions.label_steps import classify_calls, label_trace
+from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.errors import ForetraceWarning, PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader, digest_traces
 from foretrace.core.trace import Message, ToolCall, Trace, add_trace_id
 from foretrace.evaluation import ceiling as ceiling_module
-from foretrace.evaluation.ceiling import measure_ceiling
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_plan import ReplayPlan
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings

@@ -14,7 +14,7 @@ import pytest
 from dataset.little import corpus, rows, runs, says, seen, trace, user
 from foretrace.actions.taxonomy import ActionType
 from foretrace.api.datasets import build
-from foretrace.core.errors import PredictionError
+from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import read_guess
 from foretrace.core.store import write_traces
 from foretrace.evaluation.score import score
@@ -262,3 +262,9 @@ def test_the_type_does_not_count_for_the_call(scored: Any, gold: list[Row]) -> N
 def test_an_answer_in_a_fence_or_behind_thinking_is_read(form: str) -> None:
     text = '{"action":"file_read","tool":"view","arguments":{"path":"a"}}'
     assert read_guess({}, form.replace("{}", text)) == read_guess({}, text) != (None, ())
+
+
+@pytest.mark.parametrize("wrong", [{"cascade": "x"}, {"cascade": -1.0}, {"seed": float("nan")}])
+def test_a_setting_that_is_not_a_number_is_named(scored: Any, gold: list[Row], wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(wrong))}=.*: give 0 or more"):
+        scored([right(gold[0])], **wrong)

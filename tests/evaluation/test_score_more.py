@@ -80,16 +80,6 @@ def test_ranks_and_not_the_order_of_lines_count(scored: Any, gold: list[Row]) ->
     assert "exact_call@5" not in figures(report), "nobody made more than three guesses"
 
 
-def test_steps_without_a_first_guess_are_counted(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    """A guess of rank 2 alone is not a first guess: that is wrong, and it is said, of the other file too."""
-    lines = [guess(row, rank=1 if number >= 5 else 2) for number, row in enumerate(gold)]
-    path = write(tmp_path / "p.jsonl", *lines)
-    found = score(path, dataset, against=path)
-    assert (found.missing, found.unreadable, found.without_first) == (0, 0, 5)
-    assert found.against is not None and found.against.without_first == 5
-    assert figures(found)["type_accuracy"] < 1 == figures(found)["type_accuracy@3"]
-
-
 def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> None:
     """In these traces: `ls` and two `cat`; with `sandbox_exec` also pytest. Nothing that ends the attempt."""
     of_natural = [row for row in gold if row["natural"]]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foretrace
-from evaluation.timed import RUN, Timed, make, make_trace
-from foretrace.core.trace import Message, Sampled, ToolCall
+from evaluation.timed import Timed, make, make_trace
+from foretrace.core.trace import Message, ToolCall
 from foretrace.evaluation.step_times import time_steps
 from foretrace.sources.conversation import read_time
 
@@ -115,23 +115,6 @@ def test_a_person_between_two_steps_is_seen() -> None:
     nudge = Message(role="user", author="environment", content="Go on.")
     steps = time_steps(make([say(model_s=1.0), nudge, say(model_s=1.0), person, say(model_s=1.0)]))
     assert [step.after_person for step in steps] == [False, False, True]
-
-
-def test_the_place_of_a_call_is_known_where_it_is_written_as_text() -> None:
-    call = ToolCall(id="a", name="read_file", span=(0, 25))
-    message = Message(role="assistant", author="model", content="x" * 100, tool_calls=(call,), model_s=1.0)
-    (step,) = time_steps(make([message, answer("a", 1.0)]))
-    assert [found.written_at for found in step.calls] == [0.25]
-    tokens = [Sampled(token_ids=(1,) * count) for count in (30, 10)]
-    last = Message(role="assistant", author="model", content="y" * 10, continues=True, sampled=tokens[1])
-    first = Message(
-        role="assistant", author="model", content="x" * 50, tool_calls=(call,), model_s=1.0, sampled=tokens[0]
-    )
-    (step,) = time_steps(make([first, last, answer("a", 1.0)]))
-    assert [found.written_at for found in step.calls] == [30 * 0.5 / 40], "by tokens between messages"
-    assert not step.calls[0].place_assumed
-    (native,) = time_steps(make_trace([Timed(1.0, 1.0, RUN)]))[0].calls
-    assert (native.written_at, native.place_assumed) == (1.0, True), "a reply ends with its only native call"
 
 
 def stamped_reply(*calls: str, at: float, seconds: float) -> Message:

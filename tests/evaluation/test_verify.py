@@ -15,11 +15,13 @@ import pytest
 from dataset.little import corpus, rows
 from fakes.model_server import Asked, ModelServer, serving
 from foretrace.api.datasets import build
-from foretrace.api.scoring import score, score_pairs, verify, verify_pairs
+from foretrace.api.scoring import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, UsageError
 from foretrace.core.predictions import Prediction, digest_dataset, find_first_object, read_calls, read_predictions
 from foretrace.core.store import write_traces
+from foretrace.evaluation.pair_accuracy import score_pairs
+from foretrace.evaluation.score import score
 from foretrace.evaluation.verify import QUESTION, VerifyReport, make_guess_text, read_verdict
 from foretrace.models.base import Server
 from foretrace.models.servers.scripted import Scripted

@@ -19,11 +19,9 @@ import pytest
 import foretrace
 from episodes.cluster import write_scripts
 from episodes.generating import PROBLEMS, stored
-from foretrace.api.problem_checks import CheckedProblems, check_problems
 from foretrace.core import segments
-from foretrace.core.errors import SandboxError, Setting, StoreError, UsageError
+from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import only_writer
-from foretrace.core.progress import ignore_progress
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset import plan
@@ -33,10 +31,7 @@ from foretrace.engines.processes import THIS_PROCESS
 from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
 from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.objectstores.objects import S3Objects
-from foretrace.problems.base import collect_problems
-from foretrace.registry import make_problem_set
 from foretrace.rows.files import FileRows
-from foretrace.sandbox.base import SandboxSettings
 from foretrace.sources import importing, inputs, taking
 from foretrace.sources.importing import import_source
 from foretrace.sources.swe_smith import SweSmith
@@ -335,33 +330,6 @@ def test_two_drivers_do_not_write_to_one_folder(three: Any, rows: FileRows, loca
         run_import(rows, tmp_path / "t", engine)
     with only_writer(tmp_path / ".d.building"), pytest.raises(StoreError, match="another process is writing here"):
         run_build(local.traces, tmp_path / "d", engine)
-
-
-def test_problems_are_judged_on_the_nodes_as_they_are_here(three: Any) -> None:
-    problems, _ = collect_problems(make_problem_set("builtin").load(None), 9)
-    wrong = "def two_sum(nums, target):\n    return 0\n"
-    problems[0] = msgspec.structs.replace(problems[0], reference=wrong)
-
-    def check(cluster: RayTasks | None) -> CheckedProblems:
-        settings = SandboxSettings(allow_weak_isolation=True)
-        return check_problems(
-            problems, "local", settings, workers=2, cluster=cluster, progress=ignore_progress, doing="checking"
-        )
-
-    here, there = check(None), check(RayTasks(address=three.address))
-    assert msgspec.structs.replace(there.report, seconds=here.report.seconds) == here.report
-    assert [fault.kind for fault in here.report.faults] == ["reference_failed", "reference_failed"]
-    assert there.isolation == here.isolation and list(there.nodes.values()) == [here.isolation]
-    with pytest.raises(SandboxError, match=r"^node .*: .*level"):
-        check_problems(
-            problems,
-            "local",
-            SandboxSettings(min_level=4),
-            workers=2,
-            cluster=RayTasks(address=three.address),
-            progress=ignore_progress,
-            doing="checking",
-        )
 
 
 def test_attempts_are_made_on_the_nodes_as_they_are_here(

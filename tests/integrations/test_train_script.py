@@ -20,8 +20,8 @@ import pytest
 
 import foretrace
 from docs.test_examples import ROOT, blocks, commands
-from foretrace.api.scoring import score_pairs
 from foretrace.core.predictions import read_predictions
+from foretrace.evaluation.pair_accuracy import score_pairs
 from integrations.llama_build import Say
 
 pytestmark = pytest.mark.integration

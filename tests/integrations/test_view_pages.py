@@ -540,37 +540,6 @@ def test_a_dataset_in_one_file_and_the_report_of_its_build(
             assert "left out of this file" not in tab.page.inner_text(".datarow[open]")
 
 
-@pytest.mark.parametrize("width", list(WIDTHS))
-def test_predictions_alone(dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab], width: str) -> None:
-    place = dataset_page.parent.parent
-    foretrace.view([place / "a.jsonl", place / "b.jsonl"], out=tmp_path / "v")
-    tab = open_tab(*WIDTHS[width])
-    tab.open(tmp_path / "v" / "index.html")
-    tab.page.get_by_label("file", exact=True).select_option(label="b.jsonl")
-    tab.page.get_by_label("action", exact=True).select_option("BLOCKED")
-    tab.page.get_by_label("order", exact=True).select_option("most sure")
-    assert set(tab.texts(".datarow summary > b")) == {"BLOCKED"}
-    assert all(f"{MARKUP} {{" in text and "__proto__" in text for text in tab.texts(".datarow summary code"))
-    tab.page.locator(".datarow > summary").first.click()
-    tab.wait_for(".datarow[open] .call")
-    assert "polluted" not in tab.page.inner_text("main") and "__proto__" in tab.page.inner_text(".datarow[open]")
-    tab.keep(f"predictions-{width}")
-
-
-def test_many_predictions_are_loaded_in_chunks(tmp_path: Path, open_tab: Callable[..., Tab]) -> None:
-    lines = [{"key": f"k{n}", "step": 1, "action": "BLOCKED", "completion": f"text {n}"} for n in range(12_000)]
-    (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    foretrace.view(tmp_path / "g.jsonl", out=tmp_path / "v")
-    tab = open_tab()
-    tab.open(tmp_path / "v" / "index.html")
-    tab.page.wait_for_selector(".count:has-text('12,000 predictions'):not(:has-text('loading'))")
-    tab.page.keyboard.press("/")
-    tab.page.keyboard.type("k11999")
-    tab.page.locator(".datarow > summary", has_text="k11999 #1").click()
-    tab.wait_for(".datarow[open] .text")
-    assert tab.texts(".datarow[open] .text") == ["text 11999"]
-
-
 def test_json_for_reading_has_the_lines_of_its_texts(pages: dict[str, Path], open_tab: Callable[..., Tab]) -> None:
     tab = open_tab()
     tab.open(pages["folder"])

@@ -16,12 +16,11 @@ import foretrace
 from dataset.little import rows
 from foretrace.core.errors import BuildError, ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
-from foretrace.report import predictions_page
 from foretrace.report.dataset_page import RowLimits, write_dataset_page
 from foretrace.report.page import FolderPage, SinglePage
 from foretrace.report.view import REPORT, write_dataset_report, write_view
 from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
-from report.hostile_traces import MARKUP, make_trace
+from report.hostile_traces import make_trace
 from report.test_view import read_block, read_data
 
 
@@ -110,48 +109,6 @@ def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> Non
     assert [line["guesses"] for line in meta["rows"]["eval"]].count([None]) == 1
 
 
-def test_predictions_are_shown_without_their_dataset(dataset: Path, tmp_path: Path) -> None:
-    gold = write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
-    header = {"predictions": 1, "predictor": MARKUP, "dataset": "d"}
-    (tmp_path / "h.jsonl").write_text(json.dumps(header) + "\n" + (tmp_path / "g.jsonl").read_text())
-    report = foretrace.view(tmp_path / "h.jsonl", out=tmp_path / "v")
-    assert (report.kind, report.listed, report.left_out) == ("predictions", len(gold) - 1, 0)
-    meta, found = read_data(tmp_path / "v", "meta"), read_data(tmp_path / "v", "list-0")
-    (facts,) = meta["predictions"]
-    assert facts["header"]["predictor"] == MARKUP and facts["steps"] == len(gold) - 1
-    assert meta["listed"] == len(found["lines"]) and not meta["missing"]
-    file, key, *line = found["lines"][0]
-    assert (file, found["keys"][key], line[:3]) == (0, gold[0]["key"], [gold[0]["step"], 1, "BLOCKED"])
-    assert read_data(tmp_path / "v", "predictions-0")[0]["calls"][0][0] == MARKUP
-
-
-def test_many_predictions_are_in_chunks_and_what_does_not_fit_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(predictions_page, "LINES_PER_CHUNK", 100)
-    monkeypatch.setattr(predictions_page, "MAX_PREDICTIONS", 950)
-    lines = [{"key": f"k{n}", "step": 1, "action": "BLOCKED", "completion": f"{n} " * 50} for n in range(1000)]
-    (tmp_path / "g.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    report = foretrace.view(tmp_path / "g.jsonl", out=tmp_path / "v")
-    assert (report.listed, report.left_out, report.unlisted) == (950, 0, 50)
-    meta = read_data(tmp_path / "v", "meta")
-    keys = [key for n in range(meta["chunks"]) for key in read_data(tmp_path / "v", f"list-{n}")["keys"]]
-    assert keys == [f"k{n}" for n in range(950)] and meta["predictions"][0]["rows"] == 1000
-    assert read_data(tmp_path / "v", f"predictions-{949 // meta['piece_rows']}")[949 % meta["piece_rows"]]["text"]
-
-    path = tmp_path / "r.html"
-    single = write_view([tmp_path / "g.jsonl"], lambda: SinglePage(path, limit=40_000), lambda *_: None)
-    assert 100 <= single.listed < 950 and 0 < single.left_out < single.listed
-    assert single.listed + single.unlisted == 1000
-    meta = read_block(path, "meta")
-    assert (meta["listed"], meta["left_out"]) == (single.listed, single.left_out)
-    there = [read_block(path, f"predictions-{n}") for n in range(-(-single.listed // meta["piece_rows"]))]
-    assert [n for n, piece in enumerate(there) if piece is None] == meta["missing"]
-    assert sum(len(piece) for piece in there if piece) == single.listed - single.left_out
-    data = re.findall(r'data-name="[^"]*">(.*?)</script>', path.read_text())
-    assert sum(map(len, data)) <= 40_000
-
-
 def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:
     write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
     results = write_results(dataset, tmp_path / "g.jsonl", tmp_path)
@@ -200,7 +157,7 @@ def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> 
     write_traces([make_trace(())], tmp_path / "traces")
     with pytest.raises(StoreError, match=r"none\.jsonl: no such file or folder"):
         foretrace.view([dataset, tmp_path / "none.jsonl"], out=tmp_path / "v")
-    for inputs in ([guesses, tmp_path / "traces"], [dataset, tmp_path / "traces"]):
+    for inputs in ([guesses], [guesses, tmp_path / "traces"], [dataset, tmp_path / "traces"]):
         with pytest.raises(UsageError, match="one dataset, with up to 2 files"):
             foretrace.view(inputs, out=tmp_path / "v")
     lines = guesses.read_text().splitlines(keepends=True)

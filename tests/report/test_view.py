@@ -160,10 +160,6 @@ def test_the_current_folder_is_no_place_for_a_page(
 def test_names_that_are_not_text(traces: Path, tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"odd-\xff")
     assert foretrace.view(traces, out=odd).listed == 6
-    guess = odd / os.fsdecode(b"g-\xff.jsonl")
-    guess.write_text('{"key": "k", "step": 1, "action": "BLOCKED"}\n')
-    foretrace.view(guess, single=tmp_path / "r.html")
-    assert "<title>g-?.jsonl</title>" in (tmp_path / "r.html").read_text()
 
 
 def rewrite_records(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

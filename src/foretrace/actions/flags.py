@@ -91,9 +91,9 @@ def _find_cheats(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]
                     if not circumstances.asks_for(rule):
                         found.setdefault(rule, shown)
         yield from (_make_flag(index, rule, shown) for rule, shown in found.items())
-        for shown in step.results:
+        for at in step.observations:
             # What a cheat has shown is not thereby allowed.
-            text = trace.messages[shown.message_index].content
+            text = trace.messages[at].content
             circumstances.note_observation(text, names_commits="history.read" not in found)
         circumstances.looking_at.clear()
 
@@ -156,10 +156,10 @@ def _find_loops(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
         if not message.tool_calls or step.label.action is None or step.facts.rule in _WAITING:
             continue
         key = tuple((call.name, normalise_arguments(call.name, call.arguments)) for call in message.tool_calls)
-        observation = "\0".join(trace.messages[shown.message_index].content for shown in step.results)
+        observation = "\0".join(trace.messages[at].content for at in step.observations)
         before = seen.get(key)
         times = 1
-        if before is not None and step.results and before.observation == observation:
+        if before is not None and step.observations and before.observation == observation:
             times += before.times if before.state_version == step.label.state_version else 0
         seen[key] = _Repeated(times, step.label.state_version + changes_state(step.facts), observation)
         if times >= LOOP:
@@ -177,7 +177,7 @@ def _find_lost(trace: Trace, steps: Sequence[LabelEvidence]) -> Iterator[Flag]:
             yield _make_flag(index, "observation.lost", "the call itself was lost")
         if not message.tool_calls or message.author == "demo" or index == last or step.facts.kind >= CallKind.ASK:
             continue
-        if not step.results and _goes_on(trace.messages, index):
+        if not step.observations and _goes_on(trace.messages, index):
             names = ", ".join(call.name or "(no name)" for call in message.tool_calls)
             yield _make_flag(index, "observation.lost", names)
 

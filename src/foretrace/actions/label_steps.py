@@ -7,14 +7,13 @@ end in `_tables`. `docs/actions.md` describes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from foretrace.actions.call_facts import DEFAULT_EFFECTS, CallFacts, CallKind, changes_state, merge_facts
 from foretrace.actions.confidence import find_confidence
 from foretrace.actions.observation_rules import ObservedResult, classify_observation
-from foretrace.actions.repair_rules import Repair, RepairHistory, find_repair_in_chat
+from foretrace.actions.repair_rules import RepairHistory, is_repair_in_chat
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.actions.text_message_rules import classify_text, find_nonstep_reason
 from foretrace.actions.tool_rules import classify_call, classify_description
@@ -45,22 +44,8 @@ def classify_calls(trace: Trace, calls: Iterable[ToolCall]) -> CallFacts | None:
 
     Its effect is the one that `label_trace` gives such a message.
     """
-    return merge_facts(classify_each_call(trace, calls))
-
-
-def classify_each_call(trace: Trace, calls: Iterable[ToolCall]) -> list[CallFacts]:
-    """What each of these calls does in this trace; calls whose name could not be read are left out."""
-    # Such a call was never executed.
-    return [classify_lone_call(call, trace.tools) for call in calls if call.name or not call.error]
-
-
-class ShownResult(NamedTuple):
-    """What one observation shows about its step."""
-
-    message_index: int
-    result: ObservedResult
-    line: str
-    """The line that shows it; empty where nothing is shown, and where the source says that the call failed."""
+    # A call whose name could not be read was never executed.
+    return merge_facts([classify_lone_call(call, trace.tools) for call in calls if call.name or not call.error])
 
 
 class LabelEvidence(msgspec.Struct):
@@ -69,10 +54,8 @@ class LabelEvidence(msgspec.Struct):
     label: StepLabel
     facts: CallFacts
     """What its calls do together."""
-    repair: Repair | None
-    """Why it is a repair; `None` if it is not."""
-    results: list[ShownResult]
-    """What each observation shows about the step."""
+    observations: list[int]
+    """Indexes of the messages that answer it."""
 
 
 def label_trace(trace: Trace) -> list[StepLabel]:
@@ -117,8 +100,8 @@ def _is_observation(messages: tuple[Message, ...], index: int, last: int) -> boo
 def _add_observation(evidence: LabelEvidence, index: int, message: Message, history: RepairHistory) -> None:
     """Note in the evidence of a step, and in the history, what the message at `index` shows about it."""
     label, facts = evidence.label, evidence.facts
-    result, line = classify_observation(facts.kind, message)
-    evidence.results.append(ShownResult(index, result, line))
+    result = classify_observation(facts.kind, message)
+    evidence.observations.append(index)
     if result is ObservedResult.FAILED and not label.failed:
         evidence.label = msgspec.structs.replace(label, failed=True)
     if label.action is not None:
@@ -137,7 +120,7 @@ def _make_unlabelled(index: int, state_version: int) -> LabelEvidence:
         failed=False,
         confidence=find_confidence(rule, None),
     )
-    return LabelEvidence(label, _NO_CALL, None, [])
+    return LabelEvidence(label, _NO_CALL, [])
 
 
 def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:
@@ -147,9 +130,9 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
         facts = classify_calls(trace, message.tool_calls)
     if facts is None:
         facts = _NO_CALL
-        action, rule, effect, repair = _label_without_call(trace, index)
+        action, rule, effect = _label_without_call(trace, index)
     else:
-        action, rule, effect, repair = _label_with_call(facts, history)
+        action, rule, effect = _label_with_call(facts, history)
         history.add_step(index, facts)
     label = StepLabel(
         index=index,
@@ -160,7 +143,7 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
         failed=False,
         confidence=find_confidence(rule, action),
     )
-    return LabelEvidence(label, facts, repair, [])
+    return LabelEvidence(label, facts, [])
 
 
 def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFacts:
@@ -174,29 +157,28 @@ def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFa
     return facts
 
 
-_Decision = tuple[ActionType | None, str, Effect, Repair | None]
-"""The action, rule and effect of a message, and why it is a repair."""
+_Decision = tuple[ActionType | None, str, Effect]
+"""The action, rule and effect of a message."""
 
 
 def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:
     """The label of a message with calls; `facts` is what they do together."""
     if facts.kind is CallKind.SAY:
-        action, rule = classify_text(facts.payload)
-        return action, rule, facts.effect, None
-    if repair := history.find_repair(facts):
-        return ActionType.REPAIR, repair.rule, facts.effect, repair
+        return *classify_text(facts.payload), facts.effect
+    if rule := history.find_repair(facts):
+        return ActionType.REPAIR, rule, facts.effect
     if facts.kind is CallKind.COMPARE:
         action = ActionType.VERIFIER if history.has_written else ActionType.RETRIEVAL
-        return action, facts.rule, facts.effect, None
-    return ACTION_OF_KIND[facts.kind], facts.rule, facts.effect, None
+        return action, facts.rule, facts.effect
+    return ACTION_OF_KIND[facts.kind], facts.rule, facts.effect
 
 
 def _label_without_call(trace: Trace, index: int) -> _Decision:
     """The label of a message without a call."""
     reason = find_nonstep_reason(trace.messages, index)
     if reason:
-        return None, f"nonstep.{reason}", Effect.UNKNOWN if reason == "lost" else Effect.PURE_READ, None
+        return None, f"nonstep.{reason}", Effect.UNKNOWN if reason == "lost" else Effect.PURE_READ
     effect = DEFAULT_EFFECTS[CallKind.SAY]
-    if repair := find_repair_in_chat(trace.messages, index):
-        return ActionType.REPAIR, repair.rule, effect, repair
-    return *classify_text(trace.messages[index].content), effect, None
+    if is_repair_in_chat(trace.messages, index):
+        return ActionType.REPAIR, "repair.chat_code", effect
+    return *classify_text(trace.messages[index].content), effect

@@ -16,8 +16,6 @@ MAX_HEAD, MAX_TAIL = 3000, 4000
 """Characters of an observation that are searched, at its start and at its end."""
 MAX_LINES = 200
 """Lines of an observation that are matched against patterns."""
-_MAX_SHOWN = 200
-"""Characters of the line that shows a result."""
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -124,13 +122,10 @@ def clip_observation(text: str) -> str:
     return text if len(text) <= MAX_HEAD + MAX_TAIL else f"{text[:MAX_HEAD]}\n{text[-MAX_TAIL:]}"
 
 
-def classify_observation(kind: CallKind, message: Message) -> tuple[ObservedResult, str]:
-    """What one observation of a step of this kind shows, and the line that shows it.
-
-    The line is empty if nothing is shown, and if the source itself says that the call failed.
-    """
+def classify_observation(kind: CallKind, message: Message) -> ObservedResult:
+    """What one observation of a step of this kind shows."""
     if message.is_error:
-        return ObservedResult.FAILED, ""
+        return ObservedResult.FAILED
     text = clip_observation(message.content)
     if kind is CallKind.VERIFY:
         return _classify_check(text)
@@ -138,76 +133,51 @@ def classify_observation(kind: CallKind, message: Message) -> tuple[ObservedResu
     if kind in (CallKind.READ, CallKind.SEARCH, CallKind.COMPARE):
         # Errors in the content of files and search results prove nothing; only the text around it counts.
         # A search that finds nothing exits with 1, and that is an answer.
-        shown = _find_call_error(head) or (_find_nonzero_exit(text) if kind is CallKind.READ else "")
+        failed = _shows_call_error(head) or (kind is CallKind.READ and _shows_nonzero_exit(text))
     elif kind is CallKind.WRITE:
         # After the first lines comes a snippet of the edited file.
-        shown = _find_nonzero_exit(text) or _find_refusal(head)
+        failed = _shows_nonzero_exit(text) or _shows_refusal(head)
     else:
-        shown = _find_nonzero_exit(text) or _find_call_error(head) or _find_exception(text)
-    return (ObservedResult.FAILED, shown) if shown else (ObservedResult.UNCLEAR, "")
+        failed = _shows_nonzero_exit(text) or _shows_call_error(head) or _shows_exception(text)
+    return ObservedResult.FAILED if failed else ObservedResult.UNCLEAR
 
 
-def _read_line(match: re.Match[str] | None) -> str:
-    """The line in which a match begins; empty if nothing was found."""
-    if match is None:
-        return ""
-    text = match.string
-    # A match may begin with the end of the previous line.
-    at = match.end() - len(match[0].lstrip())
-    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-    return text[max(start, at - 60) : end if end >= 0 else None][:_MAX_SHOWN].strip() or match[0]
-
-
-def _find_nonzero_exit(text: str) -> str:
-    """Find the line at the start or the end of an output that reports an exit code other than 0."""
+def _shows_nonzero_exit(text: str) -> bool:
+    """Whether the start or the end of an output reports an exit code other than 0."""
     ends = (text[:200], text[-600:]) if len(text) > 800 else (text,)
-    for end in ends:
-        if any(hint in end for hint in _EXIT_HINTS) and (shown := _read_line(_NONZERO_EXIT.search(end))):
-            return shown
-    return ""
+    return any(any(hint in end for hint in _EXIT_HINTS) and _NONZERO_EXIT.search(end) for end in ends)
 
 
-def _find_call_error(head: str) -> str:
-    """Find the line that says that the call was refused or failed, in the beginning of an observation."""
+def _shows_call_error(head: str) -> bool:
+    """Whether the beginning of an observation says that the call was refused or failed."""
     hints = ("rror", "ERROR", "nvalid", "nknown", "issing", "ot found", "xecuting", "our ", "rong")
-    if not any(hint in head for hint in hints):
-        return ""
-    return _read_line(
+    return any(hint in head for hint in hints) and bool(
         _CALL_ERROR.match(head) or _JSON_ERROR.match(head) or _CODE_ERROR.search(head) or _WRONG_ANSWER.search(head)
     )
 
 
-def _find_refusal(head: str) -> str:
-    """Find the line that says that an edit was not made, in the beginning of an observation."""
-    if not any(hint in head for hint in _REFUSED_HINTS):
-        return ""
-    return _read_line(_REFUSED.search(head))
+def _shows_refusal(head: str) -> bool:
+    """Whether the beginning of an observation says that an edit was not made."""
+    return any(hint in head for hint in _REFUSED_HINTS) and bool(_REFUSED.search(head))
 
 
-def _find_exception(text: str) -> str:
-    """Find the line that shows that the code raised an exception."""
-    if _TRACEBACK in text:
-        return _TRACEBACK
-    if any(h in text for h in ("Error", "Exception")):
-        return _read_line(_STDERR.search(text) or _CODE_ERROR.search(text))
-    return ""
+def _shows_exception(text: str) -> bool:
+    """Whether the code raised an exception."""
+    return _TRACEBACK in text or (
+        any(h in text for h in ("Error", "Exception")) and bool(_STDERR.search(text) or _CODE_ERROR.search(text))
+    )
 
 
-def _classify_check(text: str) -> tuple[ObservedResult, str]:
-    """Find the result of a check: clear signs of failure always count, error lines unless a success follows them."""
-    if shown := _find_nonzero_exit(text):
-        return ObservedResult.FAILED, shown
+def _classify_check(text: str) -> ObservedResult:
+    """The result of a check: clear signs of failure always count, error lines unless a success follows them."""
     suspicious = find_lines_with(text, _FAIL_HINTS)
-    for _, line in suspicious:
-        if _FAILURE.search(line):
-            return ObservedResult.FAILED, line.strip()[:_MAX_SHOWN]
-    none = (-1, "")
-    error = next((each for each in reversed(suspicious) if _ERROR_LINE.search(each[1])), none)
-    promising = find_lines_with(text, _PASS_HINTS)
-    success = next((each for each in reversed(promising) if _SUCCESS.search(each[1])), none)
-    if error[0] > success[0]:
-        return ObservedResult.FAILED, error[1].strip()[:_MAX_SHOWN]
-    return (ObservedResult.PASSED, success[1].strip()[:_MAX_SHOWN]) if success[0] >= 0 else (ObservedResult.UNCLEAR, "")
+    if _shows_nonzero_exit(text) or any(_FAILURE.search(line) for _, line in suspicious):
+        return ObservedResult.FAILED
+    error = next((at for at, line in reversed(suspicious) if _ERROR_LINE.search(line)), -1)
+    success = next((at for at, line in reversed(find_lines_with(text, _PASS_HINTS)) if _SUCCESS.search(line)), -1)
+    if error > success:
+        return ObservedResult.FAILED
+    return ObservedResult.PASSED if success >= 0 else ObservedResult.UNCLEAR
 
 
 def find_lines_with(text: str, hints: tuple[str, ...]) -> list[tuple[int, str]]:

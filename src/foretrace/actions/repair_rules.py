@@ -18,24 +18,12 @@ MIN_SIMILARITY = 0.4
 """Two code cells or SQL texts that share at least this share of their words are attempts at the same thing."""
 
 
-class Repair(NamedTuple):
-    """Why a step is a repair: what it redoes, and where that was seen to fail. Indexes are of messages."""
-
-    rule: str
-    target: str = ""
-    """The file, tool, function or class that it redoes; empty if none."""
-    step: int | None = None
-    """The step that did it before: the first write of the file, the call that failed."""
-    shown_by: int | None = None
-    """The message that shows the failure."""
-
-
 class _Failure(NamedTuple):
     """A write or call that failed."""
 
     payload: str
-    step: int
     shown_by: int
+    """Index of the message that shows the failure."""
 
 
 class RepairHistory:
@@ -63,18 +51,18 @@ class RepairHistory:
         self._created_files: set[str] = set()
         self._failing_files: dict[str, int] = {}
         """File that the agent wrote before a check failed, with no passing check since -> when it failed."""
-        self._unconfirmed_files: dict[str, int] = {}
-        """File that the agent edited before a check that showed neither success nor failure -> when that was."""
+        self._unconfirmed_files: set[str] = set()
+        """Files that the agent edited before a check that showed neither success nor failure."""
         self._refused_writes: dict[str, _Failure] = {}
         """Target of a refused write -> the write, whose payload is the new content."""
         self._failed_calls: dict[str, _Failure] = {}
         """`retry_key` of a failed call -> the call."""
         self._defined_names: dict[str, int] = {}
         """Function or class of a code cell -> when it was last defined."""
-        self._failing_names: dict[str, int] = {}
-        """Names defined before a check, or a cell that uses them, failed -> when it failed."""
-        self._rejected_answer: _Failure | None = None
-        """The answer that was rejected, with no other call since."""
+        self._failing_names: set[str] = set()
+        """Those of them that were defined before a check, or a cell that uses them, failed."""
+        self._rejected_answer = False
+        """Whether an answer was rejected, with no other call since."""
         self._open_file = ""
 
     @property
@@ -82,64 +70,48 @@ class RepairHistory:
         """Whether the agent has written anything."""
         return bool(self._written_files)
 
-    def find_repair(self, facts: CallFacts) -> Repair | None:
-        """Find why a call made now is a repair; `None` if it is not."""
+    def find_repair(self, facts: CallFacts) -> str:
+        """The rule by which a call made now is a repair; empty where it is none."""
         if facts.kind is CallKind.UNDO:
-            return self._find_undo(facts)
-        if facts.kind in (CallKind.WRITE, CallKind.VERIFY) and (repair := self._find_write_repair(facts)):
-            return repair  # also if the same line checks what it edits
-        if name := next((name for name in facts.defines if name in self._failing_names), ""):
-            return Repair("repair.failing_definition", name, self._defined_names[name], self._failing_names[name])
+            undoes = self._failing_files or self._refused_writes or facts.rule == "tool.undo"
+            return "repair.undo" if undoes else ""
+        if facts.kind in (CallKind.WRITE, CallKind.VERIFY) and (rule := self._find_write_repair(facts)):
+            return rule  # also where the same line checks what it edits
+        if any(name in self._failing_names for name in facts.defines):
+            return "repair.failing_definition"
         if facts.retry_key == TESTED_CODE:
             earlier = self._failed_calls.get(TESTED_CODE)
-            if earlier is None or earlier.payload == facts.payload:
-                return None
-            return Repair("repair.failing_code", TESTED_CODE, earlier.step, earlier.shown_by)
+            return "" if earlier is None or earlier.payload == facts.payload else "repair.failing_code"
         if facts.kind in (CallKind.OTHER, CallKind.SEARCH, CallKind.WRITE) and facts.retry_key:
             return self._find_retry(facts)
-        return None
+        return ""
 
-    def _find_undo(self, facts: CallFacts) -> Repair | None:
-        target = facts.writes[0] if facts.writes else ""
-        if self._failing_files:
-            path, shown_by = max(self._failing_files.items(), key=lambda item: item[1])
-            return Repair("repair.undo", target, self._written_files.get(path), shown_by)
-        if self._refused_writes:
-            refused = max(self._refused_writes.values(), key=lambda failure: failure.shown_by)
-            return Repair("repair.undo", target, refused.step, refused.shown_by)
-        return Repair("repair.undo", target) if facts.rule == "tool.undo" else None
-
-    def _find_write_repair(self, facts: CallFacts) -> Repair | None:
+    def _find_write_repair(self, facts: CallFacts) -> str:
         for path in facts.writes:
             target = self._find_known_path(self._resolve_target(path))
             if target in self._failing_files:
-                written = self._written_files.get(target)
-                return Repair("repair.failing_target", target, written, self._failing_files[target])
-            if refused := self._refused_writes.get(target):
-                return Repair("repair.refused_write", target, refused.step, refused.shown_by)
+                return "repair.failing_target"
+            if target in self._refused_writes:
+                return "repair.refused_write"
             if target in self._unconfirmed_files and facts.kind is CallKind.WRITE and not facts.creates:
-                written = self._written_files.get(target)
-                return Repair("repair.doubtful_target", target, written, self._unconfirmed_files[target])
-        if len(facts.payload) >= MIN_SAME_CONTENT:
-            for target, refused in self._refused_writes.items():
-                if facts.payload == refused.payload:
-                    return Repair("repair.refused_write", target, refused.step, refused.shown_by)
-        return None
+                return "repair.doubtful_target"
+        same = any(facts.payload == refused.payload for refused in self._refused_writes.values())
+        return "repair.refused_write" if same and len(facts.payload) >= MIN_SAME_CONTENT else ""
 
-    def _find_retry(self, facts: CallFacts) -> Repair | None:
-        if self._rejected_answer is not None and facts.retry_key == "code":
-            return Repair("repair.wrong_answer", "", self._rejected_answer.step, self._rejected_answer.shown_by)
+    def _find_retry(self, facts: CallFacts) -> str:
+        if self._rejected_answer and facts.retry_key == "code":
+            return "repair.wrong_answer"
         earlier = self._failed_calls.get(facts.retry_key)
         if earlier is None or (facts.kind is CallKind.SEARCH and facts.retry_key not in ("code", "sql")):
-            return None
+            return ""
         if facts.retry_key in ("code", "sql") and compute_similarity(earlier.payload, facts.payload) < MIN_SIMILARITY:
-            return None
-        return Repair("repair.reissued", facts.retry_key, earlier.step, earlier.shown_by)
+            return ""
+        return "repair.reissued"
 
     def add_step(self, index: int, facts: CallFacts) -> None:
         """Note what the step at `index` writes and defines."""
         if facts.kind < CallKind.TERMINAL:
-            self._rejected_answer = None
+            self._rejected_answer = False
         for path in facts.writes:
             target = self._find_known_path(self._resolve_target(path))
             if target and facts.kind is not CallKind.UNDO:
@@ -148,7 +120,7 @@ class RepairHistory:
                 self._written_files.setdefault(target, index)
         for name in facts.defines:
             self._defined_names[name] = index
-            self._failing_names.pop(name, None)
+            self._failing_names.discard(name)
         if facts.kind is CallKind.READ and facts.reads and facts.rule in ("tool.open", "tool.open_file"):
             self._open_file = facts.reads[0]
         if facts.rule == "tool.create":
@@ -164,13 +136,13 @@ class RepairHistory:
         elif facts.kind is CallKind.WRITE:
             self._add_write(index, now, facts, failed)
         if facts.kind in (CallKind.TERMINAL, CallKind.GIVE_UP) and failed:
-            self._rejected_answer = _Failure(facts.payload, index, now)
+            self._rejected_answer = True
         if failed and facts.retry_key == "code":
             used = set(_WORD.findall(facts.payload))
-            self._failing_names.update({n: now for n, at in self._defined_names.items() if at <= index and n in used})
+            self._failing_names.update(name for name, at in self._defined_names.items() if at <= index and name in used)
         if facts.retry_key:
             if failed:
-                self._failed_calls[facts.retry_key] = _Failure(facts.payload, index, now)
+                self._failed_calls[facts.retry_key] = _Failure(facts.payload, now)
             elif (earlier := self._failed_calls.get(facts.retry_key)) is not None and earlier.shown_by < index:
                 alike = compute_similarity(earlier.payload, facts.payload) >= MIN_SIMILARITY
                 if alike or facts.retry_key not in ("code", "sql"):
@@ -179,27 +151,23 @@ class RepairHistory:
     def _add_check(self, index: int, now: int, failed: bool, passed: bool) -> None:
         if failed:
             self._failing_files.update({path: now for path, when in self._written_files.items() if when <= index})
-            self._failing_names.update({name: now for name, when in self._defined_names.items() if when < index})
+            self._failing_names.update(name for name, when in self._defined_names.items() if when < index)
             self._unconfirmed_files.clear()
             return
         self._failing_files = {path: when for path, when in self._failing_files.items() if when >= index}
         if passed:
             self._unconfirmed_files.clear()
-            self._failing_names = {n: at for n, at in self._failing_names.items() if self._defined_names[n] >= index}
+            self._failing_names = {name for name in self._failing_names if self._defined_names[name] >= index}
         else:
-            edited = {
-                path: now
-                for path, when in self._written_files.items()
-                if when < index and path not in self._created_files
-            }
-            self._unconfirmed_files.update(edited)
+            edited = (path for path, when in self._written_files.items() if when < index)
+            self._unconfirmed_files.update(path for path in edited if path not in self._created_files)
 
     def _add_write(self, index: int, now: int, facts: CallFacts, failed: bool) -> None:
         for path in facts.writes:
             target = self._find_known_path(self._resolve_target(path))
             if failed:
-                self._refused_writes[target] = _Failure(facts.payload, index, now)
-                # A refused write does not change the file.
+                self._refused_writes[target] = _Failure(facts.payload, now)
+                # A refused write is not a write: nothing of the agent's is in that file because of it.
                 if self._written_files.get(target) == index:
                     del self._written_files[target]
                     self._created_files.discard(target)
@@ -226,15 +194,14 @@ def compute_similarity(a: str, b: str) -> float:
     return len(left & right) / len(left | right) if left or right else 1.0
 
 
-def find_repair_in_chat(messages: tuple[Message, ...], index: int) -> Repair | None:
-    """Find why a message that shows code is a repair: it directly follows a report that the agent's earlier code
-    failed."""
-    if "```" not in messages[index].content:
-        return None
+def is_repair_in_chat(messages: tuple[Message, ...], index: int) -> bool:
+    """Whether a message that shows code is a repair: a report that the agent's own earlier code failed stands right
+    before it."""
     before = messages[index - 1] if index else None
-    if before is None or before.role == "assistant" or not reports_exception(before.content):
-        return None
-    for at in range(index - 1, -1, -1):
-        if messages[at].role == "assistant" and "```" in messages[at].content:
-            return Repair("repair.chat_code", "", at, index - 1)
-    return None
+    return (
+        "```" in messages[index].content
+        and before is not None
+        and before.role != "assistant"
+        and reports_exception(before.content)
+        and any(each.role == "assistant" and "```" in each.content for each in messages[:index])
+    )

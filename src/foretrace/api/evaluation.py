@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,17 +46,15 @@ def ceiling(
         UsageError: a setting that cannot be served.
         StoreError: the traces cannot be read.
     """
-    from foretrace.evaluation.ceiling import measure_ceiling
+    from foretrace.core.internal_errors import contain_errors
+    from foretrace.evaluation.ceiling import Ceiling
+    from foretrace.evaluation.step_times import read_assumed_times
 
-    found, count = _read_traces(traces, "measuring", progress)
-    return measure_ceiling(
-        found,
-        guess_latency=guess_latency,
-        assume_times=_read_times(assume_times),
-        allow=allow,
-        seed=seed,
-        report_traces=count,
-    )
+    found = Ceiling(guess_latency=guess_latency, assume_times=read_assumed_times(assume_times), allow=allow, seed=seed)
+    for trace in _read_traces(traces, "measuring", progress):
+        with contain_errors("ceiling", trace.key):
+            found.add(trace)
+    return found.make_report()
 
 
 def effects(
@@ -77,8 +75,7 @@ def effects(
     from foretrace.evaluation.effects_manifest import collect_effects
 
     file = None if out is None else make_local_path(out)
-    found, count = _read_traces(traces, "reading", progress)
-    manifest = collect_effects(found, report_traces=count)
+    manifest = collect_effects(_read_traces(traces, "reading", progress))
     if file is not None:
         replace_file(file, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
     return manifest
@@ -161,32 +158,31 @@ def replay(
     from foretrace.core.predictions import read_predictions
     from foretrace.evaluation.replay import replay_traces
     from foretrace.evaluation.replay_report import ReplaySettings
-
-    settings = pick_settings(ReplaySettings, given, allow=tuple(allow), assume_times=_read_times(assume_times))
-    settings.check()
-    found, count = _read_traces(traces, "replaying", progress)
-    if isinstance(predictions, (str, Path)):
-        predictions = read_predictions(predictions)
-    return replay_traces(found, predictions, settings, report_traces=count)
-
-
-def _read_times(given: str | Path | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
     from foretrace.evaluation.step_times import read_assumed_times
 
-    return None if given is None else read_assumed_times(given)
+    settings = pick_settings(ReplaySettings, given, allow=tuple(allow), assume_times=read_assumed_times(assume_times))
+    settings.check()
+    found = _read_traces(traces, "replaying", progress)
+    if isinstance(predictions, (str, Path)):
+        predictions = read_predictions(predictions)
+    return replay_traces(found, predictions, settings)
 
 
-def _read_traces(
-    traces: str | Path | Iterable[Trace], doing: str, progress: ProgressFunc | None
-) -> tuple[Iterable[Trace], Callable[[int], None]]:
-    """The traces of a folder, or those given, and what reports how many of them are done."""
+def _read_traces(traces: str | Path | Iterable[Trace], doing: str, progress: ProgressFunc | None) -> Iterator[Trace]:
+    """The traces of a folder, or those given; says how many of them were taken."""
     from foretrace.core.store import TraceStore
 
-    total, doing_what = None, f"{doing} traces"
+    total, what, report_to = None, "traces", progress or ignore_progress
     if isinstance(traces, (str, Path)):
-        store, doing_what = TraceStore(make_local_path(traces)), f"{doing} {traces}"
+        store, what = TraceStore(make_local_path(traces)), str(traces)
         total, traces = len(store.read_columns("key")), store.read()
-    return traces, (lambda done: None) if progress is None else (lambda done: progress(doing_what, done, total))
+
+    def watch() -> Iterator[Trace]:
+        for number, trace in enumerate(traces, 1):
+            yield trace
+            report_to(f"{doing} {what}", number, total)
+
+    return watch()
 
 
 def predict(

@@ -12,27 +12,18 @@ from foretrace.core.errors import UsageError
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
-def make_settings(kind: type[_Struct], **given: Any) -> _Struct:
-    """A settings object of the values given, each of which is checked.
-
-    Raises:
-        UsageError: a value of the wrong type, or a field of a table that is not known.
-    """
-    try:
-        return msgspec.convert(msgspec.to_builtins(given), kind, strict=True)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise UsageError(_explain(error, kind)) from None
-
-
 def pick_settings(kind: type[_Struct], given: Mapping[str, Any], **others: Any) -> _Struct:
     """A settings object of those of a function's arguments (its `locals()`) that have the names of its fields; `others`
     take their place.
 
     Raises:
-        UsageError: as `make_settings`.
+        UsageError: a value of the wrong type, or a field of a table that is not known.
     """
     own = {name: given[name] for name in kind.__struct_fields__ if name in given}
-    return make_settings(kind, **own | others)
+    try:
+        return msgspec.convert(msgspec.to_builtins(own | others), kind, strict=True)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise UsageError(_explain(error, kind)) from None
 
 
 def _explain(error: Exception, kind: type[msgspec.Struct]) -> str:

@@ -398,10 +398,10 @@ def view(
     tokenizer: str | Path | Any | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
-    """Write a page that shows traces, a dataset or predictions in a browser, without server and network (docs/cli.md).
+    """Write a page that shows traces or a dataset in a browser, without server and network (docs/cli.md).
 
     Args:
-        inputs: Traces folder, or two; a dataset, its predictions, results of score and replay; or predictions.
+        inputs: Traces folder, or two; or a dataset, its predictions, and results of score and replay.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
         single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
         tokenizer: Folder of a tokenizer, or the tokenizer itself: rows of a dataset are also shown as its chat template
@@ -423,9 +423,7 @@ def view(
         raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
     folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
     place = make_local_path(out or single or "")
-    if isinstance(tokenizer, (str, Path)):
-        if not any(map(is_dataset, folders)):
-            raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
+    if isinstance(tokenizer, (str, Path)) and any(map(is_dataset, folders)):
         tokenizer = load_tokenizer(make_local_path(tokenizer))
     return write_view(
         folders,

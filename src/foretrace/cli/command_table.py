@@ -60,7 +60,7 @@ COMMANDS = {
             without="predictions dataset",
             hidden=_SERVER,
         ),
-        Command("score", evaluation.score, like=f"{_API}scoring:score"),
+        Command("score", evaluation.score, like="foretrace.evaluation.score:score"),
         Command(
             "replay",
             evaluation.replay,

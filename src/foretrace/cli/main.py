@@ -16,6 +16,7 @@ from foretrace.cli.options import Invocation, write_flag
 from foretrace.cli.output import ReaderGoneError, one_line
 from foretrace.core.errors import ForetraceError, ForetraceWarning
 from foretrace.core.internal_errors import InternalError, collect_errors, describe_errors
+from foretrace.core.version import __version__
 
 INTERRUPTED = 130
 _COMPLETE = "_FORETRACE_COMPLETE"
@@ -35,46 +36,17 @@ class Group(click.Group):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
 
-def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        from foretrace.core.version import __version__
-
-        click.echo(f"foretrace {__version__}")
-        ctx.exit()
-
-
-def _show_completion(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        from click.shell_completion import get_completion_class
-
-        kind = get_completion_class(value)
-        assert kind is not None, "click knows the shell"
-        click.echo(kind(app, {}, "foretrace", _COMPLETE).source())
-        ctx.exit()
-
-
-def _eager(flag: str, callback: Any, about: str, **more: Any) -> click.Option:
-    return click.Option([flag], is_eager=True, expose_value=False, callback=callback, help=about, **more)
-
-
 _problems_help = "List problem sets, and check them without a model."
-app = Group(
-    "foretrace",
-    commands={
-        **COMMANDS,
-        "problems": Group("problems", commands={**PROBLEMS}, help=_problems_help, short_help=_problems_help),
-    },
-    help="Turn real agent traces into leak-free datasets of tool actions.",
-    context_settings=_HELP_FLAGS,
-    params=[
-        _eager("--version", _version, "Show the version and exit.", is_flag=True),
-        _eager(
-            "--show-completion",
-            _show_completion,
-            "Show what completes commands and options in this shell.",
-            type=click.Choice(["bash", "zsh", "fish"]),
-        ),
-    ],
+app = click.version_option(__version__, message="foretrace %(version)s")(
+    Group(
+        "foretrace",
+        commands={
+            **COMMANDS,
+            "problems": Group("problems", commands={**PROBLEMS}, help=_problems_help, short_help=_problems_help),
+        },
+        help="Turn real agent traces into leak-free datasets of tool actions.",
+        context_settings=_HELP_FLAGS,
+    )
 )
 
 

@@ -189,6 +189,7 @@ def make_server(
 
 def make_sandbox_settings(
     *,
+    workers: int = 0,
     preload: str = "none",
     min_level: int = 2,
     allow_weak_isolation: bool = False,
@@ -197,6 +198,7 @@ def make_sandbox_settings(
     """The settings of the sandbox that runs code.
 
     Args:
+        workers: Runs of code at one time, or tasks of a cluster; 0 is one a core.
         preload: Import beforehand: none, numpy, science, or a+b.
         min_level: Isolation that must be had, 0 to 4.
         allow_weak_isolation: Accept levels 0 and 1.
@@ -205,6 +207,7 @@ def make_sandbox_settings(
     from foretrace.sandbox.base import SandboxSettings
 
     return SandboxSettings(
+        workers=workers,
         preload=preload,
         min_level=min_level,
         allow_weak_isolation=allow_weak_isolation,

@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -316,16 +316,16 @@ class _Values(NamedTuple):
     created: tuple[str, ...]
 
 
-def list_candidates(
-    view: PromptView, context: TemplateContext, book: TemplateBook, typed: Collection[tuple[str, str]]
-) -> Candidates:
-    """The calls that may come next.
-
-    Args:
-        typed: (tool, argument) whose values are never text, which some ways of writing calls do not say.
-    """
-    past_calls = list_past_calls(view, _MAX_PAST, typed)
-    values = _find_values(view, find_root(view))
+def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBook) -> Candidates:
+    """The calls that may come next."""
+    past_calls = list_past_calls(view, _MAX_PAST)
+    root = find_root(view)
+    values = _Values(
+        root=root,
+        names=list_names(view),
+        files=list_files(view, root, _MAX_FILES),
+        created=tuple(list_created(view, root)[-_MAX_CREATED:]),
+    )
     own: dict[CallTemplate, PastCall] = {}
     for past in past_calls[:_MAX_OWN]:
         if len(past.arguments) <= _LONGEST_OWN:
@@ -369,15 +369,6 @@ def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
     return next(same, template.tool)
 
 
-def _find_values(view: PromptView, root: str) -> _Values:
-    return _Values(
-        root=root,
-        names=list_names(view),
-        files=list_files(view, root, _MAX_FILES),
-        created=tuple(list_created(view, root)[-_MAX_CREATED:]),
-    )
-
-
 def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
     """The ways to fill a template that has slots for so many files, the likeliest first."""
     if not slots:
@@ -397,13 +388,13 @@ def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
         found.setdefault((past.tool, page), Candidate(Usage(past.action, own=past), filling, is_page=True))
 
 
-def list_past_calls(view: PromptView, limit: int, typed: Collection[tuple[str, str]] = ()) -> list[PastCall]:
+def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
     """The distinct earlier calls, the latest first."""
     found: dict[tuple[str, str], PastCall] = {}
     writes = 0
     for ago, turn in enumerate(reversed(view.turns)):
         for call in turn.calls if turn.label.action is not None else ():
-            arguments = _type_arguments(call.name, call.arguments, typed)
+            arguments = canonicalise_json(call.arguments)
             known = found.get((call.name, arguments))
             if known is not None:
                 found[call.name, arguments] = known._replace(times=known.times + 1)
@@ -413,21 +404,6 @@ def list_past_calls(view: PromptView, limit: int, typed: Collection[tuple[str, s
                 )
         writes += is_write(turn)
     return [*found.values()]
-
-
-def _type_arguments(tool: str, arguments: str, typed: Collection[tuple[str, str]]) -> str:
-    """Canonical JSON text, where values that are text for want of a type are read."""
-    text = canonicalise_json(arguments)
-    if not any(name == tool and f'"{argument}":"' in text for name, argument in typed):
-        return text
-    values: dict[str, Any] = json.loads(text)
-    for name, value in values.items():
-        if isinstance(value, str) and (tool, name) in typed:
-            try:
-                values[name] = json.loads(value)
-            except ValueError:
-                continue
-    return canonicalise_json(json.dumps(values))
 
 
 def is_write(turn: PastTurn) -> bool:
@@ -447,9 +423,6 @@ def turn_page(call: PastCall) -> list[str]:
             first, last = value
             if last > first:
                 pages += [{name: [last + 1, 2 * last - first + 1]}, {name: [last, 2 * last - first]}]
-    offset, size = values.get("offset") if isinstance(values, dict) else None, None
-    if type(offset) is int:
-        size = values.get("limit")
-        if type(size) is int:
-            pages.append({"offset": offset + size})
+    if isinstance(values, dict) and type(values.get("offset")) is type(values.get("limit")) is int:
+        pages.append({"offset": values["offset"] + values["limit"]})
     return [canonicalise_json(json.dumps({**values, **page})) for page in pages]

@@ -10,22 +10,19 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect, StepLabel
-from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.ceiling_report import (
     AheadCeiling,
     CeilingReport,
     CeilingRow,
-    EagerCeiling,
-    EagerSaving,
     HeldBy,
     LongCall,
     Saving,
@@ -34,10 +31,9 @@ from foretrace.evaluation.ceiling_report import (
     conclude_ceiling,
 )
 from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
-from foretrace.evaluation.event_simulator import CLOCK_S, GuessedCall, SimulatedStep, Speculation, simulate
+from foretrace.evaluation.event_simulator import GuessedCall, SimulatedStep, Speculation, simulate
 from foretrace.evaluation.step_times import (
     AssumedTimes,
-    CallTimes,
     StepTimes,
     fill_times,
     find_step_effect,
@@ -83,13 +79,8 @@ _UNIT = 2**60
 """Sums are kept as whole numbers of 1 / `_UNIT`."""
 _SUMMED = ("steps", "wall_s", "model_s", "tool_s", "stamped_s", "eligible_s")
 """Figures that are fields of `CeilingRow`."""
-_WHOLES = {
-    **{f"ahead {depth}": "wall_s" for depth in DEPTHS},
-    **{f"{holder} saved": "wall_s" for holder in _HOLDERS},
-    "eager": "eager wall",
-}
-"""By figure of what is saved: the figure of the time that it is a share of."""
-_NOTHING_KNOWN = Saving(saved_s=None, share=None, low=None, high=None)
+_SAVED = (*(f"ahead {depth}" for depth in DEPTHS), *(f"{holder} saved" for holder in _HOLDERS))
+"""Figures of what is saved, as a share of `wall_s`."""
 
 
 class _Sums:
@@ -128,14 +119,8 @@ class Ceiling:
         seed: int = 0,
     ) -> None:
         """
-        Args:
-            guess_latency: Seconds that a guess takes.
-            assume_times: Times for steps that have none.
-            allow: Effects beside `pure_read` whose calls are safe to run early: `sandbox_exec`.
-            seed: Seed of the bootstrap.
-
         Raises:
-            UsageError: a latency that is none, an effect that cannot be allowed, or a negative seed.
+            UsageError: a setting that cannot be served.
         """
         check_number("guess_latency", guess_latency, "seconds, ")
         check_number("seed", seed)
@@ -204,17 +189,12 @@ class Ceiling:
             "stamped_s": tool_s * stamped / measured if stamped else 0.0,
             "eligible_s": tool_s if eligible else 0.0,
             "wall_s": model_s + tool_s,
-            "calling": float(bool(step.calls)),
         }
         if effect is not None:
             holder = "pure" if effect is Effect.PURE_READ else "forkable" if effect in FORKABLE else "none"
             hidden_s = min(tool_s, max(0.0, model_s - self._guess_s))
             figures |= {f"{holder} steps": 1.0, f"{holder} tool_s": tool_s}
             figures[f"{holder} saved"] = 0.0 if holder == "none" else hidden_s
-        if all(call.tool_s is not None and call.written_at is not None for call in step.calls):
-            self._counts["place_assumed"] += any(call.place_assumed for call in step.calls)
-            saved_s = save_by_dispatch(model_s, tool_s, step.calls) if eligible else 0.0
-            figures |= {"dispatched": figures["calling"], "eager": saved_s, "eager wall": figures["wall_s"]}
         return figures
 
     def _note_longest(self, key: str, step: StepTimes) -> None:
@@ -261,7 +241,6 @@ class Ceiling:
                 )
                 for holder in _HOLDERS
             ],
-            eager=EagerCeiling(**msgspec.structs.asdict(total.eager), place_assumed_steps=counts["place_assumed"]),
             stamped=StampedTime(
                 tool_s=total.stamped_s, share=_find_share(total.stamped_s, total.tool_s), longest=self._longest
             ),
@@ -285,22 +264,19 @@ class Ceiling:
     def _measure_savings(self, row: _Row, resamples: Resamples) -> dict[str, Saving]:
         """What each way saves of the time of a row."""
         tasks = sorted(self._tasks)
-        columns = {name: self._sums.list_tasks(row, name, tasks) for name in (*_WHOLES, *_WHOLES.values())}
-        intervals = resamples.find_ratio_intervals([(columns[part], columns[whole]) for part, whole in _WHOLES.items()])
-        savings: dict[str, Saving] = {}
-        for (part, whole), (low, high) in zip(_WHOLES.items(), intervals, strict=True):
-            saved_s, wall_s = self._sums.get(row, part), self._sums.get(row, whole)
-            known = Saving(saved_s=saved_s, share=saved_s / wall_s, low=low, high=high) if wall_s else None
-            savings[part] = known or _NOTHING_KNOWN
-        return savings
+        wall_s, wall = self._sums.get(row, "wall_s"), self._sums.list_tasks(row, "wall_s", tasks)
+        if not wall_s:
+            return dict.fromkeys(_SAVED, Saving(saved_s=None, share=None, low=None, high=None))
+        saved = {name: self._sums.get(row, name) for name in _SAVED}
+        intervals = resamples.find_ratio_intervals([(self._sums.list_tasks(row, name, tasks), wall) for name in _SAVED])
+        return {
+            name: Saving(saved_s=saved_s, share=saved_s / wall_s, low=low, high=high)
+            for (name, saved_s), (low, high) in zip(saved.items(), intervals, strict=True)
+        }
 
     def _make_row(self, row: _Row, resamples: Resamples) -> CeilingRow:
         sums, savings = {name: self._sums.get(row, name) for name in _SUMMED}, self._measure_savings(row, resamples)
-        known = self._sums.get(row, "known")
-        coverage = _find_share(known, sums["steps"]) or 0.0
-        placed = _find_share(self._sums.get(row, "dispatched"), self._sums.get(row, "calling"))
-        if placed is None:  # no call, so nothing to save and nothing to know
-            placed = 1.0 if known else 0.0
+        coverage = _find_share(self._sums.get(row, "known"), sums["steps"]) or 0.0
         return CeilingRow(
             name=row.name,
             **sums,
@@ -308,49 +284,7 @@ class Ceiling:
             verdict=decide_verdict(coverage),
             oracle=savings["ahead 1"],
             ahead={str(depth): savings[f"ahead {depth}"] for depth in DEPTHS},
-            eager=EagerSaving(
-                **msgspec.structs.asdict(savings["eager"] if placed else _NOTHING_KNOWN),
-                coverage=placed,
-                verdict=decide_verdict(min(placed, coverage)),
-            ),
         )
-
-
-def save_by_dispatch(model_s: float, tool_s: float, calls: Sequence[CallTimes]) -> float:
-    """Seconds saved where nothing is guessed, and a call starts when it is complete and not when the reply is.
-
-    A call is complete after its share of the model's time. Calls that ran one after another (their times add up to
-    `tool_s`) still do so; others run side by side. The time before the first token counts as time of writing, so the
-    figure is an upper limit.
-    """
-    times = [(call.tool_s or 0.0, model_s * (call.written_at or 0.0)) for call in calls]
-    one_by_one = sum(seconds for seconds, _ in times) <= tool_s + CLOCK_S * len(times)
-    end = 0.0
-    for seconds, complete in times:
-        end = max(end, complete) + seconds if one_by_one else max(end, complete + seconds)
-    return min(tool_s, max(0.0, model_s + tool_s - max(model_s, end)))
-
-
-def measure_ceiling(
-    traces: Iterable[Trace],
-    *,
-    guess_latency: float = GUESS_S,
-    assume_times: AssumedTimes | None = None,
-    allow: Collection[str] = (),
-    seed: int = 0,
-    report_traces: Callable[[int], None] = lambda n: None,
-) -> CeilingReport:
-    """Measure what a perfect predictor would save on traces; see `Ceiling` for the arguments and errors.
-
-    Args:
-        report_traces: Called with the number of traces so far.
-    """
-    ceiling = Ceiling(guess_latency=guess_latency, assume_times=assume_times, allow=allow, seed=seed)
-    for number, trace in enumerate(traces, 1):
-        with contain_errors("ceiling", trace.key):
-            ceiling.add(trace)
-        report_traces(number)
-    return ceiling.make_report()
 
 
 def decide_verdict(coverage: float) -> Verdict:

@@ -58,22 +58,6 @@ class AheadCeiling(Saving, frozen=True, kw_only=True):
     """Tool seconds that they cost, and that were paid again."""
 
 
-class EagerSaving(Saving, frozen=True, kw_only=True):
-    """What dispatch without a guess saves, over the steps of which it is known."""
-
-    coverage: float
-    """Share of the steps with calls (of known times) of which it is known how much of the reply follows the calls; 1
-    where no step of known times has a call."""
-    verdict: Verdict
-
-
-class EagerCeiling(EagerSaving, frozen=True, kw_only=True):
-    """The same, of all traces."""
-
-    place_assumed_steps: int
-    """Those of them with native calls, which are taken to stand at the end of their reply, in their order."""
-
-
 class HeldBy(Saving, frozen=True, kw_only=True):
     """The steps whose calls can be taken back in the same way, and what guessing these calls saves at most."""
 
@@ -124,7 +108,6 @@ class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
     oracle: Saving
     ahead: dict[str, Saving]
     """By the number of steps: what is saved of the time of this row's steps, while all steps are guessed ahead."""
-    eager: EagerSaving
 
 
 class CeilingReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +132,6 @@ class CeilingReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """By the number of steps."""
     held_by: list[HeldBy]
     """`pure`, `forkable` and `none`, whatever is allowed; shares are of all time."""
-    eager: EagerCeiling
     stamped: StampedTime
     sources: list[CeilingRow]
     agents: list[CeilingRow]
@@ -179,7 +161,7 @@ def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) ->
     if share is None:
         return _UNKNOWN
     if share < WORTH_SHARE:
-        text = f"not worth it: even if every guess is right, {_write(share)} of the time is saved (less than 5 %)"
+        text = f"not worth it: even if every guess is right, {write_share(share)} of the time is saved (less than 5 %)"
         return _conclude("no", None, text, saved_by_call)
     acceptance = WORTH_SHARE / share
     if acceptance <= COMMON_ACCEPTANCE:
@@ -188,7 +170,7 @@ def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) ->
         worth, start = "with_a_good_predictor", "worth it only with a good predictor"
     else:
         worth, start = "no", "hardly worth it"
-    text = f"{start}: 5 % of the time is saved if {_write(acceptance)} of the guesses are right and accepted"
+    text = f"{start}: 5 % of the time is saved if {write_share(acceptance)} of the guesses are right and accepted"
     return _conclude(worth, acceptance, text, saved_by_call)
 
 
@@ -203,11 +185,11 @@ def conclude_replay(
     start = "worth it" if share >= WORTH_SHARE else "not worth it"
     if not share:
         return _conclude("no", acceptance, f"{start}: {nothing}", {})
-    text = f"{start}: {_write(share)} of the time is saved with {_write(right or 0.0)} of the guesses right"
+    text = f"{start}: {write_share(share)} of the time is saved with {write_share(right or 0.0)} of the guesses right"
     if acceptance is None:
-        text += f"; even a perfect predictor saves {_write(perfect)}"
+        text += f"; even a perfect predictor saves {write_share(perfect)}"
     elif share < WORTH_SHARE:
-        text += f"; 5 % needs about {_write(acceptance)} of them right and in time"
+        text += f"; 5 % needs about {write_share(acceptance)} of them right and in time"
     return _conclude("yes" if share >= WORTH_SHARE else "no", acceptance, text, saved_by_call)
 
 
@@ -216,7 +198,7 @@ def _conclude(worth: Worth, acceptance: float | None, text: str, saved_by_call: 
     calls, share = _find_carriers(saved_by_call)
     if calls:
         names, carry = ", ".join(f"`{name}`" for name in calls), "carries" if len(calls) == 1 else "carry"
-        text += f"; {names} {carry} {_write(share)} of it"
+        text += f"; {names} {carry} {write_share(share)} of it"
     return Conclusion(worth=worth, acceptance=acceptance, calls=calls, calls_share=share, text=text)
 
 
@@ -232,6 +214,7 @@ def _find_carriers(saved_by_call: Mapping[str, float]) -> tuple[list[str], float
     return names, share
 
 
-def _write(share: float) -> str:
+def write_share(share: float) -> str:
+    """A share as a person says it: `18 %`, `1.9 %`, `0 %`."""
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f} %"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import Any
 
 from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import Setting, UsageError
@@ -27,11 +28,13 @@ def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
     return frozenset((Effect.PURE_READ, *(Effect(effect) for effect in allow)))
 
 
-def check_number(name: str, value: float | None, unit: str = "", *, lowest: int = 0) -> None:
+def check_number(name: str, value: Any, unit: str = "", *, lowest: int = 0) -> None:
     """Refuse a setting that is given and is not a finite number of at least `lowest`.
 
     Raises:
         UsageError: it is not.
     """
-    if value is not None and not (math.isfinite(value) and value >= lowest):
+    if value is None:
+        return
+    if not isinstance(value, (int, float)) or not math.isfinite(value) or value < lowest:
         raise UsageError(Setting(name, value), f": give {unit}{lowest} or more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,21 @@ ACTIONS = [str(action) for action in ActionType]
 """In the order of the datasets' `ClassLabel`."""
 _LEARNT_COLUMNS = ["key", "step", "group", "action", "prompt", "completion"]
 _GOLD_COLUMNS = ("key", "step", "task", "group", "source", "action", "tool", "effect", "completion")
+_GOLD_ROWS = {
+    "eval": (
+        "eval",
+        "test",
+        ("next_actions", "natural", "balanced"),
+        "eval rows; build it with an eval config and test groups",
+    ),
+    "validation": (
+        "proposer",
+        "validation",
+        (),
+        "validation rows of `proposer`; build it with validation groups",
+    ),
+}
+"""Config, split, further columns, and what to do where there are none."""
 _BATCH = 256
 """Rows that are held at one time: prompts are long."""
 
@@ -133,46 +148,27 @@ def _make_rows(table: Any) -> Iterator[DatasetRow]:
         yield DatasetRow(key, step, group, tuple(prompt), ACTIONS[action], calls)
 
 
-def read_eval_steps(dataset: Path, target: str) -> list[GoldStep]:
-    """The eval rows, by key and step.
+def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validation"]) -> list[GoldStep]:
+    """What the agents did at the eval rows, or at the rows of `proposer` in the split `validation`, by key and step.
 
     Raises:
         PredictionError: there are none, or they cannot be read.
     """
+    config, split, more, needs = _GOLD_ROWS[kind]
     steps: list[GoldStep] = []
-    columns = (*_GOLD_COLUMNS, "arguments", "next_actions", "natural", "balanced")
-    for row in read_columns(dataset, "eval", "test", columns):
-        calls: tuple[PredictedCall, ...] = ()
-        if row["tool"] and target == "call":
-            further = _read_target_calls(row["completion"][0]["content"])[1:]
-            calls = (PredictedCall(row["tool"], row["arguments"]), *further)
-        slices = tuple(name for name in ("natural", "balanced") if row[name])
-        steps.append(_make_step(row, calls, tuple(ACTIONS[action] for action in row["next_actions"]), slices))
+    for row in read_columns(dataset, config, split, (*_GOLD_COLUMNS, *more)):
+        plain = {name: row[name] for name in ("key", "step", "task", "group", "source", "tool", "effect")}
+        step = GoldStep(
+            **plain,
+            action=ACTIONS[row["action"]],
+            calls=_read_target_calls(row["completion"][0]["content"]) if target == "call" else (),
+            next_actions=tuple(ACTIONS[action] for action in row.get("next_actions", ())),
+            slices=tuple(name for name in ("natural", "balanced") if row.get(name)),
+        )
+        steps.append(step)
     if not steps:
-        raise PredictionError(f"{dataset}: has no eval rows; build it with an eval config and test groups")
+        raise PredictionError(f"{dataset}: has no {needs}")
     return sorted(steps, key=lambda step: step[:2])
-
-
-def read_validation_steps(dataset: Path, target: str) -> list[GoldStep]:
-    """The rows of `proposer` in the split `validation`, by key and step.
-
-    Raises:
-        PredictionError: there are none, or they cannot be read.
-    """
-    steps: list[GoldStep] = []
-    for row in read_columns(dataset, "proposer", "validation", _GOLD_COLUMNS):
-        calls = _read_target_calls(row["completion"][0]["content"]) if target == "call" else ()
-        steps.append(_make_step(row, calls, (), ("validation",)))
-    if not steps:
-        raise PredictionError(f"{dataset}: has no validation rows of `proposer`; build it with validation groups")
-    return sorted(steps, key=lambda step: step[:2])
-
-
-def _make_step(
-    row: dict[str, Any], calls: tuple[PredictedCall, ...], following: tuple[str, ...], slices: tuple[str, ...]
-) -> GoldStep:
-    plain = {name: row[name] for name in ("key", "step", "task", "group", "source", "tool", "effect")}
-    return GoldStep(**plain, action=ACTIONS[row["action"]], calls=calls, next_actions=following, slices=slices)
 
 
 def _read_target_calls(text: str) -> tuple[PredictedCall, ...]:

@@ -6,7 +6,7 @@ Its words are those of MCP's tool annotations. What wrote once is never called r
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, Literal
 
@@ -151,20 +151,15 @@ def make_annotations(effect_class: EffectClass) -> ToolAnnotations:
     )
 
 
-def collect_effects(
-    traces: Iterable[Trace], *, report_traces: Callable[[int], None] = lambda n: None
-) -> EffectsManifest:
-    """Make the manifest of the calls that the agents of these traces made.
-
-    Args:
-        report_traces: Called with the number of traces so far.
-    """
+def collect_effects(traces: Iterable[Trace]) -> EffectsManifest:
+    """Make the manifest of the calls that the agents of these traces made."""
     tools: defaultdict[str, _Seen] = defaultdict(_Seen)
     patterns: defaultdict[str, defaultdict[tuple[tuple[str, str], ...], _Seen]] = defaultdict(
         lambda: defaultdict(_Seen)
     )
-    number = calls = unread = 0
-    for number, trace in enumerate(traces, 1):
+    count = calls = unread = 0
+    for trace in traces:
+        count += 1
         for message in trace.messages:
             for call in message.tool_calls if message.author == "model" else ():
                 facts = None if call.error or not call.name else classify_calls(trace, [call])
@@ -174,7 +169,6 @@ def collect_effects(
                     continue
                 tools[call.name].add(facts, trace.key)
                 patterns[call.name][tuple(sorted(find_call_pattern(call).items()))].add(facts, trace.key)
-        report_traces(number)
     found = [
         ToolEffects(
             tool=name,
@@ -184,7 +178,7 @@ def collect_effects(
         for name, seen in tools.items()
     ]
     found.sort(key=lambda tool: (-tool.calls, tool.tool))
-    return EffectsManifest(traces=number, calls=calls, unread_calls=unread, tools=found)
+    return EffectsManifest(traces=count, calls=calls, unread_calls=unread, tools=found)
 
 
 def read_manifest(path: Path) -> EffectsManifest:

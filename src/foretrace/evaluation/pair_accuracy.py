@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from foretrace.core.errors import PredictionError
 from foretrace.core.pair_scores import PairPlace, PairScore, PairScoresHeader, read_pair_scores
+from foretrace.core.places import make_local_path
 from foretrace.core.report import Report
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.dataset_rows import check_known, check_version, read_columns, read_target
 from foretrace.evaluation.figures import make_share
 from foretrace.evaluation.score_report import Share
-
-_PLACE = ("key", "step", "family", "pair")
 
 
 class FamilyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,62 +45,53 @@ class PairReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-class _Pair(NamedTuple):
-    place: PairPlace
-    group: str
-
-
 def score_pairs(
-    scores: Path | str,
-    dataset: Path | str,
+    scores: str | Path,
+    dataset: str | Path,
     *,
     seed: int = 0,
     allow_partial: bool = False,
     allow_other_version: bool = False,
 ) -> PairReport:
-    """Measure pairwise accuracy on the `verifier` rows of the test split.
+    """Measure how often a verifier prefers the right action, on the test pairs of a dataset (docs/speculation.md).
 
     Args:
-        scores: A file of pair scores (see `core/pair_scores.py`).
-        dataset: Folder that `build` wrote.
+        scores: JSON lines with `key`, `step`, `family` and `pair` of a `verifier` row, and the scores `chosen` and
+            `rejected`; `verify_pairs` writes such a file.
         seed: Seed of the bootstrap over groups.
         allow_partial: Score although most of them are of pairs that the dataset does not have.
-        allow_other_version: Score although they were made for another version of the dataset.
+        allow_other_version: Score although the file names another version of the dataset.
 
     Raises:
-        PredictionError: no pairs, or scores that cannot be read or do not fit.
+        PredictionError: no test pairs, or scores that cannot be read or do not fit.
     """
-    dataset = Path(dataset)
+    dataset = make_local_path(dataset)
     read_target(dataset)
-    file = read_pair_scores(Path(scores))
+    file = read_pair_scores(make_local_path(scores))
     if not file.scores:
         raise PredictionError(f"{file.path}: holds no scores of pairs")
     header = file.header or PairScoresHeader()
     check_version(file.path, header.dataset, dataset, allowed=allow_other_version)
-    pairs = [*_read_pairs(dataset)]
+    rows = [*read_columns(dataset, "verifier", "test", (*PairPlace._fields, "group"))]
+    groups, pairs = [row.pop("group") for row in rows], [PairPlace(**row) for row in rows]
     if not pairs:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
-    known = sum(pair.place in file.scores for pair in pairs)
+    known = sum(pair in file.scores for pair in pairs)
     unknown = len(file.scores) - known
     where = f"the test pairs of {dataset}"
     check_known(file.path, "scores are of pairs", unknown, len(file.scores), where, allowed=allow_partial)
-    judged = [_judge(file.scores.get(pair.place)) for pair in pairs]
+    judged = [_judge(file.scores.get(pair)) for pair in pairs]
     return PairReport(
         verifier=header.verifier,
-        families=_measure_families(pairs, judged, seed),
+        families=_measure_families([pair.family for pair in pairs], groups, judged, seed),
         rows=len(pairs),
-        groups=len({pair.group for pair in pairs}),
+        groups=len({*groups}),
         missing=sum(each is None for each in judged),
         unknown=unknown,
         problems=file.problems,
         latency_s=header.latency_s,
         seed=seed,
     )
-
-
-def _read_pairs(dataset: Path) -> Iterator[_Pair]:
-    for row in read_columns(dataset, "verifier", "test", (*_PLACE, "group")):
-        yield _Pair(PairPlace(*(row[name] for name in _PLACE)), row["group"])
 
 
 def _judge(score: PairScore | None) -> float | None:
@@ -111,10 +101,10 @@ def _judge(score: PairScore | None) -> float | None:
     return 0.5 + 0.5 * float(np.sign(score.chosen - score.rejected))
 
 
-def _measure_families(pairs: list[_Pair], judged: list[float | None], seed: int) -> list[FamilyRow]:
-    hits = np.array([each or 0.0 for each in judged])
-    names = np.array([pair.place.family for pair in pairs])
-    resamples = Resamples([pair.group for pair in pairs], seed)
-    chosen: dict[str, Any] = {"": np.ones(len(pairs), bool)}
-    chosen |= {name: names == name for name in sorted({*names.tolist()})}
+def _measure_families(
+    names: Sequence[str], groups: Sequence[str], judged: Sequence[float | None], seed: int
+) -> list[FamilyRow]:
+    hits, family, resamples = np.array([each or 0.0 for each in judged]), np.array(names), Resamples(groups, seed)
+    chosen: dict[str, Any] = {"": np.ones(len(names), bool)}
+    chosen |= {name: family == name for name in sorted({*names})}
     return [FamilyRow(name=name, accuracy=make_share(hits, own, resamples)) for name, own in chosen.items()]

@@ -39,17 +39,13 @@ from foretrace.models.base import ChatModel, ConfiguredModel
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is asked."""
+    """How a model is asked: arguments of `foretrace.predict`."""
 
     samples: int = 5
-    """Answers to each prompt."""
     logprobs: bool = False
-    """Take the confidence from the probability of the reply, not from the share of the samples."""
     temperature: float = 0.7
     max_tokens: int = 1024
-    """Tokens of one answer at most; thinking counts."""
     concurrency: int | None = None
-    """Requests at a time; None finds out what the server can do."""
 
     def check(self) -> None:
         """Refuse what cannot be served.

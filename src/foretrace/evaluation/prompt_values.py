@@ -49,27 +49,10 @@ class NamedFile(NamedTuple):
     """Relative to the working directory where it lies in it."""
     in_result: int
     """Its place among the files of the last result, from 0; -1 where it is not there."""
-    in_task: bool
-    in_text: bool
-    """Whether the agent's last words name it."""
-    created: bool
-    """Whether it is the file that was last created."""
-    edited: bool
-    """Whether it is the file that was last written."""
-    viewed: bool
-    """Whether it is the file that was last read."""
-    in_traceback: bool
     calls: int
     """Past calls that named it."""
     turns_ago: int
     """Turns since it was last named by a call, or listed by a result; 0 is the last one."""
-    overlap: float
-    """Share of the parts of its name that are words of the task."""
-    text_overlap: float
-    """The same with the agent's last words."""
-    is_test: bool
-    is_foreign: bool
-    """Whether it is among installed or built files, or hidden ones."""
 
 
 def find_root(view: PromptView) -> str:
@@ -137,34 +120,19 @@ def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
     for path in [*sorted(in_task | in_text), *in_result]:
         named.setdefault(path, (0 if path in in_result else len(view.turns), 0))
     task_words, text_words = _split_words(_clip(view.task)), _split_words(said)
-    found = [
-        NamedFile(
-            path=path,
-            in_result=in_result.get(path, -1),
-            in_task=path in in_task,
-            in_text=path in in_text,
-            created=path == created,
-            edited=path == edited,
-            viewed=path == viewed,
-            in_traceback=path in traced,
-            calls=calls,
-            turns_ago=ago,
-            overlap=_measure_overlap(path, task_words),
-            text_overlap=_measure_overlap(path, text_words),
-            is_test="test" in path,
-            is_foreign=_FOREIGN.search(path) is not None,
-        )
-        for path, (ago, calls) in named.items()
-    ]
-    return sorted(found, key=_find_importance, reverse=True)[:limit]
 
+    def weigh(file: NamedFile) -> tuple[float, str]:
+        """What was last created, written or read comes first, what was just named, and what has words of the task in
+        its name; tests, and files that are installed, built or hidden, come last."""
+        path = file.path
+        special = 3.0 * (path in (created, edited, viewed)) + 2.0 * ((path in traced) + (path in in_task))
+        words = 3.0 * (path in in_text) + 1.5 * _measure_overlap(path, task_words) + _measure_overlap(path, text_words)
+        last = ("test" in path) + 2.0 * (_FOREIGN.search(path) is not None)
+        place = 0.2 * min(file.turns_ago, 20) + 0.1 * min(max(file.in_result, 0), 20)
+        return special + words + 2.0 * min(file.calls, 2) - last - place, path
 
-def _find_importance(file: NamedFile) -> tuple[float, str]:
-    """What is kept where there are too many files."""
-    special = 3.0 * (file.created or file.edited or file.viewed) + 2.0 * (file.in_traceback + file.in_task)
-    words = 3.0 * file.in_text + 1.5 * file.overlap + file.text_overlap - file.is_test - 2.0 * file.is_foreign
-    place = 0.2 * min(file.turns_ago, 20) + 0.1 * min(max(file.in_result, 0), 20)
-    return special + words + 2.0 * min(file.calls, 2) - place, file.path
+    found = [NamedFile(path, in_result.get(path, -1), calls, ago) for path, (ago, calls) in named.items()]
+    return sorted(found, key=weigh, reverse=True)[:limit]
 
 
 def _resolve(paths: Iterable[str], modules: Iterable[str], known: dict[str, str]) -> set[str]:

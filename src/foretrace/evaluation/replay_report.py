@@ -18,33 +18,20 @@ Gate = Literal["score", "confidence"]
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the guesses are run, and what they cost."""
+    """How the guesses are run, and what they cost: the arguments of `foretrace.replay`."""
 
     guess_latency: float | None = None
-    """Seconds of every guess; None is what its prediction says, else `GUESS_S`."""
     assume_times: AssumedTimes | None = None
-    """Times for steps that have none."""
     verifier_s: float | None = None
-    """Seconds between a guess and its launch. None is the median that the predictions' scores took, where they say so,
-    else 0."""
     threshold: float | None = None
-    """What a guess needs to be launched: of the verifier's score, or where no guess has one of the confidence."""
     ahead: int = 1
-    """Steps that are guessed at once."""
     top: int = 1
-    """Guesses at each step that are launched at once."""
     parallel: int | None = None
-    """Guessed calls that run at one time at most; None means no limit."""
     cancel: bool = True
-    """Whether a wrong call is ended when the reply is known; if not, it runs on and holds its place."""
     price_token: float = 0.0
-    """Of a token that the proposer writes."""
     price_tool_s: float = 0.0
-    """Of a second of a tool."""
     allow: tuple[str, ...] = ()
-    """Effects beside `pure_read` whose calls are safe to run early: `sandbox_exec`."""
     seed: int = 0
-    """Seed of the bootstrap over tasks."""
 
     def check(self) -> None:
         """Refuse what cannot be served.

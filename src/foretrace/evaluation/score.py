@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from foretrace.core.errors import PredictionError
+from foretrace.core.places import make_local_path
 from foretrace.core.predictions import (
     Prediction,
     PredictionsFile,
@@ -27,9 +28,8 @@ from foretrace.evaluation.dataset_rows import (
     GoldStep,
     check_known,
     check_version,
-    read_eval_steps,
+    read_gold_steps,
     read_target,
-    read_validation_steps,
 )
 from foretrace.evaluation.figures import (
     JudgedSteps,
@@ -68,62 +68,52 @@ class _Predictions(NamedTuple):
     most: int
     """Guesses a step at most."""
 
-    def count_without_first(self) -> int:
-        """The steps that have guesses, and none of rank 1."""
-        return sum(all(guess.rank != 1 for guess in found) for found in self.guesses.values())
-
 
 def score(
-    predictions: Path | str,
-    dataset: Path | str,
+    predictions: str | Path,
+    dataset: str | Path,
     *,
+    against: str | Path | None = None,
+    validation: str | Path | None = None,
+    allow: Sequence[str] = (),
+    cascade: float | None = None,
     seed: int = 0,
     allow_partial: bool = False,
     allow_other_version: bool = False,
-    allow: Sequence[str] = (),
-    against: Path | str | None = None,
-    validation: Path | str | None = None,
-    cascade: float | None = None,
 ) -> ScoreReport:
-    """Score a file of predictions (see `core/predictions.py`) on the eval rows of a dataset.
-
-    Metrics on the natural slice, the class-balanced one and, of the natural one, the steps whose calls are safe to run
-    early: type accuracy, macro-F1 over the classes in the gold, and the F1 of each class; over the steps that call a
-    tool: tool, exact call (type aside: same tool and arguments as JSON), normalised call; all but F1 also among the
-    first three and five guesses.
+    """Score a file of predictions on the eval rows of a dataset (docs/speculation.md).
 
     Args:
-        predictions: The file.
-        dataset: Folder that `build` wrote.
+        predictions: JSON lines with `key` and `step` of an eval row, and the guess (docs/speculation.md).
+        dataset: What `foretrace build` wrote.
+        against: Other predictions: by how much are these better?
+        validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test
+            groups serves for that.
+        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        cascade: Cost of a guess relative to one step of the large model, e.g. 0.05: measure a cascade, which takes the
+            guesses that are sure enough and asks the large model otherwise.
         seed: Seed of the bootstrap.
-        allow_partial: Score although most predictions are for rows that the dataset does not have.
-        allow_other_version: Score although the predictions were made for another version of the dataset.
-        allow: Effects whose calls are safe to run early beside `pure_read`: `sandbox_exec`.
-        against: Another file of predictions, with which each figure is compared.
-        validation: Scored predictions for the validation rows of `proposer`: thresholds of the verifier are chosen on
-            them. Without them they are chosen on half of the test groups, and measured on the other half.
-        cascade: Cost of a guess beside one step of the large model: what a cascade of both does is measured too, for
-            the predictions and for the dataset's references.
+        allow_partial: Score although most predictions are for rows that the dataset lacks.
+        allow_other_version: Score although the file names another version of the dataset.
 
     Raises:
-        UsageError: an effect that cannot be allowed, or a negative seed or cost.
-        PredictionError: no eval rows, predictions that cannot be read, that are for another version of the dataset, or
-            most of which are for other rows.
+        UsageError: a setting that cannot be served.
+        PredictionError: no eval rows, or predictions that cannot be read, or that are for other rows.
     """
     safe = choose_safe_effects(allow)
     check_number("seed", seed)
     check_number("cascade", cascade)
-    dataset = Path(dataset)
+    dataset = make_local_path(dataset)
     target = read_target(dataset)
-    gold = _Gold(dataset, target, read_eval_steps(dataset, target))
+    gold = _Gold(dataset, target, read_gold_steps(dataset, target, "eval"))
     allowed = {"partial": allow_partial, "other_version": allow_other_version}
-    own = _read(Path(predictions), gold, "eval", **allowed)
+    own = _read(make_local_path(predictions), gold, "eval", **allowed)
     own.file.check_not_empty()
-    other = None if against is None else _read(Path(against), gold, "eval", **allowed)
+    other = None if against is None else _read(make_local_path(against), gold, "eval", **allowed)
     tuned = None
     if validation is not None:
-        validation_gold = gold._replace(steps=read_validation_steps(dataset, target))
-        tuned = _read(Path(validation), validation_gold, "validation", **allowed)
+        validation_gold = gold._replace(steps=read_gold_steps(dataset, target, "validation"))
+        tuned = _read(make_local_path(validation), validation_gold, "validation", **allowed)
         if not any(row.score is not None for row in tuned.file.rows):
             raise PredictionError(
                 f"{validation}: has no scores to choose a threshold on; let a verifier score it first"
@@ -178,7 +168,6 @@ def _make_report(
         rows=len(gold.steps),
         missing=len(gold.steps) - len(own.guesses),
         unreadable=len(own.guesses) - readable,
-        without_first=own.count_without_first(),
         unknown=own.unknown,
         problems=own.file.problems,
         guesses=own.most,
@@ -315,7 +304,6 @@ def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -
         predictor=other.file.predictor,
         tasks=len({step.task for step in own.judged.steps}),
         missing=len(other.judged.steps) - len(other.guesses),
-        without_first=other.count_without_first(),
         scores=[row for each in slices for row in each.score(other)],
         differences=differences,
     )

@@ -162,8 +162,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     missing: int = 0
     """Eval rows without a prediction of the other file: they count as wrong there."""
-    without_first: int = 0
-    """Eval rows for which the other file has guesses, and none of rank 1: they count as wrong there."""
     scores: list[ScoreRow]
     """Of the other file."""
     differences: list[Difference]
@@ -184,8 +182,6 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Gold rows without a prediction: counted as wrong."""
     unreadable: int
     """Gold rows whose predictions hold no action: counted as wrong."""
-    without_first: int = 0
-    """Gold rows that have guesses, and none of rank 1: their first guess counts as wrong."""
     unknown: int
     """Steps predicted that the dataset does not have: ignored. More than half of them are refused."""
     problems: dict[str, int] = {}

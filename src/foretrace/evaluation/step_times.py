@@ -55,10 +55,6 @@ class CallTimes(msgspec.Struct, frozen=True, kw_only=True):
     """As `name_call` has it: `Read`, `bash: grep`."""
     tool_s: float | None
     """Seconds of its own; of a result that answers several calls an equal part. None where not known."""
-    written_at: float | None
-    """Share of the reply, in [0, 1], that is written when the call is complete; None where not known."""
-    place_assumed: bool = False
-    """Whether the call stands apart from the reply's text, so that its place is taken to be behind it."""
     stamped: bool = False
     """Whether its time is a difference of stamps: nobody measured it, and it may hold a person's wait."""
 
@@ -178,20 +174,13 @@ def _time_step(
         unknown = "absurd_time"
     if runs_back:
         unknown = "clock_backwards"
-    places = _find_places(messages)
     return StepTimes(
         indexes=tuple(reply.indexes),
         model_s=model_s,
         tool_s=tool_s,
         calls=tuple(
-            CallTimes(
-                name=name_call(call),
-                tool_s=time.seconds,
-                written_at=place,
-                place_assumed=call.span is None,
-                stamped=time.stamped,
-            )
-            for call, time, place in zip(calls, own, places, strict=True)
+            CallTimes(name=name_call(call), tool_s=time.seconds, stamped=time.stamped)
+            for call, time in zip(calls, own, strict=True)
         ),
         unknown=unknown,
         overlap=overlap,
@@ -289,38 +278,6 @@ def _read_own_time(result: Message) -> _OwnTime:
     return _OwnTime(seconds / max(1, len(result.tool_call_ids)), stamped=result.tool_s_source == "stamps")
 
 
-def _find_places(messages: Sequence[Message]) -> list[float | None]:
-    """For each call, the share of the reply that is written when it is complete; None where nothing was written.
-
-    By tokens between the messages of a reply where all have theirs, else by characters; inside of a message by
-    characters. A native call, which stands apart from the text, is taken to come behind it, in the order of the calls:
-    chat formats end a reply with its calls. So one native call ends with its reply. Thinking that was not recorded
-    would put the others later than this says, and never earlier.
-    """
-    written = [
-        len(message.reasoning or "") + len(message.content) + sum(map(_measure_native, message.tool_calls))
-        for message in messages
-    ]
-    tokens = [len(message.sampled.token_ids) if message.sampled else 0 for message in messages]
-    weights = tokens if all(tokens) else written
-    total, before = sum(weights), 0
-    places: list[float | None] = []
-    for message, weight, characters in zip(messages, weights, written, strict=True):
-        thought = len(message.reasoning or "")
-        native_end = thought + len(message.content)
-        for call in message.tool_calls:
-            native_end += _measure_native(call)
-            end = native_end if call.span is None else thought + call.span[1]
-            places.append(min(1.0, (before + weight * end / characters) / total) if total and characters else None)
-        before += weight
-    return places
-
-
-def _measure_native(call: ToolCall) -> int:
-    """Characters that a call adds to the text of its reply: none where it is written in it."""
-    return 0 if call.span is not None else len(call.name) + len(call.arguments)
-
-
 def _check(seconds: float | None) -> float | None:
     """The duration itself.
 
@@ -372,13 +329,13 @@ SHIPPED = {
 """By the name that `--assume-times` takes."""
 
 
-def read_assumed_times(given: str | Path | Mapping[str, float] | AssumedTimes) -> AssumedTimes:
+def read_assumed_times(given: str | Path | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
     """Read what a user gives: a shipped name, `model=6,tool=0.5,verifier=12`, or a table or TOML file with these keys.
 
     Raises:
         UsageError: it is none of these, a key is unknown, `model` or `tool` is missing, or a time cannot be.
     """
-    if isinstance(given, AssumedTimes):
+    if given is None or isinstance(given, AssumedTimes):
         return given
     if isinstance(given, Mapping):
         return _make_times(",".join(f"{name}={value}" for name, value in given.items()), given, "given")

@@ -36,6 +36,7 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, QuestionId, ask_all
+from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import check_known, check_version, read_columns, read_target
 from foretrace.evaluation.predict import summarise_latency
 from foretrace.models.base import ChatModel
@@ -80,12 +81,14 @@ class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is asked."""
+    """How a model is asked: arguments of `foretrace.verify`."""
 
     concurrency: int = 8
-    """Requests at one time."""
     max_tokens: int = 8
-    """Of an answer; a model that thinks first needs more."""
+
+    def __post_init__(self) -> None:
+        check_number("concurrency", self.concurrency, lowest=1)
+        check_number("max_tokens", self.max_tokens, lowest=1)
 
 
 async def verify_predictions(

@@ -257,9 +257,6 @@ _TEXT_CHARACTERS = 4_000
 SHOWN_ARGUMENTS = 160
 """Characters of the arguments of a call that its line in a list shows."""
 
-RowId = tuple[str, int]
-"""Key of the trace, and step."""
-
 
 class Guesses:
     """The first guess of one file at each eval row."""

@@ -31,13 +31,11 @@ _IN_MARKUP = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 class PageCounts(NamedTuple):
-    """What a page shows, in traces, rows or predictions."""
+    """What a page shows, in traces or rows."""
 
     listed: int
     left_out: int
     """Those of which only the line in the list is there."""
-    unlisted: int = 0
-    """Those that are not even in the list."""
     unreadable: int = 0
 
 
@@ -189,9 +187,7 @@ def _digest(text: str) -> str:
 
 def _fill_template(title: str, policy: str, head: str, body: str) -> str:
     page = read_asset("page.html")
-    # The name of a folder may have bytes that are not text; a page is text.
-    shown = html.escape(title.encode("utf-8", "replace").decode())
-    given = {"title": shown, "policy": policy, "mark": MARK, "head": head, "body": body}
+    given = {"title": html.escape(title), "policy": policy, "mark": MARK, "head": head, "body": body}
     parts = page.split("{{")
     return parts[0] + "".join(given[name] + rest for name, _, rest in (part.partition("}}") for part in parts[1:]))
 

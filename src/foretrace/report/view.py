@@ -14,8 +14,7 @@ from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
 from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
-from foretrace.report.page import Page, PageCounts, SinglePage
-from foretrace.report.predictions_page import write_predictions_page
+from foretrace.report.page import Page, SinglePage
 from foretrace.report.traces_page import name_folders, write_traces_page
 
 MAX_RUNS = 2
@@ -29,13 +28,11 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 
     page: str
     """The file to open in a browser."""
-    kind: Literal["traces", "dataset", "predictions"]
+    kind: Literal["traces", "dataset"]
     listed: int
-    """Traces, rows of a dataset, or predictions, in the lists."""
+    """Traces, or rows of a dataset, in the lists."""
     left_out: int
     """Those of which only the line in the list is there, for want of room in a single file."""
-    unlisted: int = 0
-    """Predictions that are not even in the list: those above 200,000, or for want of room in a single file."""
     unreadable: int = 0
     """Traces whose records cannot be read; the page says why."""
 
@@ -47,7 +44,7 @@ def write_view(
 
     Args:
         inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
-            `score` and `replay`; or one or two files of predictions.
+            `score` and `replay`.
         tokenizer: Of a dataset, rows are also shown as its chat template renders them.
 
     Raises:
@@ -62,58 +59,38 @@ def write_view(
             raise StoreError(f"{path}: no such file or folder")
         if path.suffix in (".parquet", ".csv"):
             raise UsageError(
-                f"{path}: is a table; view opens traces folders (whose page shows the labels), datasets, and files of "
-                "predictions"
+                f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
+                "predictions for them"
             )
     datasets = [path for path in inputs if is_dataset(path)]
+    results = [path for path in inputs if is_result_file(path)]
+    predictions = [path for path in inputs if path not in (*datasets, *results)]
     if tokenizer is not None and not datasets:
         raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
-    if 1 <= len(inputs) <= MAX_RUNS and all(path.is_file() and not is_result_file(path) for path in inputs):
-        title = " · ".join(file.name for file in inputs)
-        return _write(make_page(), "predictions", title, lambda page: write_predictions_page(page, inputs, progress))
     if datasets or any(path.is_file() for path in inputs):
-        return _view_dataset(inputs, datasets, make_page, progress, tokenizer)
-    if not 1 <= len(inputs) <= MAX_RUNS:
+        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+            raise UsageError(
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+                "`replay` behind it: name the folder that `build` wrote, then the files"
+            )
+        title = datasets[0].resolve().name
+    elif 1 <= len(inputs) <= MAX_RUNS:
+        title = " · ".join(name_folders(inputs))
+    else:
         raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
-    title = " · ".join(name_folders(inputs))
-    return _write(
-        make_page(), "traces", title, lambda page: write_traces_page(page, list(map(TraceStore, inputs)), progress)
-    )
-
-
-def _write(
-    page: Page, kind: Literal["traces", "dataset", "predictions"], title: str, fill: Callable[[Page], PageCounts]
-) -> ViewReport:
+    page = make_page()
     try:
-        counts = fill(page)
+        if datasets:
+            counts = write_dataset_page(
+                page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
+            )
+        else:
+            counts = write_traces_page(page, [TraceStore(folder) for folder in inputs], progress)
         path = page.finish(title)
     except BaseException:
         page.discard()
         raise
-    return ViewReport(page=str(path), kind=kind, **counts._asdict())
-
-
-def _view_dataset(
-    inputs: Sequence[Path],
-    datasets: Sequence[Path],
-    make_page: Callable[[], Page],
-    progress: ProgressFunc,
-    tokenizer: Any,
-) -> ViewReport:
-    results = [path for path in inputs if is_result_file(path)]
-    predictions = [path for path in inputs if path not in datasets and path not in results]
-    if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
-        raise UsageError(
-            f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
-            "`replay` behind it: name the folder that `build` wrote, then the files"
-        )
-
-    def fill(page: Page) -> PageCounts:
-        return write_dataset_page(
-            page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
-        )
-
-    return _write(make_page(), "dataset", datasets[0].resolve().name, fill)
+    return ViewReport(page=str(path), kind="dataset" if datasets else "traces", **counts._asdict())
 
 
 def write_dataset_report(dataset: Path) -> Path | None:

@@ -163,7 +163,7 @@ def _import_samples(output: Output, traces: Path) -> dict[str, Counter[str]]:
 def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[str, ScoreReport]:
     """How good predictors are that cost nothing; their guesses are written to a folder."""
     from foretrace.api.evaluation import predict
-    from foretrace.api.scoring import score
+    from foretrace.evaluation.score import score
 
     predictions.mkdir()
     scores: dict[str, ScoreReport] = {}
@@ -216,7 +216,7 @@ def _show_scores(output: Output, scores: dict[str, ScoreReport]) -> None:
         f"  predictors that cost nothing, on {any_score.rows} eval steps of {any_score.tasks} tasks that they have "
         "never seen",
     )
-    show_lines(output, [(name, report.scores) for name, report in scores.items()])
+    show_lines(output, [(name, report.scores) for name, report in scores.items()], any_score.groups)
     warn_few_groups(output, any_score.groups)
 
 

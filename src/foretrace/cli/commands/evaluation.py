@@ -16,8 +16,8 @@ from foretrace.core.errors import ModelError, Setting, UsageError, count_things
 def ceiling(output: Output, traces: Path, **settings: Any) -> None:
     """Measure what a perfect predictor of the next call would save on your traces.
 
-    Needs no model: the upper limit of prefetching calls, of running steps ahead, and of starting calls early, from the
-    times that the traces have. Times are assumed only with --assume-times. Intervals are 95%, a bootstrap over tasks.
+    Needs no model: the upper limit of prefetching calls and of running steps ahead, from the times that the traces
+    have. Times are assumed only with --assume-times. Intervals are 95%, a bootstrap over tasks.
     """
     output.stay_small()
     from foretrace.api.evaluation import ceiling
@@ -171,8 +171,9 @@ def score(
         details: Show every figure.
         out: File to write all figures to, as --json has them.
     """
-    from foretrace.api.scoring import score, score_pairs
     from foretrace.core.pair_scores import is_pair_scores
+    from foretrace.evaluation.pair_accuracy import score_pairs
+    from foretrace.evaluation.score import score
 
     how: dict[str, Any] = {}
     with output.progress(f"scoring {predictions}"):

@@ -28,7 +28,6 @@ def generate(
     path: Path | None = None,
     server: Server | None,
     sandbox_settings: SandboxSettings,
-    workers: int = 0,
     **settings: Any,
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
@@ -38,10 +37,7 @@ def generate(
 
     Args:
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
-        workers: Runs of code at one time, or tasks of the cluster; 0 is one a core.
     """
-    import msgspec
-
     from foretrace.api.generation import run_generate
     from foretrace.cli.display.generate import StatusDisplay, note_unknown_to_demo, show_report
     from foretrace.registry import describe_unusable, load_problems, split_problem_spec
@@ -62,7 +58,6 @@ def generate(
     with output.progress(f"reading {problems}") as progress:
         display = StatusDisplay(output, progress)
         parts = {"problems": load, "path": path, "protocol": protocol, "model": model, "server": server, "out": out}
-        sandbox_settings = msgspec.structs.replace(sandbox_settings, workers=workers)
         try:
             report = run_generate({**settings, **parts, "progress": display}, sandbox_settings, display.on_failure)
         except ForetraceError:
@@ -99,34 +94,24 @@ def check_problems(
     path: Path | None = None,
     limit: int | None = None,
     sandbox: str = "local",
-    workers: int = 0,
     sandbox_settings: SandboxSettings,
-    engine: str = "processes",
-    ray_address: str | None = None,
     environment: str | None = None,
 ) -> None:
     """Prove a problem set without a model.
 
-    Every reference solution must pass, and an answer that does nothing must fail. With --engine ray, each node of a
-    cluster judges in its own sandbox.
+    Every reference solution must pass, and an answer that does nothing must fail.
 
     Args:
         name: A set that `problems list` shows, jsonl:FILE, or module:Class.
         path: Read this file or folder, not the Hub.
         limit: Only the first N problems.
         sandbox: Sandboxes in order of preference, e.g. docker,local.
-        workers: Problems at one time, or tasks of the cluster; 0 is one a core.
-        engine: Work on this machine (processes), or on a cluster (ray).
-        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
         environment: Where Harbor runs tasks that need their own image: docker, modal, daytona, e2b, runloop, ...
     """
     import msgspec
 
-    from foretrace.api.engines import make_engine
     from foretrace.api.problem_checks import check_problems
     from foretrace.cli.display.generate import show_check, verdict
-    from foretrace.engines.processes import usable_cores
-    from foretrace.engines.ray_tasks import RayTasks
     from foretrace.episodes.validate import Fault
     from foretrace.problems.base import collect_problems
     from foretrace.registry import make_problem_set, split_problem_spec
@@ -135,32 +120,26 @@ def check_problems(
     if environment is not None and name != "harbor":
         raise UsageError(Setting("environment", environment), " is for Harbor tasks: check harbor:FOLDER")
     with output.progress(f"checking {name}") as progress:
-        where = make_engine(engine, workers or None, ray_address)  # pyright: ignore[reportArgumentType]
         problems, drops = collect_problems(make_problem_set(name).load(path), limit)
         tasks = [drop.task for drop in drops if drop.task is not None and environment is not None]
         drops = [drop for drop in drops if drop.task not in tasks]
         if environment is not None and not tasks:
             output.note(f"no task needs an image of its own: none is run in {environment}")
-        found = check_problems(
+        report, isolation = check_problems(
             problems,
             sandbox,
-            msgspec.structs.replace(sandbox_settings, workers=workers),
-            workers=workers or usable_cores(),
-            cluster=where if isinstance(where, RayTasks) else None,
+            sandbox_settings,
             tasks=tasks,
             environment=environment or "",
             progress=progress,
             doing=f"checking {name}",
         )
     bad = [Fault(problem=_name_row(drop, path), kind="bad_row", detail=drop.reason) for drop in drops]
-    checked = msgspec.structs.replace(found.report, faults=(*bad, *found.report.faults))
+    checked = msgspec.structs.replace(report, faults=(*bad, *report.faults))
     if not checked.problems and not checked.faults:
         raise ProblemError(f"{path or name}: there is no problem in it")
-    isolation = msgspec.to_builtins(found.isolation)
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
-    facts |= {"sound": checked.sound, "isolation": isolation}
-    if engine == "ray":
-        facts["nodes"] = msgspec.to_builtins(found.nodes)
+    facts |= {"sound": checked.sound, "isolation": msgspec.to_builtins(isolation)}
     if not output.write_json(facts):
         show_check(output, checked, isolation)
     if unjudged := sum(drop.task is not None for drop in drops):
@@ -178,7 +157,6 @@ def doctor(
     output: Output,
     *,
     sandbox: str = "local",
-    workers: int = 0,
     sandbox_settings: SandboxSettings,
     interpreter: Path | None = None,
     model: str | None = None,
@@ -192,7 +170,6 @@ def doctor(
 
     Args:
         sandbox: Sandboxes in order of preference, e.g. docker,local.
-        workers: Runs at one time; 0 is one a core.
         interpreter: The Python that runs the code.
         model: Examine this model instead, and make one episode with it.
         max_tokens: Tokens of one completion at most.
@@ -203,7 +180,7 @@ def doctor(
 
     settings = msgspec.structs.replace(
         sandbox_settings,
-        workers=workers or usable_cores(),
+        workers=sandbox_settings.workers or usable_cores(),
         interpreter=None if interpreter is None else str(interpreter),
     )
     if model is None:

@@ -89,50 +89,20 @@ def scrub(output: Output, traces: Path, *, out: Path, **settings: Any) -> None:
     output.show(output.work(f"scrubbing {traces}", scrub, traces, out=out, **settings))
 
 
-def label(output: Output, traces: Path, *, explain: str | None = None, **settings: Any) -> None:
+def label(output: Output, traces: Path, **settings: Any) -> None:
     """Label every step of every trace with the kind of action it takes.
 
     One row a step: which of the nine actions it is, the rule that decided, how sure that is, what running
     it would touch. --review lists unsure steps; fill in its last column and give it back to --corrections.
-
-    Args:
-        explain: Show why each step of the trace with this key has its label.
     """
     from foretrace.api.traces import label_folder
 
     out, review = settings["out"], settings["review"]
-    if explain is not None:
-        for name in ("out", "review"):
-            if settings[name] is not None:
-                raise UsageError(Setting("explain"), " shows one trace; leave out ", Setting(name))
-        _explain(output, traces, explain, settings["corrections"])
-        return
-    if out is None and review is None:
-        shows = [Setting("out", "labels.parquet"), ", ", Setting("review", "unsure.csv")]
-        raise UsageError("say what to make of the labels: ", *shows, " or ", Setting("explain", "KEY"))
     output.stay_small()
     if find_address(traces) is None:
         output.warn_unsealed(traces)
     output.interrupt_message = f"interrupted; nothing was written to {write_place(out or review)}"
     output.show(output.work(f"labelling {write_place(traces)}", label_folder, traces, **settings))
-
-
-def _explain(output: Output, traces: Path, key: str, corrections: Path | None) -> None:
-    import msgspec
-
-    from foretrace.actions.corrections import read_corrections
-    from foretrace.actions.explain import explain_trace
-    from foretrace.cli.display.traces import show_explanation
-    from foretrace.core.store import TraceStore
-    from foretrace.objectstores.folders import open_traces_for_reading
-
-    given = None if corrections is None else read_corrections(corrections)
-    with open_traces_for_reading(traces) as folder:
-        output.warn_unsealed(folder)
-        trace = TraceStore(folder).get(key)
-    steps = explain_trace(trace, given)
-    if not output.write_json({"key": trace.key, "steps": msgspec.to_builtins(steps)}):
-        show_explanation(output, trace, steps)
 
 
 def show(
@@ -152,7 +122,7 @@ def show(
     Args:
         traces: Traces folder.
         key: Key or id of a trace, or how one begins.
-        step: Only this step, whole.
+        step: Only this step, whole, with what its rule means.
         full: Shorten nothing.
         corrections: A person's actions, which win: an edited review of `label`.
         every: List all traces, not the first 50.
@@ -225,7 +195,7 @@ def view(
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
     Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
-    the eval rows, and what score and replay wrote with --out. Only predictions: what was guessed at each step.
+    the eval rows, and what score and replay wrote with --out.
 
     Args:
         out: Folder for the page (view).

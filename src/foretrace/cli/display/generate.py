@@ -14,6 +14,7 @@ from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
+    from foretrace.core.trace import Isolation
     from foretrace.doctor import ModelReport
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
@@ -229,7 +230,7 @@ _FAULT_TEXTS = {
 }
 
 
-def show_check(output: Output, checked: ValidationReport, isolation: dict[str, Any]) -> None:
+def show_check(output: Output, checked: ValidationReport, isolation: Isolation) -> None:
     """Print the counts of a check, and what it found."""
     with_reference = checked.problems - checked.without_reference
     output.print_fields(
@@ -241,8 +242,8 @@ def show_check(output: Output, checked: ValidationReport, isolation: dict[str, A
             ("public tests", f"{checked.public:,}, at {checked.with_public:,} problems"),
             ("hidden tests", checked.hidden),
             ("forms of judging", ", ".join(f"{form} {count:,}" for form, count in checked.forms.items()) or None),
-            ("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"),
-            *((f"not {name}", why) for name, why in isolation.get("refused", {}).items()),
+            ("isolation", f"level {isolation.level} ({isolation.sandbox})"),
+            *((f"not {name}", why) for name, why in isolation.refused.items()),
             ("seconds", f"{checked.seconds:.1f}"),
         ]
     )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from foretrace.cli.display.speculation import write_share
+from foretrace.cli.display.speculation import write_points
 from foretrace.cli.output import Cell, Output
 from foretrace.core.errors import count_things
+from foretrace.evaluation.ceiling_report import write_share
 from foretrace.evaluation.score_report import Share
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
 
 
 def warn_few_groups(output: Output, groups: int) -> None:
-    """Say that a bootstrap over few groups says too little."""
-    if groups < _FEW_GROUPS:
+    """Say that a bootstrap over few groups says too little, and over one nothing."""
+    if groups == 1:
+        output.print("without intervals: all steps are of one group")
+    elif groups < _FEW_GROUPS:
         output.print(f"the intervals are too narrow: they are drawn from only {count_things(groups, 'group')}")
 
 
@@ -91,7 +94,7 @@ def _show_table(output: Output, name: str, report: ScoreReport) -> None:
     if report.against is not None:
         lines.append((report.against.predictor or Path(report.against.other).name, report.against.scores))
     lines += [(f"{each.predictor} (reference)", each.scores) for each in report.references]
-    show_lines(output, lines)
+    show_lines(output, lines, report.groups)
 
 
 def show_references(output: Output, references: References) -> None:
@@ -99,27 +102,25 @@ def show_references(output: Output, references: References) -> None:
     show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
 
 
-def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]]) -> None:
+def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]], groups: int | None = None) -> None:
+    """A line for each predictor; figures of one group have no interval."""
     tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
     columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
     output.print_table(
         ("predictor", *(title for title, _, _ in columns)),
-        [(line, *(_write_row(found.get(column[1:])) for column in columns)) for line, found in tables],
+        [(line, *(_write_row(found.get(column[1:]), groups) for column in columns)) for line, found in tables],
     )
 
 
-def _write_row(row: ScoreRow | None) -> str:
-    return "-" if row is None else write_estimate(row.value, row.low, row.high)
+def _write_row(row: ScoreRow | None, groups: int | None) -> str:
+    if row is None:
+        return "-"
+    return write_share(row.value) if groups == 1 else write_estimate(row.value, row.low, row.high)
 
 
 def write_estimate(value: float, low: float, high: float) -> str:
     """A share with its interval: `18 % [12, 24]`."""
-    return f"{write_share(value)} [{_write_points(low)}, {_write_points(high)}]"
-
-
-def _write_points(share: float) -> str:
-    """The number of percent: `18`, `1.9`."""
-    return write_share(share).removesuffix(" %")
+    return f"{write_share(value)} [{write_points(low)}, {write_points(high)}]"
 
 
 def _write(share: Share) -> str:
@@ -133,7 +134,7 @@ def _write_seconds(seconds: float) -> str:
 
 
 def _describe_calibration(calibration: Calibration) -> str:
-    text = f"confidence that the {calibration.of} is right: off by {_write_points(calibration.ece)} points (ECE)"
+    text = f"confidence that the {calibration.of} is right: off by {write_points(calibration.ece)} points (ECE)"
     best = next((row for row in calibration.coverage if row.coverage), None)
     if best is None:
         return f"{text}; even of the surest guesses {write_share(calibration.coverage[-1].risk)} or more are wrong"
@@ -172,14 +173,12 @@ def _show_comparison(output: Output, against: Comparison) -> None:
     output.print(f"against {against.other}, both on the same draws of {count_things(against.tasks, 'task')}:")
     if against.missing:
         output.print(f"of {against.missing:,} eval rows it has no prediction: they count as wrong there")
-    if against.without_first:
-        output.print(f"of {against.without_first:,} eval rows it has no guess of rank 1: they count as wrong there")
     found = {(each.slice, each.metric): each for each in against.differences}
     columns = [column for column in _DECISIVE if column[1:] in found]
-    output.print_fields([(column[0], _write_difference(found[column[1:]])) for column in columns])
+    output.print_fields([(column[0], write_difference(found[column[1:]], against.tasks)) for column in columns])
 
 
-def _write_difference(each: Difference) -> str:
+def write_difference(each: Difference, tasks: int) -> str:
     """`better by 3.1 points [1.2, 5.0]`."""
     sign = -1 if each.value < 0 else 1
     # + 0.0: what rounds to nothing has no sign
@@ -187,8 +186,10 @@ def _write_difference(each: Difference) -> str:
     low, high = sorted(ends)
     if value == low == high == 0:
         return "the same"
-    text = f"{'worse' if sign < 0 else 'better'} by {value:.1f} points [{low:.1f}, {high:.1f}]"
-    return text if low > 0 else f"{text}, which may be chance"
+    text = f"{'worse' if sign < 0 else 'better'} by {value:.1f} points"
+    if tasks < 2:
+        return f"{text}, on one task: it may be chance"
+    return f"{text} [{low:.1f}, {high:.1f}]" + ("" if low > 0 else ", which may be chance")
 
 
 def _show_verifier(output: Output, found: VerifierScore, groups: int) -> None:
@@ -284,8 +285,6 @@ def _count_rows(report: ScoreReport) -> str:
         f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
         f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
-    if report.without_first:
-        text += f"; {report.without_first:,} with guesses but none of rank 1: their first guess counts as wrong"
     # That a line names no action is said already, by rows.
     faults = {name: count for name, count in report.problems.items() if name != "no_action"}
     return text + _list_faults(faults)

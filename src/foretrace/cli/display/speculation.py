@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from foretrace.cli.output import Cell, Output
 from foretrace.core.errors import count_things
 from foretrace.core.files import describe_output
+from foretrace.evaluation.ceiling_report import write_share
 
 if TYPE_CHECKING:
     from foretrace.episodes.speculation import SpeculationReport
@@ -150,17 +151,7 @@ def _show_ways(output: Output, report: CeilingReport) -> None:
         ahead = report.ahead[depth]
         stale = f", {count_things(ahead.stale, 'stale read')} paid again" if ahead.stale else ""
         ways.append((f"guess {depth} calls ahead{stale}", *_write_way(ahead), known))
-    eager = report.eager
-    unknown = ("unknown", "") if eager.verdict == "unknown" else _write_way(eager)
-    ways.append(("guess nothing, start a call when it is complete", *unknown, write_share(eager.coverage)))
     output.print_table(("way", "saves at most", "of the time", "known"), ways)
-    if eager.coverage < 0.5:
-        output.print("the last one needs the time of each call, and where in the reply it ends")
-    if eager.place_assumed_steps:
-        output.print(
-            f"the last one assumes, of {eager.place_assumed_steps:,} steps with native calls, that these come at the "
-            "end of the reply, in their order and as long as their text: a single one then saves nothing"
-        )
     output.print()
     what = {
         "pure": "pure: only reads",
@@ -186,7 +177,7 @@ def _write_way(saving: Saving) -> tuple[str, str]:
 def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
     with_times = [row for row in rows if row.wall_s]
     output.print_table(
-        (title, "steps", "known", "time", "model", "tools", "safe early", "saves at most", "3 ahead", "no guess"),
+        (title, "steps", "known", "time", "model", "tools", "safe early", "saves at most", "3 ahead"),
         [
             (
                 row.name,
@@ -205,12 +196,11 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
         output.print(f"and {' and '.join(left_out)}: --json has all")
 
 
-def _write_row_savings(row: CeilingRow) -> tuple[str, str, str]:
-    """What prefetching, running ahead and starting a call when it is complete save of a row's time."""
+def _write_row_savings(row: CeilingRow) -> tuple[str, str]:
+    """What prefetching and running ahead save of a row's time."""
     if row.verdict == "unknown":
-        return ("unknown", "", "")
-    eager = "unknown" if row.eager.verdict == "unknown" else write_share(row.eager.share or 0.0)
-    return (write_saving(row.oracle), write_share(row.ahead[_ROW_DEPTH].share or 0.0), eager)
+        return ("unknown", "")
+    return (write_saving(row.oracle), write_share(row.ahead[_ROW_DEPTH].share or 0.0))
 
 
 def write_saving(saving: Saving | ReplayReport) -> str:
@@ -218,17 +208,12 @@ def write_saving(saving: Saving | ReplayReport) -> str:
     share = write_share(saving.share or 0.0)
     if saving.low is None or saving.high is None:
         return share
-    return f"{share} [{_write_number(saving.low)}, {_write_number(saving.high)}]"
+    return f"{share} [{write_points(saving.low)}, {write_points(saving.high)}]"
 
 
-def write_share(share: float) -> str:
-    """A share as a person says it: `18 %`, `1.9 %`, `0 %`."""
-    return f"{_write_number(share)} %"
-
-
-def _write_number(share: float) -> str:
-    percent = 100 * share
-    return f"{percent:.0f}" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f}"
+def write_points(share: float) -> str:
+    """The number of percent: `18`, `1.9`."""
+    return write_share(share).removesuffix(" %")
 
 
 def write_time(seconds: float) -> str:

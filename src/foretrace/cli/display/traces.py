@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.actions.explain import ReadCall, RepairEvidence, ShownEvidence, StepExplanation
+from foretrace.actions.confidence import find_agreement
+from foretrace.actions.flag_meanings import find_flag_meaning
 from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import label_trace
+from foretrace.actions.rule_meanings import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Cell, Output, one_line
 from foretrace.core.files import describe_output
@@ -146,7 +148,7 @@ def show_view(output: Output, report: ViewReport) -> None:
     """Say what a page shows, and where it is."""
     page = Path(report.page)
     files = page.parent.rglob("*") if page.name == "index.html" else [page]
-    left_out = {"left out": report.left_out, "not in the list": report.unlisted, "not readable": report.unreadable}
+    left_out = {"left out": report.left_out, "not readable": report.unreadable}
     output.print_fields(
         [
             ("rows" if report.kind == "dataset" else report.kind, report.listed),
@@ -170,6 +172,7 @@ def trace_facts(trace: Trace, step: int | None, corrections: Corrections | None 
         "message": chosen.message,
         "observations": chosen.observations,
         "label": next((label for label in labels if label.index == step), None),
+        "meanings": {label.rule: find_rule_meaning(label.rule) for label in labels if label.index == step},
         "flags": [flag for flag in flags if flag.index == step],
     }
 
@@ -189,7 +192,7 @@ def show_trace(
 ) -> None:
     """Print the trace, or one step of it; texts are shortened unless `full`."""
     labels = {label.index: label for label in _label(trace, corrections)}
-    printer = _MessagePrinter(output, full, flag_trace(trace))
+    printer = _MessagePrinter(output, full, flag_trace(trace), explain=step is not None)
     if step is not None:
         chosen = next(s for s in trace.steps() if s.index == step)
         output.print((trace.key, "bold"))
@@ -263,12 +266,10 @@ def _sampling(origin: Provenance) -> list[str]:
 
 
 class _MessagePrinter:
-    """Prints messages; texts are shortened unless `full`."""
+    """Prints messages; texts are shortened unless `full`, and with `explain` it says what rules mean."""
 
-    def __init__(self, output: Output, full: bool, flags: Sequence[Flag]) -> None:
-        self._output = output
-        self._full = full
-        self._flags = flags
+    def __init__(self, output: Output, full: bool, flags: Sequence[Flag], *, explain: bool) -> None:
+        self._output, self._full, self._flags, self._explain = output, full, flags, explain
 
     def step(self, message: Message, index: int, label: StepLabel | None) -> None:
         """One assistant message: label, thought, calls."""
@@ -280,7 +281,12 @@ class _MessagePrinter:
         for flag in self._flags:
             if flag.index == index:
                 kind = ("  cheat ", "red") if flag.is_cheat else ("  mark ", "yellow")
-                self._output.print(kind, f"{flag.rule}", (f"  {one_line(flag.evidence)[:_WIDTH]}", "dim"))
+                meaning = f": {find_flag_meaning(flag.rule)}" if self._explain else ""
+                self._output.print(kind, f"{flag.rule}{meaning}", (f"  {one_line(flag.evidence)[:_WIDTH]}", "dim"))
+        if label is not None and self._explain:
+            self._output.print(("  rule: ", "dim"), find_rule_meaning(label.rule))
+            if not label.corrected:
+                self._output.print(("  confidence: ", "dim"), f"{label.confidence:.3f}; {_count_agreement(label)}")
         if message.reasoning:
             self._block(message.reasoning, "  (thinks) ", _TEXT, "dim")
         thought = remove_calls(message)
@@ -355,76 +361,12 @@ class _MessagePrinter:
         return f"{line[:_WIDTH]}{notice}" if len(line) > _WIDTH + len(notice) else line
 
 
+def _count_agreement(label: StepLabel) -> str:
+    agreed, seen = find_agreement(label.rule, label.action)
+    if not seen:
+        return "no hand-labelled step has this rule and action"
+    return f"{agreed} of {seen} hand-labelled steps with this rule and action agree"
+
+
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-_EVIDENCE_WIDTH = 160
-"""Characters of a line of an observation that are shown."""
-_RESULTS = {
-    "failed": ("failed", "red"),
-    "passed": ("passed", "green"),
-    "unclear": ("shows neither success nor failure", ""),
-}
-
-
-def show_explanation(output: Output, trace: Trace, steps: Sequence[StepExplanation]) -> None:
-    """Print the label of each step, and what it was made from."""
-    output.print((one_line(trace.key), "bold"))
-    output.print((f"{len(steps)} messages of the agent; the number of a step is the index of its message", "dim"))
-    for step in steps:
-        output.print()
-        _show_step(output, trace, step)
-
-
-def _show_step(output: Output, trace: Trace, step: StepExplanation) -> None:
-    label = step.label
-    title = (str(label.action), "bold cyan") if label.action else ("not a step", "dim")
-    by = "" if label.corrected else f"; {_count_agreement(step)}"
-    output.print((f"[{label.index}] ", "bold"), title, f"  confidence {label.confidence:.3f}", (by, "dim"))
-    output.print(("  rule     ", "dim"), f"{label.rule}: {step.meaning}")
-    for flag in step.flags:
-        kind = ("  cheat    ", "red") if flag.is_cheat else ("  mark     ", "yellow")
-        shows = f" ({one_line(flag.evidence)[:_EVIDENCE_WIDTH]})" if flag.evidence else ""
-        output.print(kind, f"{flag.rule}: {flag.meaning}{shows}")
-    for call in step.calls:
-        output.print(("  call     ", "dim"), _describe_call(call))
-    if not step.calls and (words := one_line(trace.messages[label.index].content)):
-        output.print(
-            ("  text     ", "dim"), words if len(words) <= _EVIDENCE_WIDTH else f"... {words[-_EVIDENCE_WIDTH:]}"
-        )
-    if step.repair is not None:
-        output.print(("  repair   ", "dim"), _describe_repair(label.rule, step.repair))
-    for shown in step.observations:
-        result, style = _RESULTS[shown.result]
-        output.print((f"  seen [{shown.message_index}] ", "dim"), (result, style), _describe_sign(shown))
-
-
-def _count_agreement(step: StepExplanation) -> str:
-    if not step.seen:
-        return "no hand-labelled step has this rule and action"
-    return f"{step.agreed} of {step.seen} hand-labelled steps with this rule and action agree"
-
-
-def _describe_call(call: ReadCall) -> str:
-    parts = [f"{one_line(call.name)}: {call.kind}"]
-    for name, paths in (("shows", call.reads), ("writes", call.writes)):
-        if paths:
-            parts.append(f"{name} {', '.join(map(one_line, paths))}")
-    return ", ".join(parts) + f" ({call.rule})"
-
-
-def _describe_repair(rule: str, repair: RepairEvidence) -> str:
-    what = one_line(repair.target) or "what it did"
-    parts = [f"redoes {what}" + ("" if repair.step is None else f" of step [{repair.step}]")]
-    if repair.shown_by is not None:
-        line = f": {one_line(repair.line)[:_EVIDENCE_WIDTH]}" if repair.line else ""
-        shows = "leaves it open" if rule == "repair.doubtful_target" else "shows the failure"
-        parts.append(f"message [{repair.shown_by}] {shows}{line}")
-    return "; ".join(parts)
-
-
-def _describe_sign(shown: ShownEvidence) -> str:
-    if shown.marked:
-        return ": the source says so"
-    return f": {one_line(shown.line)[:_EVIDENCE_WIDTH]}" if shown.line else ""

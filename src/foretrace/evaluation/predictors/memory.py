@@ -8,10 +8,9 @@ one is: a test command after an edit, the file that was just created, the path t
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +63,6 @@ class _Knowledge(NamedTuple):
 
     tools: tuple[str, ...]
     book: TemplateBook
-    typed: Collection[tuple[str, str]]
 
 
 class Memory:
@@ -72,13 +70,13 @@ class Memory:
 
     def __init__(self) -> None:
         self._reader = PromptReader()
-        self._knowledge = _Knowledge((), TemplateBook(()), ())
+        self._knowledge = _Knowledge((), TemplateBook(()))
         self._types = Regression()
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Learn the templates, and on parts of the rows the ranker."""
-        tools, typed = tuple(list_tools(rows)), _find_typed(rows)
+        tools = tuple(list_tools(rows))
         self._reader = PromptReader(tools)
         counted = [_count_row(row, self._reader.read(row.prompt), tools) for row in rows]
         folds = _assign_folds(rows)
@@ -91,14 +89,14 @@ class Memory:
         right: list[bool] = []
         for fold in sorted({*folds}):
             others = [each for each, at in zip(counted, folds, strict=True) if at != fold]
-            known = _Knowledge(tools, TemplateBook(others or counted), typed)
+            known = _Knowledge(tools, TemplateBook(others or counted))
             for at in (at for at in chosen if folds[at] == fold):
                 view, target = self._reader.read(rows[at].prompt), _find_target(rows[at])
                 candidates, made = _describe(view, known, held_out[at] or self._types.measure_types(view))
                 if candidates:
                     features.append(made)
                 right += [key == target for key in candidates]
-        self._knowledge = _Knowledge(tools, TemplateBook(counted), typed)
+        self._knowledge = _Knowledge(tools, TemplateBook(counted))
         self._ranker = _fit_ranker(
             np.concatenate(features) if features else np.zeros((0, 1)), right, few=len(chosen) < _FEW_ROWS
         )
@@ -129,20 +127,6 @@ def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
     return [fold_of[row.group] for row in rows]
 
 
-def _find_typed(rows: Sequence[DatasetRow]) -> set[tuple[str, str]]:
-    """(tool, argument) whose values are never text."""
-    text: set[tuple[str, str]] = set()
-    other: set[tuple[str, str]] = set()
-    for call in (call for row in rows for call in row.calls):
-        try:
-            values = json.loads(call.arguments)
-        except ValueError:
-            continue
-        for name, value in values.items() if isinstance(values, dict) else ():
-            (text if isinstance(value, str) else other).add((call.tool, name))
-    return other - text
-
-
 def _find_target(row: DatasetRow) -> tuple[str, str] | None:
     """Tool and arguments of a row; None where it makes several calls, of which none is a candidate."""
     if not row.calls:
@@ -160,7 +144,7 @@ def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Co
 def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
     """Candidates, and a row of numbers for each; `types` are the probabilities of the action types."""
     context = find_context(view, known.tools)
-    candidates = list_candidates(view, context, known.book, known.typed)
+    candidates = list_candidates(view, context, known.book)
     return candidates, _make_features(view, candidates, types, context.agent.split())
 
 
@@ -170,7 +154,6 @@ def _make_features(
     """One row of numbers for each candidate."""
     turns = view.turns
     last_calls = turns[-1].calls if turns else ()
-    last_arguments = last_calls[0].arguments if last_calls else ""
     last_tool = last_calls[0].name if last_calls else ""
     called = {call.name for turn in turns for call in turn.calls}
     situation = _describe_situation(turns)
@@ -194,7 +177,7 @@ def _make_features(
             float(tool in called),
             float(tool in tools),
             *_describe_past(candidate.past),
-            *_describe_file(candidate.filling.file, last_arguments),
+            *_describe_file(candidate.filling.file),
         ]
 
     return np.array([describe(*name, candidate) for name, candidate in candidates.items()])
@@ -220,25 +203,10 @@ def _describe_past(past: PastCall | None) -> list[float]:
     return [float(past.turns_ago), float(min(past.times, 5)), float(past.failed), float(min(past.writes_since, 5))]
 
 
-def _describe_file(file: NamedFile | None, last_arguments: str) -> list[float]:
+def _describe_file(file: NamedFile | None) -> list[float]:
     if file is None:
-        return [-2.0] + [0.0] * 13
-    return [
-        float(file.in_result),
-        float(file.in_task),
-        float(file.created),
-        float(file.edited),
-        float(file.viewed),
-        float(file.in_traceback),
-        float(min(file.calls, 5)),
-        float(min(file.turns_ago, 20)),
-        float(file.path in last_arguments),
-        float(file.is_test),
-        float(file.is_foreign),
-        float(file.in_text),
-        file.overlap,
-        file.text_overlap,
-    ]
+        return [-2.0, 0.0, 0.0]
+    return [float(file.in_result), float(min(file.calls, 5)), float(min(file.turns_ago, 20))]
 
 
 def _fit_ranker(features: np.ndarray, right: list[bool], *, few: bool) -> Any:

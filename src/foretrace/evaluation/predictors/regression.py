@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
-import msgspec
 import numpy as np
 
 from foretrace.core.digest import hash_fraction
@@ -29,7 +28,6 @@ _HISTORY_BUCKETS = 1 << 13
 _WORD = re.compile(r"[A-Za-z_]{2,24}")
 _READ_CHARS = 1200
 """Characters that are read at the beginning and at the end of the last result."""
-_MAX_SHORT_VALUE = 24
 _PENALTY_C = 0.1
 """Inverse of the strength of the penalty, as scikit-learn has it."""
 _LAST_TURNS_VALUE = 3.0
@@ -47,9 +45,9 @@ _TEMPERATURES = np.geomspace(0.5, 4.0, 25)
 class Regression:
     """Nine classes, the action types. The tool is the one most often called for the type after the last tool.
 
-    Features: the last three actions and tools, alone and together; short arguments of the last call and the first word
-    of its command; whether it failed; how far the attempt is and how often each action was taken; TF-IDF of the words
-    at both ends of the last result. The probabilities are calibrated by one temperature, on groups that were held out.
+    Features: the last three actions and tools, alone and together; whether they failed; how far the attempt is and how
+    often each action was taken; TF-IDF of the words at both ends of the last result. The probabilities are calibrated
+    by one temperature, on groups that were held out.
     """
 
     target = "type"
@@ -173,25 +171,6 @@ def _name_history(view: PromptView) -> Iterable[str]:
         yield f"count {name} {min(count, 4)}"
     for back, turn in enumerate(reversed(view.turns[-2:]), 1):
         yield _name_success(back, turn)
-        for feature in _name_arguments(turn):
-            yield f"argument {back} {feature}"
-
-
-def _name_arguments(turn: PastTurn) -> Iterable[str]:
-    """Short values of the first call, and the words with which longer ones begin."""
-    if not turn.calls:
-        return
-    try:
-        arguments = msgspec.json.decode(turn.calls[0].arguments)
-    except msgspec.DecodeError:
-        return
-    if isinstance(arguments, dict):
-        for name, value in arguments.items():
-            yield f"{name}"
-            if isinstance(value, str):
-                first = value.split(maxsplit=2)[:2]
-                yield f"{name}={value}" if len(value) <= _MAX_SHORT_VALUE else f"{name} begins {' '.join(first)[:40]}"
-                yield f"{name} first {first[0][:24] if first else ''}"
 
 
 def _stack(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Any:

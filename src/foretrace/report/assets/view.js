@@ -1259,65 +1259,6 @@ const foretrace = (() => {
     return h("div.pair", {}, side("chosen", "+", "added"), side("rejected", "-", "removed"));
   }
 
-  // ---- predictions alone ----
-  const PREDICTION_SORTS = {
-    stored: ["as stored", (r) => r.n], key: ["trace and step", (r) => r.key], confident: ["most sure", (r) => (r.confidence === null ? null : -r.confidence)],
-    unsure: ["least sure", (r) => r.confidence], slow: ["slowest", (r) => (r.seconds === null ? null : -r.seconds)], score: ["verifier's score", (r) => (r.score === null ? null : -r.score)],
-  };
-  /** Takes the lines of a chunk of the list of predictions. */
-  function takeGuesses({ keys, lines }) {
-    for (const [file, key, step, rank, action, confidence, seconds_, tokens, score, tool, args] of lines)
-      guessed.push({ n: guessed.length, file, key: keys[key], step, rank, action, confidence, seconds: seconds_, tokens, score, tool, arguments: args });
-  }
-  const guessed = [];
-  const guessState = { q: "", action: "", file: "", rank: "", sort: "stored" };
-
-  const pieceOf = (r) => Math.floor(r.n / meta.piece_rows);
-
-  function showPredictions() {
-    document.title = meta.title;
-    const again = () => keepFocus(showPredictions);
-    const pick = (label, name, options) => (options.length > 2 ? h("select", { "aria-label": label, "data-control": name, onchange: (e) => { guessState[name] = e.target.value; again(); } }, options.map(([value, text]) => h("option", { value, selected: guessState[name] === value }, text))) : null);
-    const words = wordsOf(guessState.q);
-    const name = (r) => r.action ?? "(none)";
-    const fits = guessed.filter((r) => (!guessState.action || name(r) === guessState.action) && (!guessState.file || String(r.file) === guessState.file) && (!guessState.rank || String(r.rank) === guessState.rank) && (!words.length || guessState.hits?.has(r.n) || hasWords(`${r.key} ${r.tool || ""} ${r.arguments} ${name(r)}`, words)));
-    const get = PREDICTION_SORTS[guessState.sort][1];
-    fits.sort((a, b) => {
-      const [x, y] = [get(a), get(b)];
-      if (x === y) return a.step - b.step || a.rank - b.rank;
-      return x === null ? 1 : y === null ? -1 : x < y ? -1 : 1; // what is not known comes last
-    });
-    const search = searchBox("predictions", guessState, () => guessed.map((r) => (meta.missing.includes(pieceOf(r)) ? null : [`predictions-${pieceOf(r)}`, r.n % meta.piece_rows])), again);
-    const values = (of) => [...new Set(guessed.map(of))].sort((a, b) => (a < b ? -1 : 1)).map((v) => [String(v), String(v)]);
-    const list = h("div#rows");
-    const more = fillInParts(list, fits, predictionRow);
-    const whole = meta.predictions.reduce((sum, p) => sum + p.rows, 0);
-    const taken = meta.actions.map((a) => fits.filter((r) => r.action === a).length);
-    const cut = meta.listed < whole ? `the page lists the first ${number(meta.listed)}; a folder (--out) lists up to 200,000` : null;
-    main().replaceChildren(h("div.part-page", {}, h("h1", { dir: "auto" }, meta.title),
-      meta.predictions.map((p) => h("section.panel", {}, h("h2", { dir: "auto" }, p.name), h("p.row", {}, chip(counted(p.rows, "prediction")), chip(counted(p.steps, "step")), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
-        p.header ? lazy(h("span", {}, `made by ${p.predictor || "a predictor without a name"}, for ${p.header.config} rows`), () => h("dl.facts", {}, Object.entries(p.header).filter(([k]) => k !== "predictions").map(([k, v]) => fact(k.replaceAll("_", " "), v)))) : h("p.faint", {}, "The file has no header."))),
-      h("p.notice", {}, "Without its dataset it is not known which guesses are right: name the dataset before the file to see them beside the gold."),
-      h("p.count", {}, h("b", {}, counted(fits.length, "prediction")), fits.length < whole ? h("span", {}, `of ${number(whole)}`) : null, cut ? h("span.bad", {}, cut) : null, guessed.length < meta.listed ? h("span.faint", {}, "loading more …") : searchNote(guessState),
-        meta.left_out ? h("span.bad", {}, `the calls of ${number(meta.left_out)} are left out of this file`) : null),
-      h("section.actions", { "aria-label": "share of guesses by action" }, shareBar(taken, true)),
-      h("div.controls", {}, search, pick("action", "action", [["", "all actions"], ...values(name)]), pick("file", "file", [["", "all files"], ...meta.predictions.map((p, n) => [String(n), p.name])]), pick("rank", "rank", [["", "all ranks"], ...values((r) => r.rank)]),
-        pick("order", "sort", Object.entries(PREDICTION_SORTS).map(([value, [label]]) => [value, label]))),
-      fits.length ? list : h("p.empty", {}, "No prediction fits these filters."), more));
-  }
-
-  function predictionRow(r) {
-    const head = [h("i.dot", { class: actionClass(r.action) }), h("b", {}, r.action ?? "(none)"), h("span", {}, `rank ${r.rank}`), r.confidence === null ? null : h("span.guess", {}, `${(100 * r.confidence).toFixed(0)} %`),
-      r.score === null ? null : h("span", {}, `score ${r.score.toPrecision(3)}`), r.tool ? callLine(r.tool, r.arguments) : h("span.grow"), h("span.oneline.key", { title: r.key }, `${r.key} #${r.step}`), meta.predictions.length > 1 ? h("span.n", {}, meta.predictions[r.file].name) : null, r.seconds === null ? null : h("span.n", {}, seconds(r.seconds)), r.tokens === null ? null : h("span.n", {}, counted(r.tokens, "token"))];
-    const open = async () => {
-      if (meta.missing.includes(pieceOf(r))) { box.append(h("p.faint", {}, "The calls of this prediction are left out of this file.")); return; }
-      const guess = (await load(`predictions-${pieceOf(r)}`))[r.n % meta.piece_rows];
-      add(box, [h("p.row.small", {}, copyButton(() => r.key, "copy key")), guess.calls.map(([tool, args]) => callBox({ name: tool, arguments: args }, [])), guess.text ? textBlock(guess.text) : null, guess.calls.length || guess.text ? null : h("p.faint", {}, "The action alone was guessed, or a step without a call.")]);
-    };
-    const box = h("details.fold.datarow", { ontoggle: () => { if (box.open && box.childNodes.length === 1) open().catch(fail); } }, h("summary", {}, head));
-    return box;
-  }
-
   // ---- start ----
   const parts = {};
 
@@ -1345,10 +1286,6 @@ const foretrace = (() => {
       if (meta.chunks) takeRows(await load("index-0"));
       else for (const name of ["key", "reward", "started", "steps", "success", "actions"]) rows[name] = [];
     }
-    if (meta.kind === "predictions") {
-      parts[""] = { label: "predictions", show: showPredictions };
-      if (meta.chunks) takeGuesses(await load("list-0"));
-    }
     if (meta.kind === "dataset") {
       parts[""] = { label: "overview", show: showOverview };
       for (const name of Object.keys(meta.rows)) parts[name] = { label: name, show: () => showRows(name) };
@@ -1359,10 +1296,6 @@ const foretrace = (() => {
       await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); // the first rows are seen first
       await loadRows();
       if (!current) refresh();
-    }
-    if (meta.kind === "predictions" && meta.chunks > 1) {
-      for (let chunk = 1; chunk < meta.chunks; chunk++) takeGuesses(await load(`list-${chunk}`));
-      keepFocus(showPredictions);
     }
   }
 
