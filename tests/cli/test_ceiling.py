@@ -11,7 +11,6 @@ from cli.conftest import Run
 from evaluation.timed import READ, RUN, WRITE, Timed, make_trace
 from foretrace.cli.display.speculation import write_time
 from foretrace.core.store import write_traces
-from foretrace.evaluation.ceiling_report import write_share
 
 
 @pytest.fixture
