@@ -23,7 +23,7 @@ from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
 from foretrace.core.report import Report
-from foretrace.dataset.card import make_hub_card, put_references
+from foretrace.dataset.card import make_evaluation, make_hub_card, put_references
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.recipes.base import load_configs
 from foretrace.dataset.settings import SPLITS
@@ -238,7 +238,8 @@ def _plan_repositories(
     if not any(files.values()):
         raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
     references = _read_references(dataset)
-    scored = {name for name, config in load_configs().items() if config.has_references}
+    known = load_configs()
+    scored = {name for name, config in known.items() if config.has_references}
     for repo_id, held in repositories.items():
         configs = [config for config in held if files[config]]
         if not configs:
@@ -249,6 +250,8 @@ def _plan_repositories(
             card = put_references(card, references)
             contents[REFERENCES_FILE] = (dataset / REFERENCES_FILE).read_bytes()
         contents["README.md"] = card.encode()
+        if evaluation := make_evaluation(manifest, [known[name] for name in configs], repo_id):
+            contents["eval.yaml"] = evaluation.encode()
         for config in configs:
             contents |= {path: dataset / path for paths in files[config].values() for path in paths}
         rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())

@@ -81,8 +81,8 @@ def score_pairs(
     pairs = [*_read_pairs(dataset)]
     if not pairs:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
-    known = sum(pair.place in file.scores for pair in pairs)
-    unknown = len(file.scores) - known
+    places = {pair.place for pair in pairs}
+    unknown = [place for place in file.scores if place not in places]
     where = f"the test pairs of {dataset}"
     check_known(file.path, "scores are of pairs", unknown, len(file.scores), where, allowed=allow_partial)
     judged = [_judge(file.scores.get(pair.place)) for pair in pairs]
@@ -92,7 +92,7 @@ def score_pairs(
         rows=len(pairs),
         groups=len({pair.group for pair in pairs}),
         missing=sum(each is None for each in judged),
-        unknown=unknown,
+        unknown=len(unknown),
         problems=file.problems,
         latency_s=header.latency_s,
         seed=seed,

@@ -93,7 +93,7 @@ def score(
     first three and five guesses.
 
     Args:
-        predictions: The file.
+        predictions: The file: JSON lines or Parquet, or a folder of such files.
         dataset: Folder that `build` wrote.
         seed: Seed of the bootstrap.
         allow_partial: Score although most predictions are for rows that the dataset does not have.
@@ -266,11 +266,11 @@ def _read(path: Path, gold: _Gold, kind: str, *, partial: bool = False, other_ve
     by_step = file.by_step()
     places = {step[:2] for step in gold.steps}
     guesses = {at: found for at, found in by_step.items() if at in places}
-    unknown = len(by_step) - len(guesses)
+    unknown = [at for at in by_step if at not in places]
     where = f"the {kind} rows of {gold.dataset}"
     check_known(file.path, "predictions are for rows", unknown, len(by_step), where, allowed=partial)
     most = max((guess.rank for found in guesses.values() for guess in found), default=1)
-    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
+    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), len(unknown), most)
 
 
 class _Slice(NamedTuple):
