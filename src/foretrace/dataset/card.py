@@ -80,15 +80,10 @@ def _write_percent(row: ScoreRow | None) -> str:
     return "-" if row is None else f"{100 * row.value:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
 
 
-def _find_licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Traces by license; datasets of foretrace 0.1 call them `licences`."""
-    return manifest.get("licenses") or manifest.get("licences") or {}
-
-
 def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
     from huggingface_hub import DatasetCardData  # here: it reads the environment when it is imported
 
-    licenses = sorted({name.lower() for name in _find_licenses(manifest)})
+    licenses = sorted({name.lower() for name in manifest.get("licenses", {})})
     named = sorted({name if name in _HUB_LICENSES else "other" for name in licenses}) or ["other"]
     rows = sum(s.get("rows", 0) for c in configs for s in manifest["configs"][c.name].values())
     tags = ["agents", "tool-use", "speculative-actions", "foretrace"]
@@ -329,7 +324,7 @@ def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
     if redacted := manifest.get("redacted"):
         found = ", ".join(f"{name} {count}" for name, count in redacted.items())
         lines.append(f"- taken out of the traces before they were written, by type: {found}")
-    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in _find_licenses(manifest).items()]
+    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in manifest.get("licenses", {}).items()]
     lines += [
         "",
         f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",
