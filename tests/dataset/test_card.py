@@ -15,7 +15,7 @@ from dataset.little import CONFIGS, corpus, files
 from foretrace.api.datasets import build
 from foretrace.core.files import compute_sha256
 from foretrace.core.store import write_traces
-from foretrace.dataset.card import make_card
+from foretrace.dataset.card import make_card, make_evaluation, make_hub_card
 from foretrace.dataset.recipes.base import load_recipes
 
 ALL_CONFIGS = [c for recipe in load_recipes() for c in recipe.configs]
@@ -51,6 +51,34 @@ def test_front_matter_lists_the_configs_and_their_files(front: dict[str, Any], s
         matched = {e["split"]: sorted(sample_dataset.glob(e["path"])) for e in config["data_files"]}
         assert matched == {s: files(sample_dataset, config["config_name"], s) for s in matched}
         assert sum(map(len, matched.values())) == len(files(sample_dataset, config["config_name"])) > 0
+
+
+def test_the_hub_is_told_how_the_eval_rows_are_scored(manifest: dict[str, Any], sample_dataset: Path) -> None:
+    """`eval.yaml` names a split and columns that are there, and its pattern finds the tool of every row with one."""
+    told = make_evaluation(manifest, ALL_CONFIGS, "me/eval")
+    assert told is not None
+    evaluation = yaml.safe_load(told)
+    assert evaluation["evaluation_framework"] == "inspect-ai" and "me/eval" in evaluation["name"]
+    (task,) = evaluation["tasks"]
+    rows = pq.read_table(files(sample_dataset, task["config"], task["split"])[0]).to_pylist()
+    spec, pattern = task["field_spec"], re.compile(task["scorers"][0]["args"]["pattern"])
+    assert rows and all(row[spec["input"]][-1]["role"] == "user" for row in rows)
+    for row in rows:
+        found = pattern.search(row["completion"][0]["content"])
+        assert (found[1] if found else "") == row[spec["target"]]
+    no_eval = [config for config in ALL_CONFIGS if config.name != "eval"]
+    assert make_evaluation(manifest, no_eval, "me/sft") is None
+    types = manifest | {"settings": manifest["settings"] | {"target": "type"}}
+    assert make_evaluation(types, ALL_CONFIGS, "me/eval") is None
+
+
+def test_the_card_says_how_to_score_a_model(text: str, manifest: dict[str, Any]) -> None:
+    assert "$ foretrace score answers.jsonl path/to/this/folder" in text
+    hub = make_hub_card(manifest, ["eval"])
+    assert (
+        "$ hf download {repo_id} --repo-type dataset --local-dir dataset\n$ foretrace score answers.jsonl data" in hub
+    )
+    assert "## Scoring" not in make_hub_card(manifest, ["proposer"])
 
 
 def test_hub_metadata_is_valid(front: dict[str, Any], text: str) -> None:

@@ -53,7 +53,7 @@ def build(folder: Path, *, configs: dict[str, tuple[str, ...]] | None = None, ex
             rows = {"train": 5, "validation": 2, "test": 3}[split] + extra
             pq.write_table(table(config, split, rows), folder / path)
             digest = hashlib.sha256((folder / path).read_bytes()).hexdigest()
-            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": digest}
+            listed.setdefault(config, {})[split] = {"rows": rows, "files": [path], "sha256": {path: digest}}
     manifest = {
         "schema_version": 1,
         "counts": {"traces": 7, "steps": 40},
@@ -500,8 +500,6 @@ def damage(folder: Path, how: str) -> None:
         (folder / "manifest.json").write_text("[]")
     elif how == "newer":
         edit(folder, schema_version=2)
-    elif how == "no configs":
-        edit(folder, configs={})
     elif how == "unknown configs":
         edit(folder, configs={"other": listed["proposer"]})
         (folder / "proposer").rename(folder / "other")
@@ -513,33 +511,25 @@ def damage(folder: Path, how: str) -> None:
         train.write_bytes(b"PAR1PAR1")
     elif how == "changed":
         pq.write_table(table("proposer", "other", 5), train)
-    elif how == "empty":
-        pq.write_table(table("proposer", "train", 0), train)
-        edit(folder, configs={"proposer": {"train": {"rows": 0, "files": listed["proposer"]["train"]["files"]}}})
-    elif how == "rows":
-        edit(folder, configs={"proposer": {"train": {**listed["proposer"]["train"], "rows": 6}}})
     elif how == "unlisted":
         (folder / "proposer/test-00000-of-00001.parquet").write_bytes(train.read_bytes())
     elif how == "elsewhere":
-        edit(folder, configs={"proposer": {"train": {"rows": 5, "files": ["../proposer/train-0.parquet"]}}})
+        edit(folder, configs={"proposer": {"train": {"rows": 5, "sha256": {"../proposer/train-0.parquet": ""}}}})
 
 
 DAMAGES = {
     "no manifest": "`build` wrote",
     "no folder": "`build` wrote",
-    "no JSON": "cannot be read as JSON",
-    "a list": "schema_version None",
-    "newer": "schema_version 2",
-    "no configs": "lists no configs",
+    "no JSON": "is not a built dataset",
+    "a list": "is not a built dataset",
+    "newer": "Invalid enum value 2",
     "unknown configs": "nothing to push",
-    "no gates": "no list of gates",
-    "missing": "cannot be read as Parquet",
-    "not Parquet": "cannot be read as Parquet",
+    "no gates": "Expected `array`, got `null` - at `$.gates`",
+    "missing": "is missing",
+    "not Parquet": "was changed after it was built",
     "changed": "was changed after it was built",
-    "empty": "has no rows",
-    "rows": "holds 5 rows, not 6",
     "unlisted": "is not in the manifest",
-    "elsewhere": "lists '../proposer/train-0.parquet'",
+    "elsewhere": "../proposer/train-0.parquet is missing",
 }
 
 
@@ -554,7 +544,7 @@ def test_only_the_configs_that_are_there(hub: FakeHub, tmp_path: Path) -> None:
     folder = build(tmp_path / "d", configs={"verifier_unpaired": ("test",), "eval": ("test", "train")})
     (folder / "notes").mkdir()
     listed = json.loads((folder / "manifest.json").read_text())["configs"]
-    edit(folder, configs={**listed, "probes": {"train": {"rows": 1, "files": []}}})
+    edit(folder, configs={**listed, "probes": {"train": {"rows": 1, "sha256": {}}}})
     assert find_unpushed_configs(folder) == ["probes"]
     done = push(folder, "acme")
     assert [p.repo_id for p in done] == [VERIFIER, "acme/speculative-actions-eval"]
@@ -586,8 +576,7 @@ def test_secrets_in_arguments_are_found(hub: FakeHub, tmp_path: Path, held: dict
     pq.write_table(pa.table({"key": [f"k{n}" for n in range(5)], "step": range(5), "messages": messages}), path)
     listed = {
         "rows": 5,
-        "files": ["trajectories/" + path.name],
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": {"trajectories/" + path.name: hashlib.sha256(path.read_bytes()).hexdigest()},
     }
     edit(folder, configs={"trajectories": {"train": listed}})
     assert "secrets" in refused(folder, "acme")

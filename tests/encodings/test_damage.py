@@ -1,4 +1,4 @@
-"""Known code through realistic damage: recovered exactly or refused, and never executed wrongly."""
+"""Known code in JSON that is damaged as models damage it: read as it was meant, or refused, and never otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.encodings.code_calls.reader import CodeCall, read_calls
+from foretrace.encodings.code_calls import CodeCall, read_calls
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 SNIPPETS = [
@@ -117,10 +117,6 @@ class Case:
         return f"<tool_call>\n{body}{self.close}"
 
 
-def escaped(code: str) -> str:
-    return json.dumps(code, ensure_ascii=False)[1:-1]
-
-
 def recoded(change: Callable[[str], str]) -> Callable[[Case], None]:
     return lambda case: setattr(case, "code", change(case.code))
 
@@ -182,12 +178,6 @@ def drop_last_brace(body: str) -> str:
 
 
 DAMAGES: dict[str, Callable[[Case], None]] = {
-    "double": recoded(escaped),
-    "quadruple": recoded(lambda code: escaped(escaped(code))),
-    "escaped_newlines": recoded(lambda code: code.replace("\n", "\\n")),
-    "escaped_but_quotes": recoded(
-        lambda code: code.replace("\\", "\\\\").replace("\n", "\\n") if "\n" in code else code
-    ),
     "fence": recoded(lambda code: f"```python\n{code}\n```"),
     "bare_fence": recoded(lambda code: f"```\n{code}\n```\n"),
     "nested": rewrapped(lambda v: {"name": "python", "arguments": v}),
@@ -228,23 +218,6 @@ def meaning(code: str) -> str | None:
             return None
 
 
-def without_fence(code: str) -> str:
-    return re.sub(r"\A```\w*\r?\n|\r?\n```\Z", "", code.strip())
-
-
-RESCUED = {"bare_quotes", "bad_escapes", "triple_quotes", "double_escaped", "quadruple_escaped"}
-"""Repairs that change the code itself, and not only what is around it."""
-
-
-def is_anothers(case: Case, damages: tuple[str, ...], call: CodeCall) -> bool:
-    """Whether the text is how other code is written: `'a\\tb'` where backslashes were not doubled."""
-    if "single_backslashes" not in damages:
-        return False
-    if "triple_quotes" in damages:  # where code stands as it is
-        return meaning(without_fence(unescaped("\\", "\\")(case.code))) == meaning(call.code or "")
-    return not RESCUED.intersection(call.repairs)
-
-
 def damaged(code: str, damages: tuple[str, ...]) -> Case:
     case = Case(code)
     for name in damages:
@@ -260,27 +233,22 @@ def outcome(code: str, damages: tuple[str, ...]) -> str:
     calls = read_calls(case.text(), truncated=False)
     accepted = [c for c in calls if c.error is None and meaning(c.code or "") is not None]
     if len(accepted) > 1 or any(meaning(c.code or "") != true for c in accepted):
-        return "other code's text" if len(accepted) == 1 and is_anothers(case, damages, accepted[0]) else "wrong"
+        # as JSON, `'a\tb'` with a backslash that was not doubled is other code, and so is a line that ends twice
+        is_anothers = "single_backslashes" in damages or {"crlf", "crlf_newlines"} == {*damages}
+        return "other code's text" if len(accepted) == 1 and is_anothers else "wrong"
     if accepted:
         assert accepted[0].name == "python" and json.loads(accepted[0].arguments)["code"] == accepted[0].code
         return "exact" if (accepted[0].code or "").strip() == code.strip() else "same meaning"
     return "refused"
 
 
-ESCAPED_TOO_MUCH = ["double", "quadruple", "escaped_newlines", "escaped_but_quotes"]
 SENSELESS: list[tuple[set[str], str]] = [
     ({"pretty", "ascii", "python_dict"}, "the JSON is written in one way: the second takes the place of the first"),
     ({"fence", "bare_fence"}, "code stands in one fence"),
     ({"missing_brace", "missing_both", "missing_close_tag", "extra_brace"}, "the second is in the first, or undoes it"),
     ({"newlines", "naive_newlines", "crlf_newlines"}, "after the first no escaped line break is left for the second"),
     ({"crlf", "crlf_newlines"}, "a line would end in two carriage returns"),
-    ({"crlf", "escaped_newlines", "escaped_but_quotes"}, "one half of a line break would be escaped"),
-    (set(ESCAPED_TOO_MUCH), "each is how often code is escaped too much"),
-    *(({"triple_quotes", name}, "code stands in triple quotes so as not to be escaped") for name in ESCAPED_TOO_MUCH),
-    *(({"naive_newlines", name}, "every line would end in half an escape")
-      for name in (*ESCAPED_TOO_MUCH, "arguments_string")),
-    *(({"bare_quotes", name}, "quotes would be escaped for all strings around the code but the one it is in")
-      for name in ("double", "quadruple")),
+    ({"naive_newlines", "arguments_string"}, "every line would end in half an escape"),
 ]  # fmt: skip
 """Damages of which a call has one at most, and why."""
 ALL_PAIRS: list[tuple[str, ...]] = list(itertools.permutations(DAMAGES, 2))
@@ -348,8 +316,8 @@ def table(counts: Counts) -> str:
 def test_rates() -> None:
     """The bar: nothing is executed wrongly, over the excluded pairs too, and most damage is recovered from.
 
-    Not counted as wrong, but shown beside it: text that is, as it stands, how other code is written (`"a\\tb"` where
-    the backslash of `\\\\t` was not doubled). Nobody who sees the text alone can tell, so that code is executed.
+    Not counted as wrong, but shown beside it: text that is, as it stands, how other code is written. Nobody who sees
+    the text alone can tell, so that code is executed.
     """
     counts, bad = rates(11)
     total = sum((c for name, c in counts.items() if name != "excluded pairs"), Counter[str]())
@@ -361,8 +329,8 @@ def test_rates() -> None:
         f"other code that the text is {total[KINDS[3]]} ({total[KINDS[3]] / cases:.2%}); worst {bad.most_common(5)}"
     )
     print(figures)
-    assert cases > 7_000 and recovered > 0.83 * cases, figures
-    assert singly["exact"] + singly["same meaning"] > 0.91 * singly.total(), figures
+    assert cases > 7_000 and recovered > 0.7 * cases, figures
+    assert singly["exact"] + singly["same meaning"] > 0.87 * singly.total(), figures
     assert not any(c["wrong"] for c in counts.values()), figures
 
 
@@ -379,7 +347,7 @@ def test_any_string_in_code(value: str, damages: tuple[str, ...]) -> None:
     assert outcome(code, damages) != "wrong", (code, damages)
 
 
-@pytest.mark.parametrize("damage", ["newlines", "trailing_comma", "python_dict", "double", "missing_brace", "pretty"])
+@pytest.mark.parametrize("damage", ["newlines", "trailing_comma", "python_dict", "missing_brace", "pretty"])
 def test_several_calls(damage: str) -> None:
     """In order, whichever of them is damaged; spans are those of the calls."""
     for first, second in itertools.pairwise(SNIPPETS):
@@ -423,7 +391,7 @@ RARE = [
 @pytest.mark.parametrize("code", RARE)
 def test_rare_code_is_never_read_otherwise(code: str) -> None:
     """Under each damage alone, and under each two of those that change how code is escaped."""
-    escapes = ["single_backslashes", "escaped_newlines", "double", "crlf", "newlines", "naive_newlines", "ascii"]
+    escapes = ["single_backslashes", "crlf", "newlines", "naive_newlines", "ascii"]
     for damages in [*((name,) for name in DAMAGES), *itertools.permutations(escapes, 2)]:
         assert outcome(code, damages) != "wrong", (code, damages)
 
@@ -442,24 +410,16 @@ def test_a_call_without_damage_is_the_encodings_own() -> None:
 
 
 REPAIRED = {
-    '{"name": "p", "arguments": {"code": "print(\\"a\\")\nx = 1"}}': ("print(\"a\")\nx = 1", {"newlines"}),
-    '{"name": "p", "arguments": {"code": "print(\\\\\\"a\\\\\\")"}}': ('print("a")', {"double_escaped"}),
-    '{"name": "p", "arguments": {"code": "# why\\\\nprint(1)"}}': ("# why\nprint(1)", {"double_escaped"}),
+    '{"name": "p", "arguments": {"code": "print(\\"a\\")\nx = 1"}}': ("print(\"a\")\nx = 1", {"control_characters"}),
     '{"name": "p", "arguments": {"code": "```py\\nx = 1\\n```"}}': ("x = 1", {"fence"}),
     '{"name": "p", "arguments": "{\\"code\\": \\"x = 1\\"}"}': ("x = 1", {"arguments_string"}),
     '{"name": "p", "arguments": {"input": {"code": "x = 1"}}}': ("x = 1", {"nested"}),
-    '{"name": "p", "arguments": {"code": "{\\"code\\": \\"x = 1\\"}"}}': ("x = 1", {"nested"}),
-    "{'name': 'p', 'arguments': {'code': 'x = 1'}}": ("x = 1", {"single_quotes"}),
-    '{"name": "p", "arguments": {"code": "x = 1",}}': ("x = 1", {"trailing_comma"}),
-    '{"name": "p", "arguments": {"code": "x = 1"}': ("x = 1", {"missing_brace"}),
-    '{"name": "p", "arguments": {"code": "x = 1"}}}': ("x = 1", {"extra_brace"}),
-    '{"name": "p", "arguments": {"code": "print("a", 1)"}}': ('print("a", 1)', {"bare_quotes"}),
-    '{"name": "p", "arguments": {"code": """print("a")\nx = 1"""}}':
-        ('print("a")\nx = 1', {"triple_quotes", "newlines"}),
-    '{"name": "p", "arguments": {"code": "re.findall(\'\\d\', s)"}}': ("re.findall('\\d', s)", {"bad_escapes"}),
-    '{"name": "p", "arguments": {"code": "print(\'a\nb\')"}}': ("print('a\\nb')", {"newlines", "string_newlines"}),
-    '{"name": "p", "arguments": {"code": ["x = 1", "y = 2"]}}': ("x = 1\ny = 2", {"lines"}),
-    '{"name": "p", "parameters": {"code": "x = 1"}}': ("x = 1", {"renamed"}),
+    "{'name': 'p', 'arguments': {'code': 'x = 1'}}": ("x = 1", {"json_repair"}),
+    '{"name": "p", "arguments": {"code": "x = 1",}}': ("x = 1", {"json_repair"}),
+    '{"name": "p", "arguments": {"code": "x = 1"}': ("x = 1", {"json_repair"}),
+    '{"name": "p", "arguments": {"code": "x = 1"}}}': ("x = 1", {"json_repair"}),
+    '{"name": "p", "arguments": {"code": "re.findall(\'\\d\', s)"}}': ("re.findall('\\d', s)", {"json_repair"}),
+    '{"name": "p", "parameters": {"code": "x = 1"}}': ("x = 1", {"nested"}),
 }  # fmt: skip
 
 
@@ -471,18 +431,17 @@ def test_each_repair_is_named(body: str) -> None:
 
 
 REFUSED = {
-    '{"name": "p", "arguments": {"code": "print(\'a\\\\\\\\nb\')"}}': "more ways than one",
-    '{"name": "p", "arguments": {"code": "s = \'a\\\\\\\\nb\'\\\\nprint(s)"}}': "more ways than one",
-    '{"name": "p", "arguments": {"code": "x = 1  # see\\\\nfoo"}}': "more ways than one",
-    '{"name": "p", "arguments": {"code": "x", "code": "y"}}': "more than once",
     '{"name": "p", "arguments": {"code": "x"}} and {"code": "y"}': "text between",
     '{"name": "p", "arguments": {"code": "print("}}")"}}': "text between",
     '{"name": "p", "arguments": {"path": "x"}}': "no 'code'",
-    '{"name": "p", "arguments": {"code": "x = \\"\\ud83d\\""}}': "half a character",
-    '{"name": "p", "arguments": {"code": "x = (\\\\n1"}}': "not Python",
-    '{"name": "p", "arguments": {"code": "# a\\\\ny = (\\\\nx = 1"}}': "a comment may hold",
+    '{"name": "p", "arguments": {"code": "x = \\"\\ud83d\\""}}': "arguments are not JSON",
     '{"name": "p", "arguments": {"code": ""}}': "empty",
-    '{"name": "p", "arguments"': "not JSON",
+    '{"name": "p", "arguments"': "no 'code'",
+    '{"name": "p", "arguments": {"code": "x", "code": "y"}}': "more than once",
+    '{"name": "p", "arguments": {"code": """print("a")\nx = 1"""}}': "not JSON",
+    '{"name": "p", "arguments": {"code": "print(s.split(\'\\\'))"}}': "not JSON",
+    '{"name": "p", "arguments": {"code": "re.findall(r\'\\bfoo\\b\', s)"}}': "control characters",
+    '[{"name": "p", "arguments": {"code": "x"}}, {"name": "q", "arguments": {}}]': "several calls",
 }
 
 
@@ -492,46 +451,11 @@ def test_what_cannot_be_told_is_refused(body: str) -> None:
     assert call.code is None and REFUSED[body] in str(call.error)
 
 
-HALF_ESCAPED = [
-    'print("a\\nb")', 'x = "a\\nb"\nprint(x)', "print('a\\nb')", 'print("\\n".join(["a","b"]))', 'print(f"{1}\\n")',
-    'def f():\n    return "a\\tb"', 'open("f").write("a\\n")', 's = "x\\ty"\nprint(s.split("\\t"))',
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("code", HALF_ESCAPED)
-def test_half_escaped_code_is_never_read_otherwise(code: str) -> None:
-    """Quotes escaped once more than line breaks are, or a string in a string that was escaped once: the second
-    backslash of `\\\\n` begins no escape."""
-    once = escaped(code).replace("\\\\", "\\")
-    inner = json.dumps({"code": code}).replace('"', '\\"')
-    quotes = code.replace("\\n", "\\\\n").replace("\n", "\\n").replace('"', '\\\\"')
-    bodies = [f'{{"code": "{quotes}"}}', '{"code": "' + once.replace("\\", "\\\\") + '"}', f'"{inner}"']
-    for body in bodies:
-        for call in read_calls(f'<tool_call>{{"name": "p", "arguments": {body}}}</tool_call>', truncated=False):
-            assert call.error or meaning(call.code or "") in (None, meaning(code)), (body, call.code)
-
-
-UNDER_ESCAPED = {
-    "ok = c in ('\\\\', '/')": "not Python",
-    "print(s.split('\\\\'))": "not Python",
-    "re.findall(r'\\bfoo\\b', s)": "control characters",
-    "open('C:\\new\\table\\f')": "control characters",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("code", UNDER_ESCAPED)
-def test_backslashes_that_were_not_doubled_are_not_guessed(code: str) -> None:
-    call = only(f'<tool_call>{{"name": "p", "arguments": {{"code": "{code}"}}}}</tool_call>')
-    assert call.code is None and UNDER_ESCAPED[code] in str(call.error)
-
-
-def test_calls_in_one_list_are_calls_of_their_own() -> None:
-    """In order, with spans that do not overlap; one that cannot be read does not take the others with it."""
-    one, two = (json.dumps({"name": "p", "arguments": {"code": code}}) for code in ("x = 1", "y = 2"))
-    text = f'<tool_call>\n[{one},\n {{"name": "q"}}, {two}]\n</tool_call>'
-    calls = read_calls(text, truncated=False)
-    assert [(c.code, bool(c.error)) for c in calls] == [("x = 1", False), (None, True), ("y = 2", False)]
-    assert "".join(text[slice(*c.span)] for c in calls) == text and calls[0].repairs == ("list",)
+@pytest.mark.parametrize("code", ["print('a\\nb')", "x = 1\\ny = 2", "# why\\nprint(1)", 'print(\\"a\\")'])
+def test_no_escape_is_guessed(code: str) -> None:
+    """What the JSON says is what is run: the model sees what Python says of it."""
+    call = only(f"<tool_call>{json.dumps({'name': 'p', 'arguments': {'code': code}})}</tool_call>")
+    assert (call.code, call.repairs, call.error) == (code, (), None)
 
 
 def test_the_models_own_mistake_is_its_own() -> None:

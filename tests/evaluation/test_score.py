@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,41 @@ def test_a_prediction_may_be_fields_a_text_or_messages(scored: Any, gold: list[R
         )
 
     assert set(figures(scored([predict(r) for r in gold])).values()) == {1.0}
+
+
+def test_a_folder_of_files_that_another_program_wrote_scores_as_one_file(
+    scored: Any, gold: list[Row], dataset: Path, tmp_path: Path
+) -> None:
+    """Parquet and JSON lines: each row once, whichever file it is in; text, messages or fields."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    expected = scored([right(r) for r in gold])
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    messages = [at(r) | {"completion": r["completion"], "confidence": None} for r in gold[0::3]]
+    pq.write_table(pa.Table.from_pylist(messages), folder / "one.parquet")
+    pq.write_table(pa.Table.from_pylist([right(r) for r in gold[1::3]]), folder / "two.parquet")
+    (folder / "three.jsonl").write_text("".join(json.dumps(right(r)) + "\n" for r in gold[2::3]))
+    (folder / "notes.txt").write_text("mine")
+    report = score(folder, dataset)
+    assert (report.scores, report.missing) == (expected.scores, 0)
+    assert report.rows == len(gold) > score(folder / "one.parquet", dataset).missing > 0
+    shutil.copy(folder / "two.parquet", folder / "four.parquet")
+    with pytest.raises(PredictionError, match=r"two.parquet line 1: a second prediction for"):
+        score(folder, dataset)
+
+
+def test_predictions_that_cannot_be_matched_or_read_name_the_reason(gold: list[Row], dataset: Path, tmp_path: Path):
+    (tmp_path / "p.jsonl").write_text(json.dumps(right(gold[0]) | {"key": "row-17"}))
+    with pytest.raises(PredictionError, match=r"not among the eval rows of .*, e\.g\. key 'row-17' step \d+: copy key"):
+        score(tmp_path / "p.jsonl", dataset)
+    (tmp_path / "p.parquet").write_bytes(b"PAR1")
+    with pytest.raises(PredictionError, match=r"p\.parquet: cannot be read as Parquet: "):
+        score(tmp_path / "p.parquet", dataset)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PredictionError, match=r"empty: holds no predictions; they are read from files NAME\.jsonl and"):
+        score(tmp_path / "empty", dataset)
 
 
 def test_majority_baseline(scored: Any, gold: list[Row]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import foretrace
@@ -46,6 +48,41 @@ def test_the_example_scores_as_foretrace_does(
 
     foretrace.import_source("inspect_ai", tmp_path / "logs", out=tmp_path / "traces")
     assert len(list(foretrace.read_traces(tmp_path / "traces"))) == len(answers)
+
+
+def test_the_eval_yaml_of_a_pushed_repository_runs(
+    sample_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`inspect eval hf/OWNER/NAME`, with the repository in the current folder in the place of the Hub."""
+    inspect_ai = pytest.importorskip("inspect_ai", reason="inspect_ai has its own environment (make test-integrations)")
+    import huggingface_hub
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    from foretrace.dataset.card import make_evaluation, make_hub_card
+    from foretrace.dataset.recipes.base import load_configs
+
+    manifest = json.loads((sample_dataset / "manifest.json").read_bytes())
+    repository = tmp_path / "me" / "actions-eval"
+    shutil.copytree(sample_dataset / "eval", repository / "eval")
+    (repository / "README.md").write_text(make_hub_card(manifest, ["eval"]))
+    told = make_evaluation(manifest, [load_configs()["eval"]], "me/actions-eval")
+    assert told is not None
+    (repository / "eval.yaml").write_text(told)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda filename, **_: str(repository / filename))
+    rows = [row for file in sorted((repository / "eval").iterdir()) for row in pq.read_table(file).to_pylist()]
+    answers = [answer(number, row["completion"][0]["content"]) for number, row in enumerate(rows)]
+    outputs = [ModelOutput.from_content("mockllm/model", text) for text in answers]
+    for output in outputs:
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    (log,) = inspect_ai.eval(
+        "hf/me/actions-eval", model=model, log_dir=str(tmp_path / "logs"), display="none", max_connections=1
+    )
+    assert log.status == "success", log.error
+    right = sum(bool(row["tool"]) for row in rows[::3]) / len(rows)
+    assert log.results.scores[0].metrics["accuracy"].value == pytest.approx(right) and right > 0
 
 
 def answer(number: int, target: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -112,6 +113,14 @@ def test_the_proposer_guesses_better_than_what_is_always_said(ran: Ran, name: st
     value, low = find_figure(report.scores, "type_accuracy")
     assert value > 0.6 and low > find_figure(majority.scores, "type_accuracy")[0]
     assert find_figure(report.scores, "exact_call")[1] > 0.3
+
+
+def test_one_command_sets_both_proposers_beside_the_free_predictors(ran: Ran) -> None:
+    """What `foretrace score` printed in step 6, a line for each predictor."""
+    table = ran.printed.partition("== 6. ")[2].partition("== 7. ")[0].partition("\npredictor ")[2].splitlines()
+    named = [re.split(r"\s{2,}", line)[0] for line in table[1:]]
+    names = [*map("{} (reference)".format, ("majority", "markov:2", "memory"))]
+    assert [name.rpartition("/")[2] for name in named[:2]] == ["proposer-dpo", "proposer"] and {*names} <= {*named}
 
 
 def count_rows(ran: Ran, config: str) -> int:

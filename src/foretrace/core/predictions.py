@@ -5,7 +5,7 @@
 
 A file from elsewhere does not need a header and may leave out everything but `key`, `step` and the guess. It may give
 the guess as `prediction`, as `completion` (the model's text, which should be the JSON object that the prompt asks for),
-or as `action`, `tool` and `arguments` in the line itself.
+or as `action`, `tool` and `arguments` in the line itself. It may be Parquet with such columns, or a folder of such files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import PredictionError
+from foretrace.core.errors import PredictionError, find_first_line
 from foretrace.core.files import atomic_file
 from foretrace.core.places import make_local_path
 
@@ -232,15 +232,25 @@ def read_header(path: Path) -> PredictionsHeader | None:
     Raises:
         PredictionError: the file cannot be read, or its first line is not a JSON object.
     """
-    for number, value in read_json_lines(path, "prediction", Counter()):
+    for number, value in read_json_lines(_list_files(path)[0], "prediction", Counter()):
         if number == 1 and "predictions" in value:
             return read_format_header(value, PredictionsHeader, f"{path} line 1")
         break
     return None
 
 
+def _list_files(path: Path) -> list[Path]:
+    """The file, or the files of a folder by name."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(each for each in path.iterdir() if each.suffix in (".jsonl", ".parquet"))
+    if not files:
+        raise PredictionError(f"{path}: holds no predictions; they are read from files NAME.jsonl and NAME.parquet")
+    return files
+
+
 def read_predictions(path: str | Path) -> PredictionsFile:
-    """Read a file of predictions.
+    """Read predictions: a file, or all files `.jsonl` and `.parquet` of a folder, whose first header counts.
 
     Raises:
         UsageError: the path is an address in an object store.
@@ -252,10 +262,11 @@ def read_predictions(path: str | Path) -> PredictionsFile:
     problems: Counter[str] = Counter()
     rows: list[Prediction] = []
     seen: set[tuple[str, int, int]] = set()
-    for number, value in read_json_lines(path, "prediction", problems):
-        where = f"{path} line {number}"
+    lines = ((file, *line) for file in _list_files(path) for line in read_json_lines(file, "prediction", problems))
+    for file, number, value in lines:
+        where = f"{file} line {number}"
         if number == 1 and "predictions" in value:
-            header = read_format_header(value, PredictionsHeader, where)
+            header = header or read_format_header(value, PredictionsHeader, where)
             continue
         row = _read_row(value, where, problems)
         at = (row.key, row.step, row.rank)
@@ -271,7 +282,7 @@ def read_predictions(path: str | Path) -> PredictionsFile:
 
 def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted as
-    `torn_last_line`.
+    `torn_last_line`. The rows of a Parquet file count as lines, without null values.
 
     Args:
         path: The file.
@@ -281,6 +292,9 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
     Raises:
         PredictionError: the file cannot be read, or a line is not a JSON object.
     """
+    if path.suffix == ".parquet":
+        yield from enumerate(_read_parquet(path), 1)
+        return
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -303,11 +317,23 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         yield number, value
 
 
+def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(use_threads=False):
+                yield from ({k: v for k, v in row.items() if v is not None} for row in batch.to_pylist())
+    except (OSError, pa.ArrowException) as error:
+        raise PredictionError(f"{path}: cannot be read as Parquet: {find_first_line(error)}") from None
+
+
 def _refuse_binary(path: Path, data: bytes) -> None:
     if data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")):  # gzip, Zstandard, zip
         raise PredictionError(f"{path}: is compressed; unpack it first")
     if b"\0" in data:
-        raise PredictionError(f"{path}: is not text; give a file of JSON lines, as `predict` writes it")
+        raise PredictionError(f"{path}: is not text; give JSON lines, as `predict` writes them, or a file NAME.parquet")
 
 
 def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ fails writes nothing."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import secrets
 import shutil
@@ -262,7 +263,7 @@ class _Builder:
         self._fail_on(gates)
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
-            drops = sum(built.counts.drops.values(), Counter[str]())
+            drops = functools.reduce(operator.or_, built.counts.drops.values(), Counter[str]())  # a step is in many
             raise make_empty_error(built.counts.outcomes, drops, plan.selection, self.settings)
         return self._describe(built, plan.selection, plan.inputs, configs, gates, mistakes)
 

@@ -23,15 +23,17 @@ _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M
 
 _MAX_SHOWN_COPIES = 10
 """Copies of benchmarks that the card shows; the manifest has more."""
+_FOLDER = "path/to/this/folder"
 
 
-def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = "path/to/this/folder") -> str:
+def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = _FOLDER) -> str:
     """README.md for those of `configs` that have rows; `place` is the argument of `load_dataset` in its examples."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
         [_make_front_matter(manifest, present)],
         [_write_title(manifest, present, place)],
         _write_configs(manifest, present),
+        _write_scoring(manifest, present, place),
         _write_actions(manifest),
         _write_gates(manifest),
         _write_difficulty(manifest),
@@ -78,15 +80,10 @@ def _write_percent(row: ScoreRow | None) -> str:
     return "-" if row is None else f"{100 * row.value:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
 
 
-def _find_licenses(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Traces by license; datasets of foretrace 0.1 call them `licences`."""
-    return manifest.get("licenses") or manifest.get("licences") or {}
-
-
 def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
     from huggingface_hub import DatasetCardData  # here: it reads the environment when it is imported
 
-    licenses = sorted({name.lower() for name in _find_licenses(manifest)})
+    licenses = sorted({name.lower() for name in manifest.get("licenses", {})})
     named = sorted({name if name in _HUB_LICENSES else "other" for name in licenses}) or ["other"]
     rows = sum(s.get("rows", 0) for c in configs for s in manifest["configs"][c.name].values())
     tags = ["agents", "tool-use", "speculative-actions", "foretrace"]
@@ -161,6 +158,57 @@ def _write_configs(manifest: Mapping[str, Any], configs: Sequence[Config]) -> li
         whose = describe_mistakes(mistakes["files"])
         lines += ["", f"The rejected answers of the family `proposer` are wrong guesses of {whose}."]
     return lines
+
+
+_TOOL_IN_ANSWER = r'"tool"\s*:\s*"([^"]+)"'
+
+
+def make_evaluation(manifest: Mapping[str, Any], configs: Sequence[Config], repo_id: str) -> str | None:
+    """`eval.yaml`, by which the Hub knows a repository as a benchmark and inspect_ai runs it; `None` where no config is
+    scored, or the answers name no tool, which is all that the scorers allowed there can compare with a column."""
+    scored = [config.name for config in configs if config.has_references]
+    if not scored or manifest["settings"].get("target") != "call":
+        return None
+    import yaml
+
+    about = (
+        "Given what an agent has seen and done so far, name the tool that it calls next. This is the share of the rows "
+        "whose tool is right; a row whose step calls no tool counts as wrong. Action types, whole calls and intervals: "
+        f"foretrace score, see the card of {repo_id}."
+    )
+    task = {
+        "id": "next_tool",
+        "config": scored[0],
+        "split": "test",
+        "field_spec": {"input": "prompt", "target": "tool"},
+        "solvers": [{"name": "generate"}],
+        "scorers": [{"name": "pattern", "args": {"pattern": _TOOL_IN_ANSWER, "ignore_case": False}}],
+    }
+    described = {"name": f"Next actions of agents ({repo_id})", "description": about}
+    return yaml.safe_dump(described | {"evaluation_framework": "inspect-ai", "tasks": [task]}, sort_keys=False)
+
+
+def _write_scoring(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> list[str]:
+    """How a model is scored on the eval rows, where there are some."""
+    scored = [config.name for config in configs if config.has_references]
+    if not scored or manifest["settings"].get("target") == "message":
+        return []
+    return [
+        "## Scoring a model",
+        "",
+        f"Show a model the `prompt` of each `{scored[0]}` row, and write a line for each answer, as JSON lines or "
+        "Parquet: `key` and `step` of the row, and the model's text as `completion` (better, as `rank` 2, 3, ..., also "
+        "its next guesses).",
+        "",
+        "```console",
+        *([f"$ hf download {place} --repo-type dataset --local-dir dataset"] if place != _FOLDER else []),
+        f"$ foretrace score answers.jsonl {place if place == _FOLDER else 'dataset'}",
+        "```",
+        "",
+        "It compares action type, tool and call with the row's, on the rows as they come (`natural`), on equally many "
+        "of each action (`balanced`), and on those whose calls are safe to run early, with 95 % intervals by `group`. "
+        "A row without an answer counts as wrong.",
+    ]
 
 
 def _write_actions(manifest: Mapping[str, Any]) -> list[str]:
@@ -276,7 +324,7 @@ def _write_origin(manifest: Mapping[str, Any]) -> list[str]:
     if redacted := manifest.get("redacted"):
         found = ", ".join(f"{name} {count}" for name, count in redacted.items())
         lines.append(f"- taken out of the traces before they were written, by type: {found}")
-    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in _find_licenses(manifest).items()]
+    lines += [f"- license {_write_inline(name)}: {n} traces" for name, n in manifest.get("licenses", {}).items()]
     lines += [
         "",
         f"{counts['traces']} traces, {counts['steps']} assistant messages. Dropped, by config and reason:",

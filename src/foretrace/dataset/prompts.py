@@ -174,13 +174,9 @@ def make_token_counter(tokenizer: str | None) -> TokenCounter:
 @lru_cache(maxsize=8)
 def make_instruction(target: TargetFormat) -> str:
     """The fixed instruction: the only text of ours in a prompt."""
+    task = f"You watch an agent at work and predict its next action.\nAnswer with {_ANSWERS[target]}."
     types = "\n".join(f"- {action}: {_MEANINGS[action]}" for action in ActionType)
-    return (
-        "You watch an agent at work and predict its next action.\n"
-        f"Answer with {_ANSWERS[target]}.\n\nTYPE is one of:\n{types}"
-        if target != "message"
-        else f"You watch an agent at work and predict its next action.\nAnswer with {_ANSWERS[target]}."
-    )
+    return task if target == "message" else f"{task}\n\nTYPE is one of:\n{types}"
 
 
 _Given = tuple[tuple[Message, ...], tuple[ToolSpec, ...]]

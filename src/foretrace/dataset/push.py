@@ -3,14 +3,13 @@ files are searched for secrets once more before anything is sent."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,15 +17,15 @@ import msgspec
 from foretrace.clean.redact import Redactor
 from foretrace.clean.scanner import TooSlowError
 from foretrace.core.digest import digest
-from foretrace.core.errors import PredictionError, PushError, Setting, UsageError
+from foretrace.core.errors import PredictionError, PushError, Setting, UsageError, find_first_line
+from foretrace.core.files import compute_sha256
 from foretrace.core.predictions import digest_dataset
 from foretrace.core.references import FILE as REFERENCES_FILE
 from foretrace.core.references import References, read_references
 from foretrace.core.report import Report
-from foretrace.dataset.card import make_hub_card, put_references
+from foretrace.dataset.card import make_evaluation, make_hub_card, put_references
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.recipes.base import load_configs
-from foretrace.dataset.settings import SPLITS
 
 _BATCH_ROWS = 64
 _MAX_KNOWN = 1 << 18
@@ -156,15 +155,17 @@ def push(
             " cannot be in the name of a repository on the Hub: use up to 60 letters, digits, '-', '_' or '.'",
         )
     manifest, raw = _read_manifest(dataset)
-    if demonstration := describe_demonstration(manifest):
+    if demonstration := describe_demonstration(json.loads(raw)):
         raise PushError(f"{dataset}: {demonstration}, and is never pushed: build one without them")
-    _check_gates(dataset, manifest, allow_undecided=allow_undecided)
+    _check_gates(dataset, manifest.gates, allow_undecided=allow_undecided)
     found = find_repositories()
     if repo is None:
         held = {f"{org}/{name}-{ending}": configs for ending, configs in found.items()}
     else:
         held = {repo: [config for configs in found.values() for config in configs]}
     plans = list(_plan_repositories(dataset, held, manifest, raw))
+    if not plans:
+        raise PushError(f"{dataset}: holds no rows of a config that has a repository: nothing to push")
     _refuse_secrets(dataset, plans)
     if dry_run:
         base = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
@@ -182,77 +183,76 @@ def find_unpushed_configs(dataset: Path) -> list[str]:
     """Configs with rows that `push` leaves out: those of no repository."""
     manifest, _ = _read_manifest(dataset)
     pushed = {config for held in find_repositories().values() for config in held}
-    return sorted(name for name, splits in manifest["configs"].items() if splits and name not in pushed)
+    return sorted(name for name, splits in manifest.configs.items() if splits and name not in pushed)
 
 
-def _flatten(value: object) -> str:
-    return " ".join((value if isinstance(value, str) else json.dumps(value)).split()).replace("|", "\\|")
+class _Split(msgspec.Struct):
+    rows: int
+    sha256: dict[str, str]
+    """Of each file."""
 
 
-def _read_dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+class _Gate(msgspec.Struct):
+    name: str
+    verdict: str
 
 
-def _read_manifest(dataset: Path) -> tuple[dict[str, Any], bytes]:
-    path = dataset / "manifest.json"
-    remedy = "give a folder that `build` wrote"
+class _Manifest(msgspec.Struct):
+    """What is read of a manifest."""
+
+    schema_version: Literal[1]
+    configs: dict[str, dict[str, _Split]]
+    gates: list[_Gate]
+
+
+def _read_manifest(dataset: Path) -> tuple[_Manifest, bytes]:
     try:
-        raw = path.read_bytes()
-        manifest = _read_dict(json.loads(raw))
-    except (FileNotFoundError, NotADirectoryError):
-        raise PushError(f"{dataset}: is not a built dataset (it has no manifest.json): {remedy}") from None
-    except (OSError, ValueError) as error:
-        raise PushError(f"{path} cannot be read as JSON ({_flatten(str(error))}): {remedy}") from None
-    if manifest.get("schema_version") != 1:
-        raise PushError(f"{path}: schema_version {manifest.get('schema_version')!r} is not 1: {remedy}")
-    configs = manifest.get("configs")
-    if not isinstance(configs, dict) or not configs:
-        raise PushError(f"{path} lists no configs: {remedy}")
-    gates: Any = manifest.get("gates")
-    if not isinstance(gates, list) or not all(isinstance(gate, dict) and "name" in gate for gate in gates):
-        raise PushError(f"{path} holds no list of gates: {remedy}")
-    return manifest, raw
+        raw = (dataset / "manifest.json").read_bytes()
+        return msgspec.json.decode(raw, type=_Manifest), raw
+    except (OSError, msgspec.DecodeError) as error:
+        why = find_first_line(error)
+        raise PushError(f"{dataset}: is not a built dataset ({why}): give a folder that `build` wrote") from None
 
 
-def _check_gates(dataset: Path, manifest: dict[str, Any], *, allow_undecided: bool) -> None:
+def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool) -> None:
     """Refuse what failed, and anything but a pass unless undecided gates were allowed."""
-    gates = [(g.get("verdict"), _flatten(g["name"])) for g in manifest["gates"]]
-    failed = ", ".join(name for verdict, name in gates if verdict not in ("pass", "undecided", "removed"))
+    failed = ", ".join(gate.name for gate in gates if gate.verdict not in ("pass", "undecided", "removed"))
     if failed:
         raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
-    undecided = ", ".join(name for verdict, name in gates if verdict == "undecided")
+    undecided = ", ".join(gate.name for gate in gates if gate.verdict == "undecided")
     if (undecided or not gates) and not allow_undecided:
         what = f"undecided gates: {undecided}" if gates else "no gate was run"
         raise PushError(f"{dataset}: {what}: build with more data, or push with ", Setting("allow_undecided", True))
 
 
 def _plan_repositories(
-    dataset: Path, repositories: Mapping[str, list[str]], manifest: dict[str, Any], raw: bytes
+    dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes
 ) -> Iterator[_RepositoryPlan]:
     """The repositories that this folder makes, in order; every file is checked against the manifest first.
 
     Args:
         repositories: The configs that each may hold, by its id.
     """
-    files = {config: _find_files(dataset, config, manifest) for held in repositories.values() for config in held}
-    if not any(files.values()):
-        raise PushError(f"{dataset}: the manifest lists no Parquet file of a known config: nothing to push")
+    for config in {config for held in repositories.values() for config in held}:
+        _check_files(dataset, config, manifest.configs.get(config, {}))
     references = _read_references(dataset)
-    scored = {name for name, config in load_configs().items() if config.has_references}
+    known = load_configs()
+    described: dict[str, Any] = json.loads(raw)
     for repo_id, held in repositories.items():
-        configs = [config for config in held if files[config]]
-        if not configs:
+        present = {config: splits for config in held if (splits := manifest.configs.get(config))}
+        if not present:
             continue
-        card = make_hub_card(manifest, configs).replace("{repo_id}", repo_id)
+        card = make_hub_card(described, [*present]).replace("{repo_id}", repo_id)
         contents: dict[str, Path | bytes] = {"manifest.json": raw}
-        if references is not None and scored.intersection(configs):
+        if references is not None and any(known[config].has_references for config in present):
             card = put_references(card, references)
             contents[REFERENCES_FILE] = (dataset / REFERENCES_FILE).read_bytes()
         contents["README.md"] = card.encode()
-        for config in configs:
-            contents |= {path: dataset / path for paths in files[config].values() for path in paths}
-        rows = sum(n for config in configs for paths in files[config].values() for n in paths.values())
-        yield _RepositoryPlan(repo_id, held, contents, rows)
+        if evaluation := make_evaluation(described, [known[config] for config in present], repo_id):
+            contents["eval.yaml"] = evaluation.encode()
+        splits = [split for of_config in present.values() for split in of_config.values()]
+        contents |= {path: dataset / path for split in splits for path in split.sha256}
+        yield _RepositoryPlan(repo_id, held, contents, sum(split.rows for split in splits))
 
 
 def _read_references(dataset: Path) -> References | None:
@@ -272,13 +272,10 @@ def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
     known: set[str] = set()
     for name, content in (item for plan in plans for item in plan.contents.items()):
         for group in _read_texts(name, content):
-            new: dict[str, tuple[str, str]] = {}
-            for place, text in group:
-                if (mark := digest(text, size=16)) not in known:
-                    new.setdefault(mark, (place, text))
-            unknown = [*new.values()]
+            marked = {digest(text, size=16): (place, text) for place, text in reversed(group)}
+            unknown = [item for mark, item in marked.items() if mark not in known]
             if len(known) < _MAX_KNOWN:
-                known |= new.keys()
+                known |= marked.keys()
             try:
                 found = redactor.count_types([text for _, text in unknown])
             except TooSlowError:
@@ -320,51 +317,16 @@ def _list_texts(value: Any) -> Iterator[str]:
             yield from _list_texts(each)
 
 
-def _find_files(dataset: Path, config: str, manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Split -> path -> rows of one config, from the manifest; refuses a folder that holds other files."""
-    splits = _read_dict(manifest["configs"].get(config))
-    found: dict[str, dict[str, int]] = {}
-    for split in [*SPLITS, *sorted(set(splits) - set(SPLITS))]:
-        entry = _read_dict(splits.get(split))
-        paths: list[str] = [str(path) for path in entry.get("files") or []]
-        # a manifest must not make us publish a file from elsewhere
-        pattern = rf"{re.escape(config)}/{re.escape(split)}-[A-Za-z0-9_-]+\.parquet"
-        for path in paths:
-            if not re.fullmatch(pattern, path):
-                raise PushError(f"{dataset}: the manifest lists {path!r} for {config}/{split}: build it again")
-        if paths:
-            found[split] = _check_entry(dataset, f"{config}/{split}", entry, paths)
-    listed = {path for paths in found.values() for path in paths}
+def _check_files(dataset: Path, config: str, splits: Mapping[str, _Split]) -> None:
+    """Refuse a config of which a file is missing, or was changed or added after its gates ran."""
+    listed = {path: sha256 for split in splits.values() for path, sha256 in split.sha256.items()}
     there = {path.relative_to(dataset).as_posix() for path in (dataset / config).rglob("*.parquet")}
-    for path in sorted(there - listed):
-        raise PushError(f"{dataset}: {path} is not in the manifest, so no gate has seen it: build it again")
-    return found
-
-
-def _check_entry(dataset: Path, where: str, entry: dict[str, Any], paths: list[str]) -> dict[str, int]:
-    """Path -> rows, from the manifest; refuses a file that was changed after its gates ran."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    stated: Any = entry.get("sha256") or {}
-    listed: list[Any] = [stated] if isinstance(stated, str) else stated
-    digests = _read_dict(stated) if isinstance(stated, dict) else dict(zip(paths, listed, strict=False))
-    found: dict[str, int] = {}
-    for path in paths:
-        try:
-            found[path] = int(pq.read_metadata(dataset / path).num_rows)
-            with (dataset / path).open("rb") as file:
-                found_digest = hashlib.file_digest(file, "sha256").hexdigest() if path in digests else None
-        except (OSError, pa.ArrowException) as error:
-            why = _flatten(str(error))[:200]
-            raise PushError(f"{dataset / path} cannot be read as Parquet ({why}): build it again") from None
-        wrong = "was changed after it was built" if found_digest != digests.get(path) else ""
-        if wrong or not found[path]:
-            raise PushError(f"{dataset}: {path} {wrong or 'has no rows: load_dataset fails on it'}: build it again")
-    rows = sum(found.values())
-    if entry.get("rows", rows) != rows:
-        raise PushError(f"{dataset}: {where} holds {rows} rows, not {entry['rows']} as listed: build it again")
-    return found
+    for path in sorted(there ^ listed.keys()):
+        why = "is not in the manifest, so no gate has seen it" if path in there else "is missing"
+        raise PushError(f"{dataset}: {path} {why}: build it again")
+    for path, sha256 in listed.items():
+        if compute_sha256(dataset / path) != sha256:
+            raise PushError(f"{dataset}: {path} was changed after it was built: build it again")
 
 
 class _Hub:
@@ -389,8 +351,8 @@ class _Hub:
 
     def check_access(self, org: str) -> None:
         """Ask who the token belongs to: a wrong organisation is refused late, after repositories were made."""
-        who = _read_dict(self._call("checking the token", self._api.whoami))
-        name, orgs = str(who.get("name", "")), [str(o.get("name", "")) for o in map(_read_dict, who.get("orgs") or [])]
+        who: dict[str, Any] = self._call("checking the token", self._api.whoami)
+        name, orgs = str(who.get("name", "")), [str(each.get("name", "")) for each in who.get("orgs") or ()]
         if org.lower() not in {each.lower() for each in (name, *orgs)}:
             raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(orgs)) or 'none'}")
 

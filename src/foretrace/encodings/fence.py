@@ -15,12 +15,6 @@ from foretrace.encodings.json_arguments import encode_json
 
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
 _ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
-_SHELL_TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\n]+)|(?P<plain>[^ \t\r\n'"\\]+)|'(?P<single>[^']*)'"""
-    r"""|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|\\(?P<escaped>.)""",
-    re.DOTALL,
-)
-_ESCAPED = re.compile(r"""\\(["\\])""")
 _MAX_TOOL_LINES = 8
 """Fences that are tried as the line of a tool: the rest of the text is read once for each."""
 _EDITOR = "str_replace_editor"
@@ -71,35 +65,15 @@ def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.M
     return opening
 
 
-def _split_shell_words(line: str) -> list[str] | None:
-    """Split a shell line into words as `shlex.split` does, which takes quadratic time; `None` when a quote is open."""
-    words: list[str] = []
-    pieces: list[str] | None = None
-    at = 0
-    while at < len(line):
-        token = _SHELL_TOKEN.match(line, at)
-        if token is None:
-            return None
-        at = token.end()
-        if token.lastgroup == "space":
-            if pieces is not None:
-                words.append("".join(pieces))
-            pieces = None
-            continue
-        text = token[token.lastgroup or 0]
-        pieces = [] if pieces is None else pieces
-        pieces.append(_ESCAPED.sub(r"\1", text) if token.lastgroup == "double" else text)
-    return words if pieces is None else [*words, "".join(pieces)]
-
-
 def _parse_tool_line(line: str) -> ToolCall | None:
     """Parse `submit` or the line of the editor; `None` for any other line."""
-    words = _split_shell_words(line)
-    if not words:
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote is open
         return None
     if words == ["submit"]:
         return ToolCall(name="submit", arguments="{}")
-    if words[0] != _EDITOR or len(words) < 2:
+    if len(words) < 2 or words[0] != _EDITOR:
         return None
     arguments: dict[str, Any] = {"command": words[1]}
     at = 2

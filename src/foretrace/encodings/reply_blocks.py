@@ -15,8 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from foretrace.encodings.code_calls.code_candidates import parse_python, strip_fence
-from foretrace.encodings.code_calls.reader import read_calls
+from foretrace.encodings.code_calls import parse_python, read_calls, strip_fence
 
 BlockKind = Literal[
     "text", "think", "code", "verify", "wait", "plan", "action", "reflection", "result", "error", "hint", "answer"

@@ -106,13 +106,15 @@ def check_version(path: str, made_for: str, dataset: Path, *, allowed: bool) -> 
         )
 
 
-def check_known(path: str, what: str, unknown: int, total: int, where: str, *, allowed: bool | None = None) -> None:
+def check_known(
+    path: str, what: str, unknown: Sequence[tuple[Any, ...]], total: int, where: str, *, allowed: bool | None = None
+) -> None:
     """Refuse a file of which most is for rows that the dataset does not have.
 
     Args:
         path: The file.
         what: What it holds, and of what: `predictions are for rows`.
-        unknown: How many of them the dataset does not have.
+        unknown: Key and step of those that the dataset does not have.
         total: How many there are.
         where: Where they should be: `the eval rows of DATASET`.
         allowed: Take the others all the same; None where no setting allows that.
@@ -120,8 +122,12 @@ def check_known(path: str, what: str, unknown: int, total: int, where: str, *, a
     Raises:
         PredictionError: most is.
     """
-    if 2 * unknown > total and not allowed:
-        message = f"{path}: {unknown:,} of {total:,} {what} that are not among {where}: name the dataset that it is for"
+    if 2 * len(unknown) > total and not allowed:
+        key, step = unknown[0][:2]
+        message = (
+            f"{path}: {len(unknown):,} of {total:,} {what} that are not among {where}, e.g. key {key!r} step {step}: "
+            "copy key and step from the rows, or name the dataset that it is for"
+        )
         others = () if allowed is None else (", or ", Setting("allow_partial", True), " scores the others")
         raise PredictionError(message, *others)
 

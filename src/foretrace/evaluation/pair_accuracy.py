@@ -76,8 +76,8 @@ def score_pairs(
     groups, pairs = [row.pop("group") for row in rows], [PairPlace(**row) for row in rows]
     if not pairs:
         raise PredictionError(f"{dataset}: has no test rows of the config verifier")
-    known = sum(pair in file.scores for pair in pairs)
-    unknown = len(file.scores) - known
+    places = {*pairs}
+    unknown = [place for place in file.scores if place not in places]
     where = f"the test pairs of {dataset}"
     check_known(file.path, "scores are of pairs", unknown, len(file.scores), where, allowed=allow_partial)
     judged = [_judge(file.scores.get(pair)) for pair in pairs]
@@ -87,7 +87,7 @@ def score_pairs(
         rows=len(pairs),
         groups=len({*groups}),
         missing=sum(each is None for each in judged),
-        unknown=unknown,
+        unknown=len(unknown),
         problems=file.problems,
         latency_s=header.latency_s,
         seed=seed,

@@ -84,7 +84,8 @@ def score(
     """Score a file of predictions on the eval rows of a dataset (docs/speculation.md).
 
     Args:
-        predictions: JSON lines with `key` and `step` of an eval row, and the guess (docs/speculation.md).
+        predictions: JSON lines or Parquet with `key` and `step` of an eval row, and the guess (docs/speculation.md);
+            or a folder of such files.
         dataset: What `foretrace build` wrote.
         against: Other predictions: by how much are these better?
         validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test
@@ -255,11 +256,11 @@ def _read(path: Path, gold: _Gold, kind: str, *, partial: bool = False, other_ve
     by_step = file.by_step()
     places = {step[:2] for step in gold.steps}
     guesses = {at: found for at, found in by_step.items() if at in places}
-    unknown = len(by_step) - len(guesses)
+    unknown = [at for at in by_step if at not in places]
     where = f"the {kind} rows of {gold.dataset}"
     check_known(file.path, "predictions are for rows", unknown, len(by_step), where, allowed=partial)
     most = max((guess.rank for found in guesses.values() for guess in found), default=1)
-    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
+    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), len(unknown), most)
 
 
 class _Slice(NamedTuple):

@@ -371,7 +371,7 @@ def _check_fit(
     file.check_not_empty()
     check_version(file.path, header.dataset, dataset, allowed=allow_other_version)
     steps = {(row["key"], row["step"]) for row in read_columns(dataset, header.config, "*", ("key", "step"))}
-    unknown = sum((row.key, row.step) not in steps for row in file.rows)
+    unknown = [(row.key, row.step) for row in file.rows if (row.key, row.step) not in steps]
     where = f"the {header.config} rows of {dataset}"
     check_known(file.path, "predictions are for rows", unknown, len(file.rows), where)
     return msgspec.structs.replace(header, dataset=header.dataset or digest_dataset(dataset)), steps

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from foretrace.core.completion import ChatMessage
 from foretrace.core.trace import ToolSpec
-from foretrace.encodings.code_calls.code_candidates import parse_python
-from foretrace.encodings.code_calls.reader import CodeCall, read_calls
+from foretrace.encodings.code_calls import CodeCall, parse_python, read_calls
 from foretrace.encodings.reply_blocks import ReplyBlock, split_reply
 from foretrace.protocols import feedback
 from foretrace.protocols.base import Act, ActKind, Handling, ProblemView, Reply, Result

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from foretrace.encodings.code_calls.code_candidates import parse_python
+from foretrace.encodings.code_calls import parse_python
 from foretrace.encodings.reply_blocks import ReplyBlock, find_hallucinated_result, split_reply
 from foretrace.protocols.base import Act, ActKind, Handling, Reply
 

@@ -167,7 +167,7 @@ def score(
     Scores that `foretrace verify` added, to predictions or to pairs, are measured too.
 
     Args:
-        predictions: JSON lines: `key`, `step` and the guess; or scores of pairs.
+        predictions: JSON lines, Parquet or a folder of both: `key`, `step` and the guess; or scores of pairs.
         details: Show every figure.
         out: File to write all figures to, as --json has them.
     """

@@ -102,17 +102,12 @@ class RowCheck:
         """Look at a prompt of some row at `step` of `trace`, which shows the history from message `first_shown` on."""
 
     def finish(self) -> None:
-        """Forget what `make_gate` does not need: the object is sent to the main process next."""
-
-    @classmethod
-    def make_gate(cls, checks: Sequence[Any]) -> Gate:
-        """The gate, from the objects of all jobs."""
-        raise NotImplementedError
+        """Forget what `make_gates` does not need: the object is sent to the main process next."""
 
     @classmethod
     def make_gates(cls, checks: Sequence[Any]) -> list[Gate]:
-        """The gates, where it is more than one."""
-        return [cls.make_gate(checks)]
+        """The gates, from the objects of all jobs."""
+        raise NotImplementedError
 
 
 class RowSelector(Protocol):

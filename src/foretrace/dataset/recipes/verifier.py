@@ -133,19 +133,17 @@ class RepeatsCheck(RowCheck):
 
     @classmethod
     def make_gates(cls, checks: Sequence[RepeatsCheck]) -> list[Gate]:
-        """None of a dataset whose targets are not calls: nothing was measured."""
-        return [cls.make_gate(checks)] if all(check.settings.target == "call" for check in checks) else []
-
-    @classmethod
-    def make_gate(cls, checks: Sequence[RepeatsCheck]) -> Gate:
-        """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`."""
+        """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`. None of a
+        dataset whose targets are not calls: nothing was measured."""
+        if not all(check.settings.target == "call" for check in checks):
+            return []
         figure: dict[str, Any] = {}
         for family in sorted({family for check in checks for family in check.pairs}):
             right = sum(check.right.get(family, 0.0) for check in checks)
             figure[family] = round(right / sum(check.pairs[family] for check in checks), 4)
         wrong = [family for family in REPEAT_BALANCED if figure.get(family, 0.5) != 0.5]
         detail = "share that is right by rejecting what the prompt shows as done; argument and type_swap: .5"
-        return Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)
+        return [Gate(name="repeats", verdict="fail" if wrong else "pass", figure=figure, detail=detail)]
 
 
 def _read_action_key(target_text: str) -> ActionKey:

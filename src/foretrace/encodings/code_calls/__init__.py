@@ -1,1 +1,0 @@
-"""Read calls that carry code, as models write them: whole, broken or badly escaped."""
