@@ -497,6 +497,23 @@ def test_nothing_is_left_after_kill_nine(tmp_path: Path) -> None:
     assert not [*temporary.iterdir()]
 
 
+def test_an_attempt_that_is_tried_again_leaves_the_guesses_at_its_last_try(ground: Ground, tmp_path: Path) -> None:
+    failed: set[str] = set()
+
+    def fail_once(request: Request) -> str:
+        task = request.messages[1].content
+        if len(request.messages) > 2 and task not in failed:
+            failed.add(task)
+            raise ModelError("it broke off", kind="stream")
+        return "<code>\ndef plus(x):\n    return x\n</code>" if len(request.messages) == 2 else "<verify>So.</verify>"
+
+    proposer = Says(("run_tests", {"code": "x = 1"}))
+    attempt(ground, tmp_path / "t", "tools", proposer, samples=1, model=Waits(fail_once))
+    assert len(failed) == len(PROBLEMS)
+    guesses = read_predictions(tmp_path / "t" / GUESSES_FILE).by_step()
+    assert {*guesses} == {(key, step) for key in stored(tmp_path / "t") for step in (2, 4)}
+
+
 class WaitsForLaunches(Scripted):
     """A model whose every reply comes when one more guess has been begun early, and that tries one thing after it."""
 
