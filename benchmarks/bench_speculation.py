@@ -29,15 +29,9 @@ from foretrace.core.problem import Problem
 from foretrace.core.store import read_traces
 from foretrace.episodes.generate.engine import generate
 from foretrace.episodes.generate.settings import GenerateSettings
-from foretrace.episodes.speculation import (
-    GUESSES_FILE,
-    NextTests,
-    Proposer,
-    RecordedGuesses,
-    Speculation,
-    SpeculationReport,
-    SpeculationSettings,
-)
+from foretrace.episodes.proposers import NextTests, Proposer, RecordedGuesses
+from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation_report import GUESSES_FILE, SpeculationReport, SpeculationSettings
 from foretrace.models.servers.scripted import Script, Scripted
 from foretrace.registry import load_usable_problems, make_protocol, make_sandbox
 from foretrace.sandbox.base import SandboxSettings
@@ -147,6 +141,7 @@ def measure(problems: Sequence[Problem], protocol: str, folder: Path) -> dict[st
             "forecast_error": abs(told - saved) / saved if saved > TOOL_S else None,
             "judging_s": run.report.judging_saved_s,
             "wasted_s": run.report.wasted_s,
+            "wasted_cpu_s": run.report.wasted_cpu_s,
         }
     return figures
 

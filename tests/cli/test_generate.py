@@ -292,8 +292,8 @@ def test_speculation_is_reported_and_leaves_what_replay_reads(run: Run, setting:
     result = run("generate", *setting, "--speculate", "tests")
     assert result.code == 0
     table = result.out[result.out.index("speculation ") :].splitlines()
-    assert [line.split("  ")[0] for line in table[1:-1]] == ["final judging", "run_tests", "submit"]
-    assert table[-1].startswith("tests hid ") and table[-1].endswith(" ran for nothing")
+    assert [line.split("  ")[0] for line in table[1:-1]] == ["verifier: run_tests", "final_answer: submit"]
+    assert table[-1].startswith("tests hid ") and table[-1].endswith(" of CPU)")
     replayed = run("replay", "t", "--predictions", "t/guesses.jsonl", "--allow", "sandbox_exec", "--json")
     assert replayed.code == 0 and replayed.json["predictor"] == "tests"
     again = run("generate", *setting[:-1], "u", "--speculate", "t/guesses.jsonl", "--speculate-top", "1", "--json")
@@ -335,8 +335,8 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
             assert done.code == 0, done.err
             facts = done.json["speculation"]
             assert (facts["predictor"], facts["failed"], facts["refused"]) == (name, None, 0)
-            assert facts["guesses"] and facts["rows"]["run_tests"]["launched"]
-            assert facts["rows"]["run_tests"]["used"] == 0
+            assert facts["guesses"] and facts["rows"]["verifier"]["launched"]
+            assert facts["rows"]["verifier"]["used"] == 0
         asks = [
             *asks,
             "--out",
@@ -358,6 +358,7 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         (["--speculate", "memory"], "--speculate memory learns from a dataset"),
         (["--speculate", "nobody", "--speculate-dataset", "."], "is not a foretrace dataset"),
         (["--speculate", "tests", "--speculate-width", "0"], "--speculate-width 0: choose 1 or more"),
+        (["--speculate", "tests", "--speculate-max-wasted", "-0.5"], "--speculate-max-wasted -0.5: choose 0 or more"),
         (["--speculate", "nofile.jsonl"], "--speculate nofile.jsonl: no such file or folder"),
         (["--speculate", "tests", "--speculate-threshold", "0.5"], "--speculate-threshold needs a confidence"),
         (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),

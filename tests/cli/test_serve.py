@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run, write_rows
+from sandbox.boxes import until
 
 BEGIN = {"type": "turn_begins", "turn": "1", "messages": [{"role": "user", "content": "Make the tests pass."}]}
 LINES = [
@@ -79,6 +80,31 @@ def test_clients_of_a_socket_have_turns_of_their_own(sample_dataset: Path, tmp_p
     assert not path.exists()
 
 
+SLOW = """
+import pathlib, time
+class Slow:
+    def fit(self, rows):
+        while not pathlib.Path("go").exists(): time.sleep(0.01)
+    def predict(self, prompt, k):
+        return [("retrieval", None, {}, 0.1)]
+"""
+
+
+def test_a_client_may_connect_while_the_predictor_learns(sample_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    command = [sys.executable, "-m", "foretrace", "serve", "slow:Slow", str(sample_dataset.resolve()), "--socket", "s"]
+    with subprocess.Popen([*command, "--json"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        client, address = socket.socket(socket.AF_UNIX), os.path.relpath(tmp_path / "s")
+        assert until(lambda: client.connect_ex(address) == 0, 60)
+        client.sendall(write([BEGIN]))
+        (tmp_path / "go").touch()
+        with client, client.makefile("rb") as answers:
+            assert json.loads(answers.readline())["type"] == "predictions"
+        process.send_signal(signal.SIGINT)
+        assert json.loads(process.communicate(timeout=60)[0])["turns"] == 1
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
     answer = json.dumps({"action": "file_read", "tool": "bash", "arguments": {"command": "ls"}})
     script = write_rows(tmp_path / "s.jsonl", [{"turns": [answer], "repeat": True}])
@@ -96,6 +122,7 @@ def test_a_model_is_asked(sample_dataset: Path, tmp_path: Path) -> None:
         (["majority", "nothing"], "nothing: is not a foretrace dataset"),
         (["nothing", "DATASET"], "unknown predictor 'nothing'"),
         (["majority", "DATASET", "--base-url", "http://x"], "--base-url is for a model"),
+        (["majority", "DATASET", "--json"], "--json needs --socket"),
         (["majority", "DATASET", "--k", "0"], "--k 0: give 1 or more"),
         (["majority", "DATASET", "--allow", "local_write"], "is not safe to run early"),
         (["majority", "DATASET", "--socket", "/nowhere/s"], "/nowhere/s: cannot be opened"),

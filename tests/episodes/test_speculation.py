@@ -16,26 +16,24 @@ import msgspec
 import pytest
 
 from episodes.generating import PROBLEMS, Ground, stored
+from foretrace.actions.taxonomy import ActionType
 from foretrace.core.completion import Completion, Request
 from foretrace.core.digest import hash_fraction
-from foretrace.core.errors import ModelError, UsageError
+from foretrace.core.errors import ModelError, StoreError, UsageError
+from foretrace.core.journal import JournalIndex, count_unsealed, find_journals
 from foretrace.core.predictions import PredictedCall, Prediction, read_predictions
 from foretrace.core.problem import Ending, RunResult
 from foretrace.core.trace import Isolation, Trace
+from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.episodes.generate.engine import generate
 from foretrace.episodes.generate.settings import GenerateSettings
+from foretrace.episodes.proposers import NextTests, Proposer, RecordedGuesses, Situation
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.episodes.speculation import (
+from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation_report import (
     GUESSES_FILE,
-    JUDGING,
+    LAUNCHES_FILE,
     REPORT_FILE,
-    EarlyRuns,
-    NextTests,
-    Operation,
-    Proposer,
-    RecordedGuesses,
-    Situation,
-    Speculation,
     SpeculationReport,
     SpeculationSettings,
     read_launches,
@@ -229,14 +227,14 @@ def test_what_is_handed_over_counts_as_long_as_it_ran(ground: Ground, tmp_path: 
     how: dict[str, Any] = {"samples": 1, "model": Waits(wait_then_test, 0.2), "concurrency": 1, "width": 3}
     report = attempt(ground, tmp_path / "early", "interleaved_tools", NextTests(), **how)
     assert report is not None
-    tests, judging = report.rows["run_tests"], report.rows[JUDGING]
+    tests, judging = report.rows["verifier"], report.rows["final_answer"]
     assert (tests.calls, tests.hits, judging.calls, judging.hits) == (6, 6, 6, 6)
-    assert report.rows["submit"].used == 12 and report.refused == 0
+    assert judging.used == 12 and report.refused == 0
     assert 0 < report.saved_s <= tests.seconds and tests.seconds >= 6 * 0.1
     times = [message.tool_s for trace in stored(tmp_path / "early").values() for message in trace.messages]
     assert all(seconds >= 0.1 for seconds in times if seconds is not None)
     written = json.loads((tmp_path / "early" / "speculation.json").read_text())
-    assert written["saved_s"] == report.saved_s and written["rows"]["run_tests"]["hits"] == 6
+    assert written["saved_s"] == report.saved_s and written["rows"]["verifier"]["hits"] == 6
     guesses = read_predictions(tmp_path / "early" / GUESSES_FILE)
     assert len(guesses.rows) == 12 and guesses.predictor == "tests"
     assert {len(rows) for rows in guesses.by_step().values()} == {2}
@@ -247,7 +245,7 @@ def test_what_is_handed_over_counts_as_long_as_it_ran(ground: Ground, tmp_path: 
     assert all(launch.after_s >= 0 and launch.step in (2, 4) for launch in launches), launches
 
 
-class Raises:
+class Raises(Proposer):
     """A predictor that fails, or says what cannot be read."""
 
     name = "raises"
@@ -272,7 +270,7 @@ WRITES = ("open('f', 'w')", "import os", "__import__('os')", "json.codecs.open('
 
 @pytest.mark.parametrize("code", WRITES)
 def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path: Path, code: str) -> None:
-    class Guesses:
+    class Guesses(Proposer):
         name = "writes"
 
         async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
@@ -294,7 +292,17 @@ def test_no_more_is_run_early_once_enough_was_wasted(ground: Ground, tmp_path: P
     assert wasted[1] is not None and wasted[1].guesses == 0
 
 
-class Always:
+def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
+    speculation = Speculation(Says(("python", {"code": "x"})), ground.sandbox, SpeculationSettings(max_wasted=1.0))
+    speculation.begin_attempt(SITUATION.key)
+    row = speculation.find_row(*CODE)
+    row.wasted_s, row.wasted_cpu_s = 60.0, 0.9
+    assert len(ground.runner.run(speculation.propose(SITUATION))) == 1
+    row.wasted_cpu_s = 1.0
+    assert not ground.runner.run(speculation.propose(SITUATION))
+
+
+class Always(Proposer):
     """Guesses a block that is never asked for."""
 
     name = "always"
@@ -312,7 +320,7 @@ def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: G
         Speculation(NextTests(), ground.sandbox, SpeculationSettings(width=0))
 
 
-class Says:
+class Says(Proposer):
     """Guesses these calls at each reply."""
 
     name = "says"
@@ -334,17 +342,19 @@ class Says:
         ]
 
 
-class Never:
+class Never(Proposer):
     """Is asked in vain."""
 
     name = "never"
+    max_tokens = 512
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         await asyncio.Event().wait()
         return ()
 
 
-SITUATION = Situation("k", (), (), frozenset(), None, "", None)
+CODE = ReportedCall(ActionType.TOOL_CALL, "python")
+SITUATION = Situation("k", (), ())
 RAISES = "def plus(x):\n    return x / 0\nplus(1)\n"
 
 
@@ -373,11 +383,10 @@ def test_no_more_run_at_once_than_the_width(ground: Ground) -> None:
 
         early = EarlyRuns(speculation)
         for number in range(6):
-            early.begin("python", Operation(str(number)), run)
+            early.begin(CODE, Operation(str(number)), run)
         for _ in range(20):
             await asyncio.sleep(0)
-        await early.drop_all()
-        await speculation.close()
+        await early.close()
         return running
 
     assert ground.runner.run(work()) == SpeculationSettings().width
@@ -396,12 +405,12 @@ def test_only_what_was_kept_and_came_to_its_own_end_is_handed_over(
             return RunResult(ending=ending, isolation=Isolation(level=2))
 
         early = EarlyRuns(speculation)
-        early.begin("python", Operation("a"), run)
+        early.begin(CODE, Operation("a"), run)
         for _ in range(20):
             await asyncio.sleep(0)
         await early.keep_only([Operation(kept)])
         await early.take(Operation("a"), run)
-        await speculation.close()
+        await early.close()
         return count
 
     assert ground.runner.run(work()) == runs
@@ -412,7 +421,8 @@ def test_guesses_are_limited_by_confidence_and_by_tokens_also_of_late_ones(groun
 
     def ask(proposer: Proposer, **settings: Any) -> tuple[list[int], SpeculationReport]:
         async def work() -> tuple[list[int], SpeculationReport]:
-            speculation = Speculation(proposer, ground.sandbox, SpeculationSettings(**settings), max_answer=512)
+            speculation = Speculation(proposer, ground.sandbox, SpeculationSettings(**settings))
+            speculation.begin_attempt(SITUATION.key)
             counts: list[int] = []
             for _ in range(2):
                 with contextlib.suppress(TimeoutError):
@@ -485,3 +495,102 @@ def test_nothing_is_left_after_kill_nine(tmp_path: Path) -> None:
         process.kill()
     assert until(lambda: not marked(mark))
     assert not [*temporary.iterdir()]
+
+
+def test_an_attempt_that_is_tried_again_leaves_the_guesses_at_its_last_try(ground: Ground, tmp_path: Path) -> None:
+    failed: set[str] = set()
+
+    def fail_once(request: Request) -> str:
+        task = request.messages[1].content
+        if len(request.messages) > 2 and task not in failed:
+            failed.add(task)
+            raise ModelError("it broke off", kind="stream")
+        return "<code>\ndef plus(x):\n    return x\n</code>" if len(request.messages) == 2 else "<verify>So.</verify>"
+
+    proposer = Says(("run_tests", {"code": "x = 1"}))
+    attempt(ground, tmp_path / "t", "tools", proposer, samples=1, model=Waits(fail_once))
+    assert len(failed) == len(PROBLEMS)
+    guesses = read_predictions(tmp_path / "t" / GUESSES_FILE).by_step()
+    assert {*guesses} == {(key, step) for key in stored(tmp_path / "t") for step in (2, 4)}
+
+
+class WaitsForLaunches(Scripted):
+    """A model whose every reply comes when one more guess has been begun early, and that tries one thing after it."""
+
+    def __init__(self, speculation: Speculation) -> None:
+        super().__init__("waits", scripts=lambda _: "<code>\nx = 1\n</code>")
+        self._speculation, self._replies = speculation, 0
+
+    async def complete(self, request: Request) -> Completion:
+        while sum(row.launched for row in self._speculation.rows.values()) <= self._replies:
+            await asyncio.sleep(0.005)
+        self._replies += 1
+        return await super().complete(request)
+
+
+async def attempt_twice_each(out: Path) -> None:
+    async with LocalSandbox(SandboxSettings(workers=2)) as own, LocalSandbox(SandboxSettings(workers=2)) as early:
+        speculation = Speculation(Always(), early)
+        await generate(
+            PROBLEMS,
+            make_protocol("interleaved_tools"),
+            WaitsForLaunches(speculation),
+            own,
+            out,
+            GenerateSettings(samples=2, concurrency=1, episode=EpisodeSettings(max_turns=2)),
+            speculation=speculation,
+        )
+
+
+def read_steps(out: Path) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """The steps that were guessed at, and those at which something was begun early."""
+    launches = [launch for found in read_launches(out).values() for launch in found]
+    return {*read_predictions(out / GUESSES_FILE).by_step()}, {(launch.key, launch.step) for launch in launches}
+
+
+def test_guesses_and_launches_of_each_kept_trace_outlive_kill_nine(tmp_path: Path) -> None:
+    code = (
+        f"import asyncio, sys, pathlib\nsys.path[:0] = [{str(Path(__file__).parents[1])!r}]\n"
+        "from episodes.test_speculation import attempt_twice_each\n"
+        f"asyncio.run(attempt_twice_each(pathlib.Path({str(tmp_path / 't')!r})))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        assert until(lambda: (tmp_path / "t").exists() and count_unsealed(tmp_path / "t") >= 2, 60)
+        process.kill()
+    (journal,) = find_journals(tmp_path / "t")
+    kept = {(key, step) for key in JournalIndex(journal).stored for step in (2, 4)}
+    guessed, launched = read_steps(tmp_path / "t")
+    assert kept <= guessed and kept <= launched
+    for name in (GUESSES_FILE, LAUNCHES_FILE):
+        with (tmp_path / "t" / name).open("ab") as file:
+            file.write(b'{"key": "plus/0", "st')
+    asyncio.run(attempt_twice_each(tmp_path / "t"))
+    keys = stored(tmp_path / "t")
+    assert len(keys) == 2 * len(PROBLEMS)
+    guessed, launched = read_steps(tmp_path / "t")
+    assert guessed == launched == {(key, step) for key in keys for step in (2, 4)}
+    assert read_predictions(tmp_path / "t" / GUESSES_FILE).problems == {}
+
+
+def test_figures_that_cannot_be_written_do_not_hide_why_the_run_ended(ground: Ground, tmp_path: Path) -> None:
+    def refuse(request: Request) -> str:
+        (tmp_path / "t" / REPORT_FILE).mkdir(exist_ok=True)
+        raise ModelError("bad key", final=True)
+
+    with pytest.raises(ModelError, match="bad key"):
+        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1, model=Waits(refuse))
+    with pytest.raises(StoreError, match=REPORT_FILE):
+        attempt(ground, tmp_path / "t", "tools", NextTests(), samples=1)
+    assert len(stored(tmp_path / "t")) == len(PROBLEMS)
+
+
+def test_cpu_time_of_dropped_runs_is_counted(ground: Ground, tmp_path: Path) -> None:
+    program = Says(("run_tests", {"code": "while True: pass"}))
+    for protocol, proposer, reply in (
+        ("interleaved_tools", Always(), "<code>\nx = 1\n</code>"),
+        ("tools", program, "<code>\ndef plus(x):\n    return x\n</code>"),
+    ):
+        model = Waits(lambda asked, reply=reply: reply if len(asked.messages) < 3 else "<verify>So.</verify>", 0.3)
+        report = attempt(ground, tmp_path / protocol, protocol, proposer, samples=1, model=model, concurrency=1)
+        assert report is not None and 0 < report.wasted_cpu_s < report.wasted_s
+        assert report.wasted_cpu_s == sum(row.wasted_cpu_s for row in report.rows.values())

@@ -20,7 +20,7 @@ from foretrace.actions.tool_rules import classify_call, classify_description
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.trace import Message, ToolCall, ToolSpec, Trace
 
-ACTION_OF_KIND = {
+_ACTION_OF_KIND = {
     CallKind.SETUP: ActionType.TOOL_CALL,
     CallKind.READ: ActionType.FILE_READ,
     CallKind.SEARCH: ActionType.RETRIEVAL,
@@ -34,6 +34,12 @@ ACTION_OF_KIND = {
     CallKind.TERMINAL: ActionType.FINAL_ANSWER,
 }
 """The action of a call of this kind, unless a rule of `_label_with_call` says otherwise."""
+
+
+def find_lone_action(facts: CallFacts) -> ActionType:
+    """The action of a call by itself, whatever went before."""
+    return _ACTION_OF_KIND.get(facts.kind, ActionType.TOOL_CALL)
+
 
 _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 """The facts of a message without a call: nothing that could fail or be repaired."""
@@ -170,7 +176,7 @@ def _label_with_call(facts: CallFacts, history: RepairHistory) -> _Decision:
     if facts.kind is CallKind.COMPARE:
         action = ActionType.VERIFIER if history.has_written else ActionType.RETRIEVAL
         return action, facts.rule, facts.effect
-    return ACTION_OF_KIND[facts.kind], facts.rule, facts.effect
+    return _ACTION_OF_KIND[facts.kind], facts.rule, facts.effect
 
 
 def _label_without_call(trace: Trace, index: int) -> _Decision:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from foretrace.api.guessers import Guesser
+    from foretrace.episodes.proposers import Proposer
     from foretrace.models.base import ChatModel, Server
     from foretrace.sandbox.base import Sandbox
 
@@ -29,7 +29,7 @@ def run_in_event_loop(work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Resu
 
 
 @contextlib.asynccontextmanager
-async def closing_all(*parts: ChatModel | Sandbox | Guesser) -> AsyncGenerator[None]:
+async def closing_all(*parts: ChatModel | Sandbox | Proposer) -> AsyncGenerator[None]:
     """Close each part at the end, also when another cannot be closed; the first error is raised."""
     errors: list[BaseException | None] = []
     try:

@@ -115,7 +115,7 @@ def generate(
         speculate_width: Operations that run early at one time (default: 2).
         speculate_top: Guesses at each reply that are run (default: 2).
         speculate_threshold: Confidence that a guess needs.
-        speculate_max_wasted: Seconds run for nothing after which no more is run early.
+        speculate_max_wasted: CPU seconds run for nothing after which no more is run early.
         speculate_max_tokens: Tokens that the guesses may take in all.
         engine: This process, or a Ray cluster, where model, protocol and sandbox are named (docs/scale.md).
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).

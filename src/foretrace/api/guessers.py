@@ -3,104 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from foretrace.core.errors import PredictionError, Setting, UsageError, find_first_line
 from foretrace.core.message_columns import ChatText
+from foretrace.core.predictions import PredictionId
 from foretrace.core.progress import ProgressFunc, ignore_progress
+from foretrace.episodes.proposers import Proposer, Situation
 
 if TYPE_CHECKING:
-    from foretrace.core.predictions import Prediction, PredictionId
-    from foretrace.core.trace import Message, ToolSpec
+    from foretrace.core.predictions import Prediction
     from foretrace.dataset.prompts import PromptRenderer
     from foretrace.evaluation.predict_with_model import ModelSettings
     from foretrace.evaluation.predictors.base import Predictor
     from foretrace.models.base import ChatModel, Server
 
 
-class Guesser(Protocol):
-    """Guesses at what comes after messages, at prompts as a dataset has them."""
-
-    name: str
-
-    async def guess(
-        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
-    ) -> list[Prediction]:
-        """At most `k` predictions, the likeliest first; one of a model may have no action."""
-        ...
-
-    async def start(self) -> None:
-        """Make sure that it can be asked.
-
-        Raises:
-            ModelError: its server cannot be reached.
-        """
-        ...
-
-    async def close(self) -> None:
-        """End what was started."""
-        ...
-
-
-class PredictorGuesser:
+class PredictorGuesser(Proposer):
     """Asks a predictor, in a thread beside the event loop: one at a time, as it may not be thread-safe."""
 
     def __init__(self, name: str, predictor: Predictor, renderer: PromptRenderer) -> None:
         self.name, self._predictor, self._renderer = name, predictor, renderer
         self._thread = ThreadPoolExecutor(1, "guessing")
 
-    async def guess(
-        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
-    ) -> list[Prediction]:
-        """See `Guesser.guess`."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guess, at, messages, tools, k)
+    async def propose(self, situation: Situation, k: int) -> list[Prediction]:
+        """See `Proposer.propose`."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guess, situation, k)
 
-    def _guess(
-        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
-    ) -> list[Prediction]:
+    def _guess(self, situation: Situation, k: int) -> list[Prediction]:
         from foretrace.evaluation.predict import check_guesses, make_predictions
 
-        given = self._predictor.predict(_render(self._renderer, messages, tools), k)
-        return [*make_predictions(at, check_guesses(given, k), None)]
-
-    async def start(self) -> None:
-        """See `Guesser.start`."""
+        given = self._predictor.predict(_render(self._renderer, situation), k)
+        return [*make_predictions(_find_place(situation), check_guesses(given, k), None)]
 
     async def close(self) -> None:
-        """See `Guesser.close`."""
+        """See `Proposer.close`."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-class ModelGuesser:
+class ModelGuesser(Proposer):
     """Asks a model."""
 
     def __init__(self, model: ChatModel, renderer: PromptRenderer, settings: ModelSettings, seed: int) -> None:
-        self.name, self._model, self._renderer = model.spec, model, renderer
+        self.name, self.max_tokens, self._model, self._renderer = model.spec, settings.max_tokens, model, renderer
         self._settings, self._seed = settings, seed
 
-    async def guess(
-        self, at: PredictionId, messages: Sequence[Message], tools: Sequence[ToolSpec], k: int
-    ) -> list[Prediction]:
-        """See `Guesser.guess`."""
+    async def propose(self, situation: Situation, k: int) -> list[Prediction]:
+        """See `Proposer.propose`; one without an action is for an answer that names none."""
         from foretrace.evaluation.predict_with_model import guess_with_model
 
-        prompt = _render(self._renderer, messages, tools)
+        prompt, at = _render(self._renderer, situation), _find_place(situation)
         return (await guess_with_model(self._model, at, prompt, self._seed, self._settings))[:k]
 
     async def start(self) -> None:
-        """See `Guesser.start`."""
+        """See `Proposer.start`."""
         await self._model.probe()
 
     async def close(self) -> None:
-        """See `Guesser.close`."""
+        """See `Proposer.close`."""
         await self._model.close()
 
 
-def _render(renderer: PromptRenderer, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ChatText]:
-    return [ChatText(**message) for message in renderer.render(messages, tools)]
+def _find_place(situation: Situation) -> PredictionId:
+    return PredictionId(situation.key, len(situation.messages))
+
+
+def _render(renderer: PromptRenderer, situation: Situation) -> list[ChatText]:
+    return [ChatText(**message) for message in renderer.render(situation.messages, situation.tools)]
 
 
 def make_guesser(
@@ -112,7 +83,7 @@ def make_guesser(
     settings: ModelSettings,
     seed: int = 0,
     progress: ProgressFunc = ignore_progress,
-) -> Guesser:
+) -> Proposer:
     """The guesser of that name; a predictor learns here.
 
     Args:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket as sockets
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foretrace.core.errors import Setting, StoreError, UsageError, find_first_line
 from foretrace.core.places import make_local_path
@@ -69,78 +70,98 @@ def serve(
     """
     from foretrace.api.event_loop import run_in_event_loop
     from foretrace.api.guessers import make_guesser
-    from foretrace.core.predictions import PredictionId
+    from foretrace.episodes.proposers import Situation
     from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
     from foretrace.evaluation.predict_with_model import ModelSettings
     from foretrace.evaluation.prediction_service import PredictionService, ServiceCounts
 
     check_number("k", k, lowest=1)
     counts, safe = ServiceCounts(), choose_safe_effects(allow)
-    guesser = make_guesser(
-        predictor,
-        make_local_path(dataset),
-        server=server,
-        tokenizer=tokenizer,
-        settings=ModelSettings(samples=samples, temperature=temperature, max_tokens=max_tokens),
-        seed=seed,
-        progress=progress or ignore_progress,
-    )
-
-    def make_service() -> PredictionService:
-        return PredictionService(
-            lambda messages, tools: guesser.guess(PredictionId("", 0), messages, tools, k), safe, counts
+    # An address that cannot be had is known before the predictor learns, and clients that come meanwhile wait.
+    with contextlib.nullcontext() if socket is None else _open_socket(socket) as opened:
+        guesser = make_guesser(
+            predictor,
+            make_local_path(dataset),
+            server=server,
+            tokenizer=tokenizer,
+            settings=ModelSettings(samples=samples, temperature=temperature, max_tokens=max_tokens),
+            seed=seed,
+            progress=progress or ignore_progress,
         )
 
-    async def listen() -> ServiceCounts:
-        try:
-            await guesser.start()
-            with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
-                if socket is None:
-                    await _serve_stdin(make_service, report_ready)
-                else:
-                    await _serve_socket(make_service, socket, report_ready)
-        finally:
-            await guesser.close()
-        return counts
+        def make_service() -> PredictionService:
+            return PredictionService(
+                lambda messages, tools: guesser.propose(Situation("", messages, tools), k), safe, counts
+            )
 
-    return run_in_event_loop(listen)
+        async def listen() -> ServiceCounts:
+            try:
+                await guesser.start()
+                with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
+                    if opened is None:
+                        await _serve_stdin(make_service, report_ready)
+                    else:
+                        await _serve_socket(make_service, opened, report_ready)
+            finally:
+                await guesser.close()
+            return counts
+
+        return run_in_event_loop(listen)
 
 
 async def _serve_stdin(make: Callable[[], PredictionService], report_ready: Callable[[str], None]) -> None:
-    """Until stdin ends. A thread reads it: the event loop cannot wait for a file, and a thread of its pool would be
+    """Until stdin ends. A thread passes it on: the event loop cannot wait for a file, and a thread of its pool would be
     waited for at the end."""
-    loop, lines, room = asyncio.get_running_loop(), asyncio.Queue[bytes](), threading.Semaphore(_IN_FLIGHT)
+    ours, theirs = sockets.socketpair()
 
     def read() -> None:
-        rest = b""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        with contextlib.suppress(OSError), theirs:  # nobody reads any more
             while chunk := os.read(sys.stdin.fileno(), 1 << 16):  # a buffered reader cannot be left at exit
-                *whole, rest = (rest + chunk).split(b"\n")
-                for line in whole:
-                    room.acquire()
-                    loop.call_soon_threadsafe(lines.put_nowait, line + b"\n")
-                if len(rest) > MAX_LINE:
-                    break
-            loop.call_soon_threadsafe(lines.put_nowait, rest)
-            loop.call_soon_threadsafe(lines.put_nowait, b"")
-
-    async def each_line() -> AsyncIterator[bytes]:
-        while line := await lines.get():
-            room.release()
-            yield line
+                theirs.sendall(chunk)
 
     async def write(reply: bytes) -> None:
         sys.stdout.buffer.write(reply)
         sys.stdout.buffer.flush()
 
     threading.Thread(target=read, daemon=True).start()
+    reader, _ = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
     report_ready("stdin and stdout")
     with contextlib.suppress(BrokenPipeError):
-        await _answer_lines(make(), each_line(), write)
+        await _answer_lines(make(), reader, write)
+
+
+@contextlib.contextmanager
+def _open_socket(address: str) -> Generator[sockets.socket]:
+    """A socket to which clients can connect; one that a killed service left at a path is replaced."""
+    host, colon, port = address.rpartition(":")
+    path = None if colon and "/" not in address else Path(address)
+    try:
+        if path is not None:
+            with sockets.socket(sockets.AF_UNIX) as client:
+                if client.connect_ex(address) == 0:
+                    raise StoreError(f"{path}: another service answers there")
+            if path.is_socket():
+                path.unlink()
+            opened = sockets.socket(sockets.AF_UNIX)
+            opened.bind(address)
+            opened.listen()
+        elif host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
+            family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
+            opened = sockets.create_server((host.strip("[]"), int(port)), family=family)
+        else:
+            raise UsageError(Setting("socket", address), ": give HOST:PORT, or the path of a Unix socket")
+    except OSError as error:
+        raise StoreError(f"{address}: cannot be opened: {find_first_line(error)}") from error
+    try:
+        with opened:
+            yield opened
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
 
 
 async def _serve_socket(
-    make: Callable[[], PredictionService], address: str, report_ready: Callable[[str], None]
+    make: Callable[[], PredictionService], opened: sockets.socket, report_ready: Callable[[str], None]
 ) -> None:
     """Each connection is a client with turns of its own."""
 
@@ -150,46 +171,17 @@ async def _serve_socket(
             await writer.drain()
 
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # it went away, or the service ends
-            try:
-                await _answer_lines(make(), reader, write)
-            except ValueError:
-                await write(b'{"type":"error","error":"a line is longer than 64 MiB: the connection is closed"}\n')
+            await _answer_lines(make(), reader, write)
         writer.close()
 
-    host, colon, port = address.rpartition(":")
-    try:
-        if not colon or "/" in address:
-            opened = await _open_unix_socket(serve_client, Path(address))
-        elif host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
-            opened = await asyncio.start_server(serve_client, host.strip("[]"), int(port), limit=MAX_LINE)
-        else:
-            raise UsageError(Setting("socket", address), ": give HOST:PORT, or the path of a Unix socket")
-    except OSError as error:
-        raise StoreError(f"{address}: cannot be opened: {find_first_line(error)}") from error
-    found = opened.sockets[0].getsockname()
-    report_ready(found if isinstance(found, str) else f"{found[0]}:{found[1]}")
-    try:
-        async with opened:
-            await opened.serve_forever()
-    finally:
-        if isinstance(found, str):
-            Path(found).unlink(missing_ok=True)
-
-
-async def _open_unix_socket(serve_client: Any, path: Path) -> asyncio.Server:
-    """A socket at a path where no other service answers; one that a killed service left is replaced."""
-    try:
-        _, other = await asyncio.open_unix_connection(path)
-    except OSError:
-        return await asyncio.start_unix_server(serve_client, path, limit=MAX_LINE)
-    other.close()
-    raise StoreError(f"{path}: another service answers there")
+    found = opened.getsockname()
+    async with await asyncio.start_server(serve_client, sock=opened, limit=MAX_LINE) as service:
+        report_ready(found if isinstance(found, str) else f"{found[0]}:{found[1]}")
+        await service.serve_forever()
 
 
 async def _answer_lines(
-    service: PredictionService,
-    lines: AsyncIterator[bytes] | asyncio.StreamReader,
-    write: Callable[[bytes], Awaitable[None]],
+    service: PredictionService, reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable[None]]
 ) -> None:
     """Answer all lines, each as soon as that can be; those of one turn in their order."""
     running: set[asyncio.Task[None]] = set()
@@ -198,7 +190,7 @@ async def _answer_lines(
         await write(await service.answer(line) + b"\n")
 
     try:
-        async for line in lines:
+        async for line in reader:
             if line.strip():
                 running.add(asyncio.create_task(answer(line)))
             if len(running) >= _IN_FLIGHT:
@@ -208,6 +200,8 @@ async def _answer_lines(
                 task.result()
         while running:
             await running.pop()
+    except ValueError:
+        await write(b'{"type":"error","error":"a line is longer than 64 MiB: no more is read"}\n')
     finally:
         for task in running:
             task.cancel()

@@ -2,58 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.predictions import Prediction, PredictionId, read_predictions
-from foretrace.episodes.speculation import (
-    GUESSES_FILE,
-    NextTests,
-    Proposer,
-    RecordedGuesses,
-    Situation,
-    Speculation,
-    SpeculationSettings,
-)
+from foretrace.core.predictions import Prediction, read_predictions
+from foretrace.episodes.proposers import NextTests, Proposer, RecordedGuesses
+from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation_report import GUESSES_FILE, SpeculationSettings
 
 if TYPE_CHECKING:
-    from foretrace.api.guessers import Guesser
     from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 _MAX_ANSWER = 512
 """Tokens of one answer of a model that guesses."""
 
 
-class LiveGuesses:
-    """Guesses of a predictor or a model while an attempt runs."""
-
-    def __init__(self, guesser: Guesser) -> None:
-        self.name, self.guesser = guesser.name, guesser
-
-    @property
-    def asks_model(self) -> bool:
-        """Whether a guess takes tokens."""
-        from foretrace.api.guessers import ModelGuesser
-
-        return isinstance(self.guesser, ModelGuesser)
-
-    async def start(self) -> None:
-        """See `Startable.start`."""
-        await self.guesser.start()
-
-    async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        """See `Proposer.propose`."""
-        at = PredictionId(situation.key, len(situation.messages))
-        return await self.guesser.guess(at, situation.messages, situation.tools, k)
-
-
 def make_speculation(
     given: Mapping[str, Any], sandbox: Sandbox, sandbox_settings: SandboxSettings
-) -> tuple[Speculation, list[Sandbox | Guesser]]:
+) -> tuple[Speculation, list[Sandbox | Proposer]]:
     """The speculation that the arguments of `generate` ask for, and what is to be closed after it.
 
     Args:
@@ -70,12 +40,11 @@ def make_speculation(
     settings = SpeculationSettings(**chosen)
     settings.check()
     proposer = make_proposer(given)
-    made: list[Sandbox | Guesser] = [proposer.guesser] if isinstance(proposer, LiveGuesses) else []
+    made: list[Sandbox | Proposer] = [proposer]
     if isinstance(given["sandbox"], str):
         own = msgspec.structs.replace(sandbox_settings, workers=settings.width, max_sessions=1)
         made.append(sandbox := make_sandbox(given["sandbox"], own))
-    max_answer = _MAX_ANSWER if isinstance(proposer, LiveGuesses) and proposer.asks_model else 0
-    return Speculation(proposer, sandbox, settings, max_answer), made
+    return Speculation(proposer, sandbox, settings), made
 
 
 def make_proposer(given: Mapping[str, Any]) -> Proposer:
@@ -118,4 +87,4 @@ def make_proposer(given: Mapping[str, Any]) -> Proposer:
     url = given["speculate_url"]
     how = ModelSettings(samples=1, temperature=0.0, max_tokens=_MAX_ANSWER)
     server = None if url is None else Server(base_url=url)
-    return LiveGuesses(make_guesser(name, Path(dataset), server=server, settings=how))
+    return make_guesser(name, Path(dataset), server=server, settings=how)

@@ -5,7 +5,7 @@
 
 A file from elsewhere does not need a header and may leave out everything but `key`, `step` and the guess. It may give
 the guess as `prediction`, as `completion` (the model's text, which should be the JSON object that the prompt asks for),
-or as `action`, `tool` and `arguments` in the line itself. It may be Parquet with such columns, or a folder of such files.
+or as `action`, `tool` and `arguments` in the line itself. It may also be Parquet, or a folder of such files.
 """
 
 from __future__ import annotations

@@ -13,22 +13,29 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from foretrace.actions.label_steps import classify_lone_call, find_lone_action
+from foretrace.actions.taxonomy import ActionType, Effect
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError
 from foretrace.core.problem import Problem, Test
-from foretrace.core.trace import Outcome, Status, Trace
+from foretrace.core.trace import Outcome, Status, ToolCall, Trace
+from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.episodes.identity import Identity, make_key, make_provenance, make_task
 from foretrace.episodes.metrics import EventCounter, compute_metrics
+from foretrace.episodes.proposers import Situation, read_call
 from foretrace.episodes.reward import RewardRule, compute_reward
 from foretrace.episodes.settings import EpisodeSettings
-from foretrace.episodes.speculation import JUDGING, EarlyRuns, Operation, Situation, Speculation, is_safe, read_call
+from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.token_context import TokenContext
-from foretrace.episodes.transcript import EnvironmentMessage, Transcript, name_tool
+from foretrace.episodes.transcript import TOOL_NAMES, EnvironmentMessage, Transcript
 from foretrace.episodes.workspace import Workspace
 from foretrace.models.base import TokenModel
 from foretrace.problems.base import require_tests
 from foretrace.protocols.base import Act, InteractionProtocol, ProblemView, Reply, Result
 from foretrace.sandbox.base import Sandbox
+
+_UNDONE = (Effect.PURE_READ, Effect.SANDBOX_EXEC)
+"""Effects that are undone with the process that had them."""
 
 
 class _HandledAct(NamedTuple):
@@ -69,7 +76,7 @@ class Episode:
         self._reward_rule = RewardRule(structure_bonus=self.settings.structure_bonus, flagged=self.settings.flagged)
         self.done = False
         self.reward: float | None = None
-        self._early = EarlyRuns(speculation)
+        self._early = EarlyRuns(speculation, self.key)
         self._workspace = Workspace(problem, sandbox, self._early)
         self._transcript = Transcript(unread=protocol.tools[0].name if protocol.tools else "")
         self._chat: list[ChatMessage] = []
@@ -132,24 +139,25 @@ class Episode:
 
     async def speculate(self) -> None:
         """Guess at the calls of the next reply, and begin them early. Cancelled, and waited for, before `step`."""
-        speculation = self._early.speculation
-        assert speculation is not None, "see `speculates`"
-        try:
-            await self._begin_early(speculation)
-        except Exception as error:  # no attempt suffers from it
-            speculation.note_failure(error)
+        if (speculation := self._early.speculation) is not None:
+            try:
+                await self._begin_early(speculation)
+            except Exception as error:  # of whatever guesses, or of ours: no attempt suffers from it
+                speculation.note_failure(error)
 
     async def _begin_early(self, speculation: Speculation) -> None:
         handlings = frozenset(getattr(self.protocol, "handlings", {}).values())
         messages, last = self._transcript.messages, self._results[-1] if self._results else None
         entry_point = self.problem.entry_point
-        self._early.begin_turn(self.key, len(messages))
+        self._early.begin_turn(len(messages))
         situation = Situation(self.key, messages, self.protocol.tools, handlings, entry_point, self.code, last)
         for guess in await speculation.propose(situation):
             for call in guess.calls:
                 act = read_call(call, handlings)
-                safe = act is not None and (act.handling == "submit" or is_safe(call, self.protocol.tools))
-                if act is None or not safe or not await self._workspace.begin_early(call.tool, act):
+                facts = classify_lone_call(ToolCall(name=call.tool, arguments=call.arguments), self.protocol.tools)
+                reported = ReportedCall(find_lone_action(facts), call.tool)
+                safe = act is not None and (act.handling == "submit" or facts.effect in _UNDONE)
+                if not (act and safe and await self._workspace.begin_early(reported, act, speculation.sandbox)):
                     speculation.refused += 1
 
     async def _keep_wanted(self, reply: Reply) -> None:
@@ -186,7 +194,7 @@ class Episode:
         self._acts += reply.acts
         self._events.count_reply(reply, completion)
         await self._keep_wanted(reply)
-        handled = await self._carry_out_all(reply)
+        handled = await self._carry_out_all(reply, calls)
         results = [one.result for one in handled]
         self._results += results
         done = self.protocol.is_done(reply, self._results)
@@ -200,7 +208,7 @@ class Episode:
         if done or last:
             await self._finish("done" if done else "limit")
         else:
-            await self._early.drop_all()
+            await self._early.keep_only(())
             self._add_to_prompt(reply, [message.text for message in messages])
         return results
 
@@ -234,13 +242,12 @@ class Episode:
         self.done = True
         await self._workspace.close()
 
-    async def _carry_out_all(self, reply: Reply) -> list[_HandledAct]:
+    async def _carry_out_all(self, reply: Reply, calls: list[ToolCall]) -> list[_HandledAct]:
         """Carry out the acts that do something. An answer is not submitted if an act before it in the same reply
         failed, because the model has not seen that failure yet."""
         handled: list[_HandledAct] = []
-        for act in reply.acts:
-            if act.handling is None and act.error is None:
-                continue
+        acting = [act for act in reply.acts if act.handling is not None or act.error is not None]
+        for act, call in zip(acting, calls, strict=True):
             started, begun_at = time.perf_counter(), _write_time(time.time())
             before = self._early.used, self._early.saved_s
             if act.error is not None:
@@ -250,7 +257,10 @@ class Episode:
             else:
                 result = await self._carry_out(act)
             # As long as it would have taken, although it may have begun before it was asked for.
-            seconds = self._early.count(name_tool(act), time.perf_counter() - started, before)
+            seconds = time.perf_counter() - started + self._early.saved_s - before[1]
+            if self.speculates and act.error is None and act.handling != "submit":  # which the final judging stands for
+                facts = classify_lone_call(call, self.protocol.tools)
+                self._early.count(ReportedCall(find_lone_action(facts), call.name), seconds, before)
             handled.append(_HandledAct(result, seconds, begun_at))
             self._events.count_result(result, handled[-1].seconds)
         return handled
@@ -262,13 +272,15 @@ class Episode:
             result = msgspec.structs.replace(result, hidden=await self._workspace.count_hidden())
         return result
 
-    def _make_messages(self, handled: list[_HandledAct], calls: list[str], *, last: bool) -> list[EnvironmentMessage]:
+    def _make_messages(
+        self, handled: list[_HandledAct], calls: list[ToolCall], *, last: bool
+    ) -> list[EnvironmentMessage]:
         """A message about each result, except for an answer that was submitted."""
         hints = self.settings.hints
         return [
             EnvironmentMessage(
                 self.protocol.respond(one.result, hints=hints, last=last),
-                call,
+                call.id,
                 one.result.failed,
                 one.seconds,
                 one.started,
@@ -299,7 +311,8 @@ class Episode:
     async def _finish(self, status: Status, reason: str | None = None) -> None:
         started, before = time.perf_counter(), (self._early.used, self._early.saved_s)
         evaluation = await self._workspace.evaluate()
-        self._early.count(JUDGING, time.perf_counter() - started, before)
+        seconds = time.perf_counter() - started + self._early.saved_s - before[1]
+        self._early.count(ReportedCall(ActionType.FINAL_ANSWER, TOOL_NAMES["submit"]), seconds, before)
         metrics = compute_metrics(self._events, self._acts, evaluation, self.protocol)
         self.reward = compute_reward(evaluation, metrics, self._reward_rule)
         self._outcome = self._workspace.make_outcome(status, evaluation, self.reward, metrics, reason)

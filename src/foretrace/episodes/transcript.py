@@ -62,8 +62,8 @@ class Transcript:
 
     def add_reply(
         self, reply: Reply, completion: Completion, *, continues: bool, started: str | None = None
-    ) -> list[str]:
-        """Add a completion as one message for each act that is carried out; returns the ids of their calls.
+    ) -> list[ToolCall]:
+        """Add a completion as one message for each act that is carried out; returns their calls.
 
         The words before an act are in its message, and those behind the last act are in that act's message. The first
         message has the time of all. A completion of 0 seconds was not timed (a trainer's own model).
@@ -75,14 +75,14 @@ class Transcript:
         ends = [act.span[1] for act in acting[:-1]]
         spans = list(pairwise([0, *ends, len(reply.text)]))
         tokens = _TokenSplitter(completion, reply.text, alone=len(spans) == 1)
-        ids: list[str] = []
+        made: list[ToolCall] = []
         for number, (start, end) in enumerate(spans):
             first, last = number == 0, number == len(spans) - 1
             calls: tuple[ToolCall, ...] = ()
             if acting:
-                ids.append(f"call_{self._calls}")
+                calls = (_make_call(acting[number], f"call_{self._calls}", start, self._unread),)
                 self._calls += 1
-                calls = (_make_call(acting[number], ids[-1], start, self._unread),)
+                made += calls
             self._messages.append(
                 Message(
                     role="assistant",
@@ -99,7 +99,7 @@ class Transcript:
                     extra=_get_completion_details(completion) if first else {},
                 )
             )
-        return ids
+        return made
 
     def drop_last_ids(self, count: int) -> None:
         """Remove the last ids of the last message: the model ended its turn, but the turn goes on."""
@@ -141,14 +141,9 @@ def _get_completion_details(completion: Completion) -> dict[str, Any]:
     return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 
-def name_tool(act: Act) -> str:
-    """The tool under which an act is recorded as a call; empty for one that could not be read."""
-    return "" if act.handling is None else TOOL_NAMES[act.handling]
-
-
 def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
     span = (act.span[0] - start, act.span[1] - start)
-    name = name_tool(act) or unread
+    name = unread if act.handling is None else TOOL_NAMES[act.handling]
     if act.call is not None:
         name = act.call.name or name
         return msgspec.structs.replace(act.call, id=call_id, name=name, span=span, repairs=act.repairs, error=act.error)

@@ -12,7 +12,7 @@ from foretrace.core.errors import SandboxError
 from foretrace.core.problem import FLAGS, Problem, RunResult, Test, Verdict
 from foretrace.core.trace import Failure, Isolation, Outcome, Status, TestCounts
 from foretrace.episodes.code_blocks import CodeBlocks
-from foretrace.episodes.speculation import EarlyRuns, Operation
+from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
 from foretrace.protocols.base import Act, Result
 from foretrace.sandbox.base import FORMS, Limits, Sandbox
 
@@ -143,15 +143,13 @@ class Workspace:
             operations = [Operation(answer, tests) for tests in (public, hidden) if tests and answer.strip()]
         return operations
 
-    async def begin_early(self, tool: str, act: Act) -> bool:
-        """Begin the operations of an act that is guessed, and say whether all of them may be begun."""
-        speculation = self._early.speculation
-        needs_session = act.handling in ("block", "check") and act.code.strip() and self._answer is None
-        if speculation is None or (needs_session and not self._code_blocks.changes_memory_only(act.code)):
-            return False
-        if needs_session:
+    async def begin_early(self, call: ReportedCall, act: Act, sandbox: Sandbox) -> bool:
+        """Begin the operations of an act that is guessed, programs and judgements in `sandbox`; say whether all of them
+        may be begun."""
+        if act.handling in ("block", "check") and act.code.strip() and self._answer is None:
+            if not self._code_blocks.changes_memory_only(act.code):
+                return False
             await self._code_blocks.open()
-        sandbox = speculation.sandbox
         for operation in self.list_operations(act):
             run: Callable[[], Awaitable[RunResult | Verdict]]
             if operation.session is not None:
@@ -160,7 +158,7 @@ class Workspace:
                 run = functools.partial(judge_with_retry, sandbox, self._problem, operation.code, operation.tests)
             else:
                 run = functools.partial(sandbox.run, operation.code, stdin=self._input)
-            self._early.begin(tool, operation, run)
+            self._early.begin(call, operation, run)
         return True
 
     async def _run(self, code: str) -> RunResult:
@@ -217,7 +215,7 @@ class Workspace:
 
     async def close(self) -> None:
         """End the session, and what runs early."""
-        await self._early.drop_all()
+        await self._early.close()
         await self._code_blocks.close()
 
 

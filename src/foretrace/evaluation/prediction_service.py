@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from foretrace.actions.label_steps import ACTION_OF_KIND, classify_lone_call
+from foretrace.actions.label_steps import classify_lone_call, find_lone_action
 from foretrace.actions.same_action import canonicalise_json
-from foretrace.actions.taxonomy import ActionType, Effect
+from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import ForetraceError, UsageError, find_first_line
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.core.trace import Message, ToolCall, ToolSpec
@@ -30,7 +31,7 @@ MAX_OPEN_TURNS = 10_000
 _MAX_READ = 100_000
 """Characters of an unfinished call that are read."""
 
-AskGuesser = Callable[[Sequence[Message], Sequence[ToolSpec]], Coroutine[Any, Any, Sequence[Prediction]]]
+AskGuesser = Callable[[tuple[Message, ...], tuple[ToolSpec, ...]], Coroutine[Any, Any, Sequence[Prediction]]]
 """From all messages so far and the agent's tools to predictions, the likeliest first."""
 
 
@@ -130,12 +131,11 @@ class ServiceCounts(msgspec.Struct):
     errors: int = 0
 
 
-class _Turn:
+class _Turn(NamedTuple):
     """One open turn: its messages are read at once, and only the guesses are kept."""
 
-    def __init__(self, tools: tuple[ToolSpec, ...]) -> None:
-        self.tools = tools
-        self.guesses: Sequence[Prediction] = ()
+    tools: tuple[ToolSpec, ...]
+    guesses: Sequence[Prediction]
 
 
 _decode = msgspec.json.Decoder(TurnBegins | TextSoFar | CallKnown | TurnEnds).decode
@@ -153,7 +153,7 @@ class PredictionService:
     def __init__(self, ask: AskGuesser, safe: Collection[Effect], counts: ServiceCounts) -> None:
         self._ask, self._safe, self._counts = ask, safe, counts
         self._turns: dict[str, _Turn] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
         """By turn: held while one of its lines is answered."""
 
     async def answer(self, line: bytes) -> bytes:
@@ -165,7 +165,9 @@ class PredictionService:
         try:
             request = _decode(line)
             turn = request.turn
-            return await self._answer_in_turn(request)
+            lock = self._locks.setdefault(request.turn, asyncio.Lock())
+            async with lock:
+                return msgspec.json.encode(await self._serve(request))
         except (msgspec.MsgspecError, UnicodeError) as error:
             refused = Refused(f"not understood: {find_first_line(error)}", turn)
         except RowError as error:
@@ -175,15 +177,6 @@ class PredictionService:
             refused = Refused(name + find_first_line(error), turn)
         self._counts.errors += 1
         return msgspec.json.encode(refused)
-
-    async def _answer_in_turn(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> bytes:
-        lock = self._locks.setdefault(request.turn, asyncio.Lock())
-        try:
-            async with lock:
-                return msgspec.json.encode(await self._serve(request))
-        finally:
-            if request.turn not in self._turns and not lock.locked():
-                self._locks.pop(request.turn, None)
 
     async def _serve(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> Any:
         turn = self._turns.get(request.turn)
@@ -203,16 +196,16 @@ class PredictionService:
     async def _begin(self, request: TurnBegins) -> Predictions:
         if len(self._turns) >= MAX_OPEN_TURNS:
             raise UsageError(f"{MAX_OPEN_TURNS:,} turns are open: end some of them (turn_ends)")
-        turn = _Turn(read_tool_specs(request.tools))
-        found = await self._ask(_read_messages(request.messages), turn.tools)
-        names = {tool.name for tool in turn.tools}
-        turn.guesses = [
+        tools = read_tool_specs(request.tools)
+        names = {tool.name for tool in tools}
+        guesses = [
             guess
-            for guess in found
+            for guess in await self._ask(_read_messages(request.messages), tools)
             if guess.action is not None
             and all(_is_object(call.arguments) and (not names or call.tool in names) for call in guess.calls)
         ]
-        predictions = Predictions(request.turn, [self._describe(turn, each) for each in turn.guesses])
+        turn = _Turn(tools, guesses)
+        predictions = Predictions(request.turn, [self._describe(turn, each) for each in guesses])
         self._turns[request.turn] = turn
         self._counts.turns += 1
         return predictions
@@ -254,7 +247,7 @@ class PredictionService:
         unfinished = next((each for each in so_far.calls[-1:] if not _is_object(each.arguments)), None)
         shown: list[ServedPrediction] = []
         for call in known:
-            action = ACTION_OF_KIND.get(classify_lone_call(call, turn.tools).kind, ActionType.TOOL_CALL)
+            action = find_lone_action(classify_lone_call(call, turn.tools))
             calls = (PredictedCall(call.name, call.arguments),)
             whole = Prediction(key="", step=0, action=action, calls=calls, confidence=1.0)
             shown.append(self._describe(turn, whole, is_known=True))

@@ -14,7 +14,7 @@ from foretrace.actions.flags import Flag
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Sampled, Trace, encode_trace
-from foretrace.episodes.speculation import Launch
+from foretrace.episodes.speculation_report import Launch
 from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 GUESS_S = 0.2

@@ -16,7 +16,7 @@ from foretrace.core.internal_errors import contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import TraceStore, unpack_record
 from foretrace.core.version import __version__
-from foretrace.episodes.speculation import read_launches
+from foretrace.episodes.speculation_report import read_launches
 from foretrace.evaluation.step_times import time_steps
 from foretrace.report.page import Page, PageCounts, encode_json
 from foretrace.report.trace_facts import TurnSums, describe_trace

@@ -7,6 +7,7 @@ To add one, write a module in this folder whose `PLUGIN` has the members of `San
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Protocol, Self, get_args
 
 import msgspec
@@ -87,6 +88,29 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     """What was observed: what was denied, or which call failed and how."""
     remedy: str = ""
     """What the user can do where it is off."""
+
+
+class CpuMeter:
+    """Adds up CPU seconds."""
+
+    seconds = 0.0
+
+
+_cpu_meter: ContextVar[CpuMeter | None] = ContextVar("cpu_meter", default=None)
+
+
+def measure_cpu() -> CpuMeter:
+    """Count from now on what a sandbox runs for this task and for those that it makes: also what is cancelled, and so
+    gives no result."""
+    meter = CpuMeter()
+    _cpu_meter.set(meter)
+    return meter
+
+
+def count_cpu(seconds: float | None) -> None:
+    """Count the CPU seconds of a process that has ended, where they are measured; a sandbox calls this."""
+    if (meter := _cpu_meter.get()) is not None:
+        meter.seconds += seconds or 0.0
 
 
 class Session(Protocol):

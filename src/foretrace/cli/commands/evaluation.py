@@ -223,12 +223,18 @@ def serve(output: Output, predictor: str, dataset: Path, **settings: Any) -> Non
     """
     from foretrace.api.serving import serve
 
+    if output.json and settings["socket"] is None:
+        raise UsageError(
+            Setting("json"), " needs ", Setting("socket"), ": stdout has the answers, one JSON object a line"
+        )
+
     def report_ready(where: str) -> None:
         progress.stop()
         output.note(f"serving predictions of {predictor} on {where}; Ctrl-C ends it")
 
     with output.progress(f"preparing {predictor}") as progress:
         counts = serve(predictor, dataset, report_ready=report_ready, progress=progress, **settings)
+    output.write_json(counts)
     output.note(
         f"served {count_things(counts.turns, 'turn')}: {count_things(counts.calls, 'call')}, {counts.predicted:,} of "
         f"them predicted ({counts.first:,} by the first prediction); {count_things(counts.errors, 'line')} refused"

@@ -12,7 +12,7 @@ from foretrace.core.files import describe_output
 from foretrace.evaluation.ceiling_report import write_share
 
 if TYPE_CHECKING:
-    from foretrace.episodes.speculation import SpeculationReport
+    from foretrace.episodes.speculation_report import SpeculationReport
     from foretrace.evaluation.ceiling_report import CeilingReport, CeilingRow, Saving
     from foretrace.evaluation.effects_manifest import CheckedCall, EffectEvidence, EffectsManifest
     from foretrace.evaluation.replay_report import ReplayReport
@@ -47,14 +47,14 @@ def show_ceiling(output: Output, report: CeilingReport) -> None:
 
 
 def show_live(output: Output, report: SpeculationReport) -> None:
-    """What speculation gave in a run: its calls by tool, and a sentence."""
-    head = ("speculation", "calls", "hits", "hidden", "of the time", "begun early", "used", "for nothing")
+    """What speculation gave in a run: its calls by action type, and a sentence."""
+    head = ("speculation", "calls", "hits", "hidden", "of the time", "begun early", "used", "for nothing", "CPU")
     rows: list[tuple[Cell, ...]] = [
         (
-            *(name or "(unread)", row.calls, row.hits, write_time(row.saved_s), write_time(row.seconds)),
-            *(row.launched, row.used, write_time(row.wasted_s)),
+            *(f"{action}: {', '.join(row.tools)}", row.calls, row.hits, write_time(row.saved_s)),
+            *(write_time(row.seconds), row.launched, row.used, write_time(row.wasted_s), write_time(row.wasted_cpu_s)),
         )
-        for name, row in report.rows.items()
+        for action, row in report.rows.items()
     ]
     output.print_table(head, rows)
     output.print((_summarise_live(report), "bold"))
@@ -67,7 +67,7 @@ def _summarise_live(report: SpeculationReport) -> str:
         return f"{report.predictor}: no call was made"
     hidden = f"hid {write_share(report.share)} of {write_time(report.tool_s)} of tools behind the model's replies"
     judging = f", and {write_time(report.judging_saved_s)} of final judging" if report.judging_saved_s else ""
-    wasted = f"{write_time(report.wasted_s)} ran for nothing"
+    wasted = f"{write_time(report.wasted_s)} ran for nothing ({write_time(report.wasted_cpu_s)} of CPU)"
     refused = f"; {count_things(report.refused, 'guessed call')} could not be run early" if report.refused else ""
     late = f"; the guesses at {count_things(report.late, 'message')} came too late" if report.late else ""
     none = "; it guessed at no reply of this run" if not report.guesses and not report.late else ""

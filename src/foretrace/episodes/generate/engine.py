@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import ForetraceError, SandboxError
+from foretrace.core.errors import ForetraceError, SandboxError, StoreError
 from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
 from foretrace.core.report import Report
@@ -24,7 +24,8 @@ from foretrace.episodes.generate.settings import GenerateSettings, check_setting
 from foretrace.episodes.generate.usage import RunUsage
 from foretrace.episodes.identity import Identity, describe_sampling, make_run_name
 from foretrace.episodes.requirements import require_capabilities
-from foretrace.episodes.speculation import Speculation, SpeculationReport
+from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation_report import SpeculationReport
 from foretrace.models.base import ChatModel
 from foretrace.models.token_meter import TokenMeter
 from foretrace.problems.base import check_problems
@@ -212,6 +213,8 @@ class _Run:
     async def run_attempts(self, writer: TraceWriter) -> None:
         """Make the attempts of the plan; however the run ends, those that finished are sealed, and the figures of
         speculation are written."""
+        if self._speculation is not None:
+            self._speculation.open_files(writer.folder, {attempt.key for attempt in self.todo})
         journal = AsyncJournal(Journal(writer.folder, self.name))
         self.status.doing = "running"
         ticking = asyncio.create_task(self._tick())
@@ -224,8 +227,10 @@ class _Run:
             await journal.close()
             writer.seal(journal.path)
             if self._speculation is not None:
-                await self._speculation.close()
-                self._speculated = self._speculation.write(writer.folder)
+                try:
+                    self._speculated = self._speculation.write_report(writer.folder)
+                except StoreError as error:
+                    self._fatal_error = self._fatal_error or error
         if self._fatal_error is not None:
             raise self._fatal_error
 
@@ -311,6 +316,9 @@ class _Run:
         self._saving += saving
         self._wake.set()
         try:
+            if self._speculation is not None:  # first, so that it is there for each trace that is
+                for attempt in finished:
+                    self._speculation.store_attempt(attempt.key, kept=attempt.stored)
             await asyncio.gather(*(journal.put(attempt.line) for attempt in finished if attempt.line is not None))
         finally:
             self._saving -= saving

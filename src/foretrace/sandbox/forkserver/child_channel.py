@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from foretrace.core.problem import RunError, RunResult
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Limits
+from foretrace.sandbox.base import Limits, count_cpu
 from foretrace.sandbox.forkserver.run_result import (
     MAX_INPUT_CHARS,
     MAX_SOURCE_CHARS,
@@ -155,6 +155,7 @@ class ChildChannel:
             self._output.add(kind, body)
         elif kind == messages.EXIT:
             self._exit = read_child_exit(json.loads(body), self._limits, self._output.fields())
+            count_cpu(self._exit.cpu_s)
 
 
 class StartChild(Protocol):

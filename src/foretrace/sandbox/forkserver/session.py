@@ -12,7 +12,7 @@ import msgspec
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import Ending, RunError, RunResult
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Limits
+from foretrace.sandbox.base import Limits, count_cpu
 from foretrace.sandbox.forkserver.child_channel import BoundedOutput, ChildChannel, open_channel
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.run_result import (
@@ -160,6 +160,7 @@ class ForkSession(_BlockSession):
             await self._cancel_block(at)
             raise
         report = json.loads(message[1])
+        count_cpu(report.get("cpu_s"))
         if "lost" not in report:  # the session ended before its first block
             result = self._end_lost({}, output, "killed")
             return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_CANNOT_START))
@@ -189,6 +190,7 @@ class ForkSession(_BlockSession):
                 while (message := await self._server.receive())[0] != messages.EXIT:
                     pass
             report = json.loads(message[1])
+            count_cpu(report["cpu_s"])
             if not report["lost"]:
                 if report["step"] is not None:  # it came to its end first
                     self._forget(at, report["step"])

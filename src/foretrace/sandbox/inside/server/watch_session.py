@@ -3,7 +3,7 @@
 The parent sends `BLOCK` with JSON {"at", "number", "wall_s"} and then `TO_CHILD` with a frame ["block", code] for a
 block; `CANCEL` ends the block that runs, `FORGET` with JSON {"at", "step"} a state, `KILL` the session. For each block
 it gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's frames) and `EXIT` {"step", "killed", "status", "seconds",
-"finished", "lost"}; at the end one more `EXIT`.
+"cpu_s", "finished", "lost"}; at the end one more `EXIT`.
 Only in a pid namespace: everything of the session dies with it. Its code cannot fork: the kernel asks the fork server
 about each new process, and it agrees to the one that it has just ordered.
 """
@@ -24,7 +24,7 @@ from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.confine.seccomp import ForkGate
 from foretrace.sandbox.inside.roles.session import FORK, REPORT_STATUS, run_session
 from foretrace.sandbox.inside.server.parent_connection import ParentConnection, kill_descendants, move_descriptor_up
-from foretrace.sandbox.inside.server.watch_child import ChildStreams
+from foretrace.sandbox.inside.server.watch_child import ChildStreams, read_cpu_s
 from foretrace.sandbox.inside.wire.frames import HEADER
 from foretrace.sandbox.inside.wire.messages import BLOCK, CANCEL, EXIT, FORGET, FROM_CHILD, KILL
 
@@ -179,7 +179,7 @@ class _Session:
         self.lost = not block.start(state.channel, FORK + b"%d" % number)
         while not (self.lost or block.closed or block.frames.succeeded is not None or block.kill_reason):
             block.wait_for_event()
-        seconds = time.monotonic() - block.started
+        seconds, cpu_s = time.monotonic() - block.started, read_cpu_s(block.frames.pid) if block.frames.pid else 0.0
         self._fork_gate.allowed = 0
         succeeded = block.frames.succeeded is True and not block.kill_reason
         status = 0
@@ -196,8 +196,9 @@ class _Session:
         else:
             block.channel.close()
         report = {"step": step if succeeded else None, "killed": block.kill_reason, "status": status}
+        how_long = {"seconds": seconds, "cpu_s": cpu_s}
         finished = block.frames.succeeded is not None
-        self._parent.send_json(EXIT, {**report, "seconds": seconds, "finished": finished, "lost": self.lost})
+        self._parent.send_json(EXIT, {**report, **how_long, "finished": finished, "lost": self.lost})
         self.lost = self.lost or block.kill_reason == "ended"
 
     def forget(self, at: int, step: int) -> None:

@@ -1,0 +1,176 @@
+"""What is run early in one attempt, on guesses at the calls that the model will make, and handed over if it makes them.
+
+An act is carried out as a few operations: a program that is run, a judgement, a block of the session. An operation that
+was begun early is handed over only for exactly the same operation, so that a trace is the same with and without
+speculation, clocks apart. Programs and judgements run in fresh processes of a sandbox of their own; a block runs on a
+checkpoint of the attempt's own session, which undoes all but files, so only code that changes nothing but memory may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from foretrace.actions.taxonomy import ActionType
+from foretrace.core.problem import RunResult, Test
+from foretrace.episodes.speculation import Speculation
+from foretrace.episodes.speculation_report import Launch
+from foretrace.sandbox.base import CpuMeter, Session, measure_cpu
+
+_HANDED_OVER = ("ok", "error", "exit")
+"""Endings that say nothing of the load of the machine. What ended otherwise is run again when it is asked for."""
+
+
+class Operation(NamedTuple):
+    """One thing that a sandbox does for an act; equal operations have equal results."""
+
+    code: str
+    tests: tuple[Test, ...] | None = None
+    """Judge by these; `None` runs the code."""
+    session: Session | None = None
+    """Run it as a block of this session."""
+    at: int = 0
+    """State of the session that the block is run on."""
+    number: int = 0
+    """In the file's name of the block."""
+
+
+class ReportedCall(NamedTuple):
+    """A call as the report counts it."""
+
+    action: ActionType
+    tool: str
+
+
+class _EarlyRun:
+    """One operation that was begun early."""
+
+    def __init__(self, call: ReportedCall, operation: Operation, step: int, turn_began: float) -> None:
+        self.call, self.operation, self.step, self.turn_began = call, operation, step, turn_began
+        self.task: asyncio.Task[Any]
+        self.started: float | None = None
+        """When it got a slot."""
+        self.seconds = 0.0
+        """That it ran."""
+        self.cpu = CpuMeter()
+
+
+class EarlyRuns:
+    """The operations of one attempt that were begun early; without `speculation`, none ever is."""
+
+    def __init__(self, speculation: Speculation | None = None, key: str = "") -> None:
+        self.speculation, self._key = speculation, key
+        self._log = None if speculation is None else speculation.begin_attempt(key)
+        self._runs: dict[Operation, list[_EarlyRun]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Early runs that were dropped and are being ended."""
+        self._session_turn = asyncio.Lock()
+        """A session runs one block at a time; what waits for that has not begun."""
+        self.used, self.saved_s = 0, 0.0
+        """Of all operations so far that were handed over."""
+        self._step, self._turn_began = 0, 0.0
+
+    def begin_turn(self, step: int) -> None:
+        """Note that the reply with this index is now being waited for."""
+        self._step, self._turn_began = step, time.perf_counter()
+
+    def begin(self, call: ReportedCall, operation: Operation, run: Callable[[], Awaitable[Any]]) -> None:
+        """Begin an operation for a guess at such a call, as soon as there is a slot."""
+        assert self.speculation is not None
+        early = _EarlyRun(call, operation, self._step, self._turn_began)
+        early.task = asyncio.create_task(self._run(early, run, self.speculation))
+        self._runs.setdefault(operation, []).append(early)
+
+    async def _run(self, early: _EarlyRun, run: Callable[[], Awaitable[Any]], speculation: Speculation) -> Any:
+        in_turn = contextlib.nullcontext() if early.operation.session is None else self._session_turn
+        async with in_turn, speculation.slots:
+            speculation.find_row(*early.call).launched += 1
+            early.started, early.cpu = time.perf_counter(), measure_cpu()
+            try:
+                return await run()
+            finally:
+                early.seconds = time.perf_counter() - early.started
+
+    async def take(self, operation: Operation, run: Callable[[], Awaitable[Any]]) -> Any:
+        """The result of an operation: of the one that was begun early, else `run` does it now."""
+        same = self._runs.get(operation)
+        if not same:
+            return await run()
+        early, asked, result = same.pop(0), time.perf_counter(), None
+        if early.started is not None:
+            with contextlib.suppress(Exception):  # it is run again, and fails again or not
+                result = await early.task
+        if result is None or result.ending not in _HANDED_OVER:
+            await self._drop([early])
+            return await run()
+        if operation.session is not None and isinstance(result, RunResult):
+            operation.session.keep(result, operation.at)
+        saved_s = max(0.0, early.seconds - (time.perf_counter() - asked))
+        self.used, self.saved_s = self.used + 1, self.saved_s + saved_s
+        self._note_end(early, saved_s)
+        return result
+
+    def _note_end(self, early: _EarlyRun, saved_s: float | None) -> None:
+        """Note what became of an early run: `saved_s` is `None` for one that was dropped."""
+        if self.speculation is None or self._log is None or early.started is None:
+            return
+        row = self.speculation.find_row(*early.call)
+        if saved_s is not None:
+            row.used += 1
+        else:
+            row.wasted_s, row.wasted_cpu_s = row.wasted_s + early.seconds, row.wasted_cpu_s + early.cpu.seconds
+        launch = Launch(
+            key=self._key,
+            step=early.step,
+            tool=early.call.tool,
+            after_s=round(early.started - early.turn_began, 4),
+            seconds=round(early.seconds, 4),
+            used=saved_s is not None,
+            saved_s=round(saved_s or 0.0, 4),
+        )
+        self._log.launches.append(launch)
+
+    async def keep_only(self, operations: Iterable[Operation]) -> None:
+        """Drop all early runs but those of these operations."""
+        wanted = set(operations)
+        dropped = [early for operation in self._runs.keys() - wanted for early in self._runs.pop(operation)]
+        await self._drop(dropped)
+
+    async def _drop(self, dropped: Sequence[_EarlyRun]) -> None:
+        """End early runs, and undo what they did. Only those in the attempt's own session are waited for."""
+        for early in dropped:
+            early.task.cancel()
+        for early in dropped:
+            ending = asyncio.create_task(self._end(early))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            if early.operation.session is not None:
+                await ending
+
+    async def _end(self, early: _EarlyRun) -> None:
+        await asyncio.wait([early.task])
+        self._note_end(early, None)
+        session = early.operation.session
+        if session is not None and not early.task.cancelled() and early.task.exception() is None:
+            await session.forget(early.task.result(), early.operation.at)
+
+    async def close(self) -> None:
+        """Drop all early runs, and wait until they have ended."""
+        await self.keep_only(())
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def count(self, call: ReportedCall, seconds: float, before: tuple[int, float]) -> None:
+        """Count a call that was carried out.
+
+        Args:
+            seconds: That it would have taken.
+            before: `used` and `saved_s` before it.
+        """
+        if self.speculation is not None:
+            row = self.speculation.find_row(*call)
+            row.calls, row.hits = row.calls + 1, row.hits + (self.used > before[0])
+            row.seconds, row.saved_s = row.seconds + seconds, row.saved_s + self.saved_s - before[1]
