@@ -8,7 +8,6 @@ import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from foretrace.envs.messages import missing_library_error
@@ -16,7 +15,6 @@ from foretrace.envs.messages import missing_library_error
 try:
     import yaml
     from atroposlib.envs.base import BaseEnv
-    from atroposlib.utils.cli import get_double_dash_flags
     from pydantic import ValidationError
     from tenacity import RetryError
 except ImportError as missing:
@@ -44,12 +42,13 @@ class ResilientEnv(BaseEnv):
         await self._run(super().env_manager)
 
     async def process_manager(self) -> None:
-        """`process`."""
+        """`process`; W&B, which Atropos switches on here, is for `serve`."""
+        self.config.use_wandb = False
         await self._run(super().process_manager)
 
     async def _run_evaluate(self) -> None:
         """`evaluate`."""
-        self.training = False
+        self.training = self.config.use_wandb = False
         await self._run(super()._run_evaluate)
 
     async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
@@ -123,8 +122,6 @@ class ResilientEnv(BaseEnv):
             _log.setLevel(logging.INFO)
             _log.propagate = False
         try:
-            if sys.argv[1] != "serve" and not _is_given("use_wandb"):
-                sys.argv += ["--env.use_wandb", "False"]  # Atropos switches it on in the other two
             super().cli()
         except ForetraceError as error:
             _end(render_error(error), error.exit_code)
@@ -137,16 +134,6 @@ class ResilientEnv(BaseEnv):
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             sys.exit(130)
-
-
-def _is_given(name: str) -> bool:
-    """Whether a setting of the environment is on the command line or in the YAML file."""
-    flags = get_double_dash_flags()
-    file = Path(str(flags.get("config", "")))
-    settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    if not isinstance(settings, dict):
-        raise UsageError(f"{file}: no settings are in it; write them under env: and openai:")
-    return f"env.{name}" in flags or name in (settings.get("env") or {})
 
 
 def _end(message: str, code: int) -> None:
