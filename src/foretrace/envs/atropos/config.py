@@ -68,7 +68,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     )
     tries: int = Field(default=3, ge=1, description="How often an episode is begun that fails.")
     give_up_after: int = Field(default=10, ge=1, description="Groups in a row without a full one, after which it ends.")
-    wait_s: float = Field(default=600.0, description="Longest wait for run-api and a trainer, seconds.")
 
     @field_validator("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
     @classmethod

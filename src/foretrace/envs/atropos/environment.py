@@ -5,19 +5,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
+import signal
+import sys
 import time
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
-from foretrace.envs.atropos.lifecycle import ResilientEnv  # first: it says what to do where atroposlib is missing
+from foretrace.envs.messages import missing_library_error
 
-# isort: split
-from atroposlib.envs.base import APIServerConfig
-from atroposlib.envs.server_handling.server_baseline import APIServer
+try:
+    import yaml
+    from atroposlib.envs.base import APIServerConfig, BaseEnv
+    from atroposlib.envs.server_handling.server_baseline import APIServer
+    from pydantic import ValidationError
+    from tenacity import RetryError
+except ImportError as missing:
+    raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, find_first_line
@@ -25,7 +32,6 @@ from foretrace.core.plugins import plugin_names
 from foretrace.core.problem import Problem
 from foretrace.envs.atropos.config import CodeTraceEnvConfig, render_error
 from foretrace.envs.atropos.groups import make_group
-from foretrace.envs.demo_files import write_demo_tokenizer
 from foretrace.envs.metrics import RolloutMetrics, format_metrics
 from foretrace.envs.problems import load_problems, repeat_shuffled, split_problems
 from foretrace.envs.rollout_model import RESERVED_TOKENS, RolloutModel, connect_model
@@ -34,6 +40,7 @@ from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
 from foretrace.models.base import ChatModel, Server
+from foretrace.models.demo_model import CHECKPOINT
 from foretrace.registry import make_model, make_protocol, make_sandbox, split_spec
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
@@ -63,17 +70,15 @@ class ForetraceServer(APIServer):
             self.spec if is_named else f"{kind}:{config.model_name}", msgspec.structs.replace(self.settings, **given)
         )
 
-    async def check_server_status_task(self, chat_completion: bool = True) -> None:
-        """Nothing to wait for: each server is asked at the start what it can do."""
-        self.server_healthy = True
-
-    async def _refuse(self, **kwargs: Any) -> NoReturn:
+    async def check_server_status_task(self, chat_completion: bool = True) -> NoReturn:
+        """Refuse what would ask by way of Atropos."""
         raise UsageError("the rollouts of this environment ask the model itself, and not Atropos' server")
 
-    _chat_completion_wrapper = _completion_wrapper = _tokens_and_logprobs_completion_wrapper = _refuse
+    _chat_completion_wrapper = _completion_wrapper = check_server_status_task
+    _tokens_and_logprobs_completion_wrapper = check_server_status_task
 
 
-class CodeTraceEnv(ResilientEnv):
+class CodeTraceEnv(BaseEnv):
     """Any protocol on any problem set; see docs/rl.md.
 
     Raises:
@@ -82,6 +87,10 @@ class CodeTraceEnv(ResilientEnv):
 
     name = "code_trace"
     env_config_cls = CodeTraceEnvConfig
+    training = True
+    """False in `evaluate`, which needs no logprobs."""
+    fatal: ForetraceError | None = None
+    """Why the run is to end."""
 
     @classmethod
     def config_init(cls) -> Any:
@@ -97,8 +106,7 @@ class CodeTraceEnv(ResilientEnv):
         if not config.tokenizer_name:
             if config.model.partition(":")[0] != "demo":
                 raise UsageError(Setting("tokenizer_name"), " is missing: give the folder of the model's own tokenizer")
-            self._demo_folder = tempfile.TemporaryDirectory(prefix="foretrace-demo-tokenizer-")
-            config = config.model_copy(update={"tokenizer_name": write_demo_tokenizer(self._demo_folder.name)})
+            config = config.model_copy(update={"tokenizer_name": str(CHECKPOINT)})
         listed = server_configs if isinstance(server_configs, list) else [server_configs]
         try:
             super().__init__(config, listed, slurm=slurm, testing=testing)
@@ -178,14 +186,45 @@ class CodeTraceEnv(ResilientEnv):
             _log.warning("%d problems are left out: their prompts do not fit into %d tokens", left_out, max_tokens)
         self._order = repeat_shuffled(self._train, self.config.seed)
 
-    # --- training
+    # --- the commands
+
+    async def env_manager(self) -> None:
+        """`serve`."""
+        await self._run(super().env_manager)
 
     async def process_manager(self) -> None:
-        """`process`, which fails where Atropos left out every group, so that nothing was written."""
-        await super().process_manager()
+        """`process`, which fails where Atropos left out every group, so that nothing was written. W&B, which Atropos
+        switches on here, is for `serve`."""
+        self.config.use_wandb = False
+        await self._run(super().process_manager)
         if not Path(self.config.data_path_to_save_groups).stat().st_size:
             why = "no group was written: all scores of each group are the same; leave out "
             raise ForetraceError(why, Setting("ensure_scores_are_not_same"), ", or give more ", Setting("total_steps"))
+
+    async def _run_evaluate(self) -> None:
+        """`evaluate`."""
+        self.training = self.config.use_wandb = False
+        await self._run(super()._run_evaluate)
+
+    async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await run()
+        finally:
+            tasks = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self.jsonl_writer is not None:
+                self.jsonl_writer.close()
+            await self.close()
+
+    async def get_status(self) -> None:
+        """Ask run-api how far the trainer is, and end the run that is to end."""
+        if self.fatal is not None:
+            raise self.fatal
+        await super().get_status()
+
+    # --- training
 
     async def get_next_item(self) -> str:
         """The id of the next problem."""
@@ -273,8 +312,12 @@ class CodeTraceEnv(ResilientEnv):
         await super().wandb_log(metrics)
 
     async def get_server_info(self) -> None:
-        """Ask run-api for the trainer's limits; they hold for the sequences, too."""
-        await super().get_server_info()
+        """Ask run-api for the trainer's limits: they hold for the sequences, too, and a group must not be larger than a
+        batch."""
+        try:
+            await super().get_server_info()
+        except ValueError as error:
+            raise UsageError(f"{error}: choose a smaller ", Setting("group_size"), " or a larger batch") from None
         if 0 < self.max_token_len < self.config.max_token_length:
             self._fit_problems(self.max_token_len)
 
@@ -286,6 +329,35 @@ class CodeTraceEnv(ResilientEnv):
             await self._sandbox.close()
         if self._sink is not None:
             await self._sink.close()
+
+    @classmethod
+    def cli(cls) -> None:
+        """The command line. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+        if sys.argv[1:2] in ([], ["-h"], ["--help"]):  # Atropos would end in a traceback for the first
+            print("usage: serve|process|evaluate [--config FILE] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]")
+            print("all settings, and what they are: serve --help")
+            sys.exit(0 if sys.argv[1:] else UsageError.exit_code)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed
+        if not _log.handlers:  # our own lines are few, and are shown whatever Atropos logs
+            _log.addHandler(logging.StreamHandler())
+            _log.setLevel(logging.INFO)
+            _log.propagate = False
+        try:
+            super().cli()
+        except ForetraceError as error:
+            _end(render_error(error), error.exit_code)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            _end(f"setting {place}: {first['msg']}", UsageError.exit_code)
+        except RetryError as error:
+            cause = error.last_attempt.exception() or error
+            _end(f"run-api does not answer ({cause}): start it and a trainer", ForetraceError.exit_code)
+        except (OSError, yaml.YAMLError) as error:
+            _end(str(error) or type(error).__name__, ForetraceError.exit_code)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
 
 
 def _make_sample(rollout: Rollout) -> dict[str, Any]:
@@ -300,3 +372,8 @@ def _make_sample(rollout: Rollout) -> dict[str, Any]:
         "messages": rollout.sequence.messages if rollout.sequence else [],
         "metrics": trace.outcome.metrics,
     }
+
+
+def _end(message: str, code: int) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)

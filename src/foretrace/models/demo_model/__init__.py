@@ -3,6 +3,6 @@
 from importlib import resources
 
 CHECKPOINT = resources.files(__name__) / "checkpoint"
-"""Folder of `config.json`, `model.safetensors` and `tokenizer.json`, in the form of a Qwen3 checkpoint."""
+"""Folder of a Qwen3 checkpoint, with its tokenizer, as transformers loads them."""
 KNOWN_PROBLEMS = 10
 """It knows the first ten problems of the set `builtin`, and no other."""
