@@ -337,24 +337,36 @@ def test_a_sandbox_that_starts_no_more_costs_the_episode_of_a_tool() -> None:
 
 
 KILLED = """
-import os, signal, sys
+import asyncio, os, signal
 from types import SimpleNamespace
 from envs.demo_generate import generate
 from envs.tokenizer import HubTokenizer
-from foretrace.envs.trl import prompt_dataset, rollout_func
+from foretrace.envs.trl import EnvironmentFactory, ToolCalls, prompt_dataset, rollout_func
 from foretrace.sandbox.base import SandboxSettings
 box = SandboxSettings(workers=1, allow_weak_isolation=True)
+"""
+KILLED_WAYS = {
+    "trl rollouts": """
 run = rollout_func("tools", generate, problems="builtin", limit=2, sandbox_settings=box, traces_dir="traces")
 args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=700)
 trainer = SimpleNamespace(args=args, processing_class=HubTokenizer(), model=None)
 run(prompt_dataset("builtin", "tools", limit=2)["prompt"], trainer)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+""",
+    "trl environments": """
+factory = EnvironmentFactory(sandbox_settings=box, traces_dir="traces")
+for row in prompt_dataset("builtin", ToolCalls(), limit=2):
+    environment = factory()
+    environment.reset(**row)
+    asyncio.run(environment.get_reward())
+""",
+}
 
 
-def test_a_trainer_that_is_killed_loses_no_finished_episode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", KILLED_WAYS)
+def test_a_trainer_that_is_killed_loses_no_finished_episode(way: str, tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
+    script = f"{KILLED}{KILLED_WAYS[way]}os.kill(os.getpid(), signal.SIGKILL)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
     assert done.returncode == -signal.SIGKILL
     asyncio.run(TraceSink(str(tmp_path / "traces"), "trl").close())  # the next run seals what this one left
     assert len(list(read_traces(tmp_path / "traces"))) == 2
