@@ -98,7 +98,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
 
 def prepare(folder: Path) -> None:
     """Write what the environments read: problems, the tokenizer, a tiny group."""
-    from foretrace.envs.demo_files import write_demo_tokenizer
+    from foretrace.envs.demo_files import write_demo_model
 
     tests = [f"assert merged([1] * {k}, [2]) == [1, 2] + [1] * {k - 1}" for k in (1, 2, 3)]
     tests += ["assert merged([1], [2, 3]) == [1, 2, 3]"]
@@ -115,7 +115,7 @@ def prepare(folder: Path) -> None:
         "scores": [1.0, -1.0] * (GROUP_SIZE // 2),
     }
     (folder / "tiny.json").write_text(json.dumps(tiny))
-    write_demo_tokenizer(folder / "tokenizer")
+    write_demo_model(folder / "tokenizer")
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from foretrace.envs.demo_files import write_demo_tokenizer
+from foretrace.envs.demo_files import write_demo_model
 from foretrace.models.demo_model import CHECKPOINT
 from foretrace.models.demo_model.network import read_weights
 from foretrace.models.demo_model.tokenizer import END, SPECIAL, START
@@ -47,7 +47,7 @@ def main() -> None:
     target = Path(sys.argv[1])
     try:
         export(target)
-        tokenizer = write_demo_tokenizer(target.with_name(f"{NAME}-tokenizer"))
+        tokenizer = write_demo_model(target.with_name(f"{NAME}-tokenizer"))
         print(f"{target}; its tokenizer, for trainers: {tokenizer}")
     except ModuleNotFoundError as error:
         raise SystemExit(f"{error.name} is not installed: pip install {error.name}") from None

@@ -26,4 +26,6 @@ def merge(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python merge.py FOLDER")
     merge(Path(sys.argv[1]))

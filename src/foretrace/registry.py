@@ -299,7 +299,7 @@ def make_format(name: str) -> TraceFormat:
     own, _, version = name.partition(":")
     if own in BUILT_IN["format"] and version:
         plugin = load_plugin("format", own)
-        if not inspect.signature(plugin).parameters:
+        if "version" not in inspect.signature(plugin).parameters:
             raise UsageError(Setting("format", name), f": {own} has no versions; write ", Setting("format", own))
         return make_plugin("format", own, TraceFormat, version)
     return make_plugin("format", name, TraceFormat)

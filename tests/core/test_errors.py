@@ -21,7 +21,7 @@ OTHER_PROGRAMS = (
     "actions/cheats/",
     "actions/shell/",
     "evaluation/prompt_values.py",
-    "envs/atropos/lifecycle.py",
+    "envs/atropos/environment.py",
     "models/adapter.py",
     "problems/harbor.py",
 )

@@ -23,7 +23,7 @@ import pytest
 from envs.tokenizer import HubTokenizer, demo_tokenizer
 from episodes.generating import plus
 from foretrace.core.completion import Completion, Request, Sampling
-from foretrace.core.errors import ModelError
+from foretrace.core.errors import ModelError, SandboxError
 from foretrace.core.problem import Problem
 from foretrace.core.store import read_traces
 from foretrace.core.trace import Outcome
@@ -253,26 +253,40 @@ def test_a_full_context_ends_the_episode_and_is_judged(way: str, sandbox: LocalS
     assert (one.reward, one.outcome.status, one.outcome.exit_reason) == (1.0, "limit", "context")
 
 
-def test_a_sandbox_that_fails_costs_the_episode_of_a_tool() -> None:
+@pytest.mark.parametrize("others", [False, True])
+def test_a_sandbox_that_fails_costs_the_episode_of_a_tool_and_where_all_fail_the_training(others: bool) -> None:
     class Failing(LocalSandbox):
+        count = 0
+
         async def judge(self, *given: Any, **named: Any) -> Any:
-            raise OSError("the worker is gone")
+            self.count += 1
+            if self.count <= 2:
+                raise OSError("the worker is gone")
+            return await super().judge(*given, **named)
 
     factory = EnvironmentFactory(sandbox=Failing(BOX))
-    environment = factory()
-    environment.reset(**prompt_dataset([plus(3)], ToolCalls())[0])
+    environments: list[Any] = [factory() for _ in range(3 if others else 2)]
+    for environment in environments:
+        environment.reset(**prompt_dataset([plus(3)], ToolCalls())[0])
 
-    async def call() -> float | None:
-        with pytest.raises(OSError, match="the worker is gone"):  # which TRL shows the model
-            await environment.run_tests("x = 1")
-        assert "has ended" in await environment.submit()
-        return await environment.get_reward()
+    async def run() -> list[float | None]:
+        for environment in environments[:2]:
+            with pytest.raises(OSError, match="the worker is gone"):  # which TRL shows the model
+                await environment.run_tests("x = 1")
+            assert "has ended" in await environment.submit()
+        for environment in environments[2:]:
+            await environment.run_tests("def plus(x):\n    return x + 3")
+        return [await environment.get_reward() for environment in environments]
 
     try:
-        assert asyncio.run(call()) is None
+        if others:
+            assert asyncio.run(run()) == [None, None, 1.0]
+            assert environments[0].trace.outcome.error is not None
+        else:
+            with pytest.raises(SandboxError, match=r"none of 2 episodes .*: 2 x unexpected.*worker is gone"):
+                asyncio.run(run())
     finally:
         factory.close()
-    assert environment.trace is not None and environment.trace.outcome.error is not None
 
 
 def test_a_call_with_a_wrong_argument_is_answered_and_the_episode_goes_on() -> None:
@@ -313,8 +327,8 @@ def test_a_sandbox_that_starts_no_more_costs_the_episode_of_a_tool() -> None:
 
     try:
         environment.reset(**row)
-        answer, reward = asyncio.run(call())
-        assert "has ended" in answer and reward is None
+        with pytest.raises(SandboxError, match="none of 1 episodes"):
+            asyncio.run(call())
         assert environment.trace.outcome.error.message == "OSError: no process is left"
         environment.reset(**row)
         assert asyncio.run(call())[1] == 1.0
@@ -323,24 +337,36 @@ def test_a_sandbox_that_starts_no_more_costs_the_episode_of_a_tool() -> None:
 
 
 KILLED = """
-import os, signal, sys
+import asyncio, os, signal
 from types import SimpleNamespace
 from envs.demo_generate import generate
 from envs.tokenizer import HubTokenizer
-from foretrace.envs.trl import prompt_dataset, rollout_func
+from foretrace.envs.trl import EnvironmentFactory, ToolCalls, prompt_dataset, rollout_func
 from foretrace.sandbox.base import SandboxSettings
 box = SandboxSettings(workers=1, allow_weak_isolation=True)
+"""
+KILLED_WAYS = {
+    "trl rollouts": """
 run = rollout_func("tools", generate, problems="builtin", limit=2, sandbox_settings=box, traces_dir="traces")
 args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, max_completion_length=700)
 trainer = SimpleNamespace(args=args, processing_class=HubTokenizer(), model=None)
 run(prompt_dataset("builtin", "tools", limit=2)["prompt"], trainer)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+""",
+    "trl environments": """
+factory = EnvironmentFactory(sandbox_settings=box, traces_dir="traces")
+for row in prompt_dataset("builtin", ToolCalls(), limit=2):
+    environment = factory()
+    environment.reset(**row)
+    asyncio.run(environment.get_reward())
+""",
+}
 
 
-def test_a_trainer_that_is_killed_loses_no_finished_episode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", KILLED_WAYS)
+def test_a_trainer_that_is_killed_loses_no_finished_episode(way: str, tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
+    script = f"{KILLED}{KILLED_WAYS[way]}os.kill(os.getpid(), signal.SIGKILL)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path})
     assert done.returncode == -signal.SIGKILL
     asyncio.run(TraceSink(str(tmp_path / "traces"), "trl").close())  # the next run seals what this one left
     assert len(list(read_traces(tmp_path / "traces"))) == 2
@@ -385,12 +411,12 @@ def test_a_sandbox_that_fails_is_not_the_server_s_fault() -> None:
 
     settings = RolloutSettings(protocol=make_protocol("tools"), episode=EpisodeSettings(), identity=Identity())
 
-    async def run() -> bool:
+    async def run() -> int:
         async with Failing(BOX) as sandbox:
             runner = RolloutRunner(settings, sandbox, TOKENIZER, TraceSink(None, "test"))
             said = Said([(plus(3), [RIGHT, END])])
             model = RolloutModel(said, TOKENIZER, asyncio.Semaphore(1), gives_ids=True, max_sequence_tokens=9999)
             assert (await runner.run(plus(3), [model], Sampling())).why_unusable == "unexpected"
-            return model.failed
+            return model.skips
 
-    assert not asyncio.run(run())
+    assert asyncio.run(run()) == 0

@@ -16,7 +16,6 @@ from foretrace.envs.messages import make_option_style
     ("module", "library", "extra"),
     [
         ("foretrace.envs.atropos.environment", "atroposlib", "atropos"),
-        ("foretrace.envs.atropos.lifecycle", "atroposlib", "atropos"),
         ("foretrace.envs.verifiers.environment", "verifiers", "verifiers"),
     ],
 )

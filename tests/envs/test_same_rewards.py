@@ -24,7 +24,7 @@ from foretrace.envs.atropos.groups import make_group
 from foretrace.envs.rollout_model import RolloutModel
 from foretrace.envs.rollouts import RolloutRunner, RolloutSettings
 from foretrace.envs.trace_sink import TraceSink
-from foretrace.envs.trl import prompt_dataset, reward_fn, reward_from_rollout, rollout_func
+from foretrace.envs.trl import prompt_dataset, reward_from_rollout, rollout_func
 from foretrace.envs.trl.generation import Generation
 from foretrace.envs.verifiers.attempts import make_report, read_reward, run_attempt
 from foretrace.episodes.episode import Episode
@@ -193,19 +193,6 @@ def test_every_reply_has_its_reward(way: str, portion: int, runner: asyncio.Runn
 
 
 @in_portions
-def test_every_completion_has_its_reward_in_trl(portion: int) -> None:
-    replies = {name: REPLIES[name] for name in take(list(REPLIES), portion)}
-    rows = [prompt_dataset([reply.problem], PROTOCOL)[0] for reply in replies.values()]
-    function = reward_fn(PROTOCOL, sandbox_settings=BOX)
-    try:
-        texts = [reply.text for reply in replies.values()]
-        work = function([row["prompt"] for row in rows], texts, None, [row["problem"] for row in rows])
-        check(dict(zip(replies, asyncio.run(work), strict=True)))
-    finally:
-        function.close()
-
-
-@in_portions
 def test_every_rollout_has_its_reward_in_trl(portion: int) -> None:
     """The whole way: ids of the replies, a rollout function, and the reward function that reads from it."""
     tokenizer = HubTokenizer()
@@ -281,13 +268,7 @@ def test_a_fault_of_the_sandbox_is_no_reward(runner: asyncio.Runner, error: Exce
     assert runner.run(reward_by_atropos(right, failing)) is None
     with pytest.raises(type(error)):
         runner.run(reward_by_verifiers(right, failing))
-    function = reward_fn(PROTOCOL, sandbox=failing)
-    row = prompt_dataset([FUNCTION], PROTOCOL)[0]
-    try:
-        assert asyncio.run(function([row["prompt"]], [right.text], None, [row["problem"]])) == [None]
-    finally:
-        function.close()
-        runner.run(failing.close())
+    runner.run(failing.close())
 
 
 def test_a_sandbox_that_cannot_start_is_no_reward(runner: asyncio.Runner) -> None:
@@ -296,11 +277,6 @@ def test_a_sandbox_that_cannot_start_is_no_reward(runner: asyncio.Runner) -> Non
     assert runner.run(reward_by_atropos(right, absent)) is None
     with pytest.raises(SandboxError):
         runner.run(reward_by_verifiers(right, absent))
-    function = reward_fn(PROTOCOL, sandbox=absent)
-    row = prompt_dataset([FUNCTION], PROTOCOL)[0]
-    with pytest.raises(SandboxError):  # none of the batch would fare better
-        asyncio.run(function([row["prompt"]], [right.text], None, [row["problem"]]))
-    function.close()
 
 
 def test_a_dead_server_is_no_reward(runner: asyncio.Runner, sandbox: LocalSandbox) -> None:

@@ -104,12 +104,13 @@ def test_tasks_are_read_back_as_they_were(tmp_path: Path) -> None:
 
 def test_test_sh_passes_references_and_nothing_else(tmp_path: Path) -> None:
     export("builtin", format="harbor-tasks", out=tmp_path / "tasks")
-    builtin = [one for one in load_problems("builtin", None, None) if one.id.endswith(("two_sum", "ledger_totals"))]
+    builtin = load_problems("builtin", None, None)
     own = write_all(tmp_path / "own", tmp_path, ROWS)
     for folder, problem in (*((tmp_path / "tasks", one) for one in builtin), *((tmp_path / "own", o) for o in own)):
         task = folder / make_file_name(problem.id)
         answers = {"right": problem.reference, "empty": make_empty_answer(problem), "absent": None}
-        for word in answers:
+        is_own = problem.source != "builtin" or problem.id.endswith(("two_sum", "ledger_totals"))
+        for word in answers if is_own else ("right",):
             assert judge(task, answers[word], tmp_path / task.name / word) == f"{int(word == 'right')}\n", problem.id
 
 
@@ -218,7 +219,7 @@ def test_what_plain_python_cannot_judge_is_dropped_and_counted(tmp_path: Path) -
     plain = f"{helper}def test_it():\n    assert asyncio.run(ask()) == 2\n"
     rows = [{**ROWS[2], "id": "pytest", "check": code}, {**ROWS[2], "id": "plain", "check": plain, "reference": None}]
     report = export(f"jsonl:{write_rows(tmp_path / 'r.jsonl', rows)}", format="harbor-tasks", out=tmp_path / "out")
-    assert (getattr(report, "problems", 0), report.written, getattr(report, "without_solution", 0)) == (2, 1, 1)
+    assert (report.traces, report.written, report.without_solution) == (2, 1, 1)
     assert getattr(report, "dropped", {}) == {"its tests need pytest or unittest": 1}
 
 

@@ -113,7 +113,7 @@ def test_a_group_that_is_larger_than_a_batch_ends_the_run(api: Running, tmp_path
 
 
 def test_groups_of_one_are_refused_before_run_api_is_asked(tmp_path: Path) -> None:
-    env = Env("serve", tmp_path, group_size=1, rollout_server_url="http://127.0.0.1:9", wait_s=10).start()
+    env = Env("serve", tmp_path, group_size=1, rollout_server_url="http://127.0.0.1:9").start()
     assert env.wait() == 2, env.said()
     assert "group_size 1: Atropos drops groups" in env.errors() and "run-api" not in env.said()
 

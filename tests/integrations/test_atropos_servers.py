@@ -13,7 +13,7 @@ pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test
 from fakes.model_server import ModelServer
 from fakes.model_server import serving as model_serving
 from foretrace.core.store import TraceStore
-from foretrace.envs.demo_files import write_demo_tokenizer
+from foretrace.envs.demo_files import write_demo_model
 from integrations.atropos_runs import Env, Trainer, check_group, rows, run_api, serving
 from integrations.atropos_runs import toy as start_toy
 from integrations.llama_server import NAME, Running
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(write_demo_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+    return Path(write_demo_model(tmp_path_factory.mktemp("tokenizer")))
 
 
 # --- model servers

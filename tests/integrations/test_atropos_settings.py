@@ -44,8 +44,6 @@ def test_what_cannot_be_honoured_is_refused(name: str, value: Any) -> None:
         ({"model": "dmo"}, {}, False, r"unknown model 'dmo'.*ollama"),
         ({"model": "openai:toy"}, {}, False, "tokenizer_name is missing"),
         ({"model": "demo"}, {"num_max_requests_at_once": 0}, False, "concurrency=0: choose 1 or more"),
-        ({"model": "demo"}, {"num_requests_for_eval": 0}, False, "openai.num_requests_for_eval is for .*max_eval_work"),
-        ({"model": "demo"}, {"timeout": 5}, False, "openai.timeout is for .*see max_eval_workers and timeout"),
     ],
 )
 def test_an_environment_that_cannot_run_is_refused(

@@ -11,7 +11,7 @@ import pytest
 
 from envs.test_same_rewards import REPLIES
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.envs.demo_files import write_demo_tokenizer
+from foretrace.envs.demo_files import write_demo_model
 
 pytestmark = pytest.mark.integration
 KINDS = (
@@ -50,7 +50,7 @@ def test_scores_of_atropos(tmp_path: Path) -> None:
     pytest.importorskip("atroposlib", reason="atroposlib is not installed (make test-integrations installs it)")
     from integrations.atropos_runs import rows, toy
 
-    tokenizer = Path(write_demo_tokenizer(tmp_path / "tokenizer"))
+    tokenizer = Path(write_demo_model(tmp_path / "tokenizer"))
     with serving(ModelServer(say=say, counts=False)) as server:
         env = toy(
             server.url,

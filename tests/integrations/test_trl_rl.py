@@ -21,7 +21,6 @@ from foretrace.core.errors import SandboxError, UsageError
 from foretrace.core.problem import Problem
 from foretrace.envs.trl import (
     prompt_dataset,
-    reward_fn,
     reward_from_rollout,
     rollout_func,
     write_demo_model,
@@ -140,34 +139,6 @@ def check_rewards(trainer: Any, judged: Sequence[Judged], again: Sequence[float]
     assert logged(trainer, "reward") == pytest.approx(means)
     assert logged(trainer, "mean_reward") == pytest.approx(means)
     assert all(math.isfinite(loss) for loss in logged(trainer, "loss"))
-
-
-def blocks(text: str) -> str:
-    """All code of one reply, in its order."""
-    return "\n".join(re.findall(r"<code>\n?(.*?)</code>", text, re.DOTALL))
-
-
-def test_rewards_of_one_turn(
-    folder: Path, tokenizer: Any, sandbox: Callable[[Problem, str], float], tmp_path: Path
-) -> None:
-    judged: list[Judged] = []
-    reward = reward_fn("interleaved", sandbox_settings=BOX, tokenizer=tokenizer)
-
-    async def watched(prompts: Any, completions: Any, problem: Any, **columns: Any) -> list[float | None]:
-        output = await reward(prompts, completions, problem=problem, **columns)
-        for row, completion, one in zip(problem, completions, output, strict=True):
-            judged.append(Judged(msgspec.json.decode(row, type=Problem), completion[-1]["content"], one))
-        return output
-
-    trainer = train(folder, tokenizer, "interleaved", watched, tmp_path)
-    reward.close()
-    assert len(judged) == STEPS * 2 * GROUP
-    again = [sandbox(one.problem, blocks(one.text)) for one in judged]
-    check_rewards(trainer, judged, again)
-    for name in ("accuracy", "pass_rate", "think_count", "verify_rate"):
-        assert len(logged(trainer, name)) == STEPS
-    with pytest.raises(AssertionError):  # control: other code has other rewards
-        check_rewards(trainer, judged, [sandbox(one.problem, "pass") for one in judged])
 
 
 def final_of(protocol: str, text: str) -> str:
@@ -313,7 +284,6 @@ def test_the_first_try_of_the_docs_runs(
     names: dict[str, Any] = {}
     exec(code, names)
     trainer = names["trainer"]
-    trainer.reward_funcs[0].close()
     figure = r"('[\w/]+'): '[^']*'"
     printed = [re.findall(figure, line) for line in capsys.readouterr().out.splitlines()]
     shown = [re.findall(figure, line) for line in output.splitlines()]
@@ -326,14 +296,6 @@ def test_the_first_try_of_the_docs_runs(
 async def _started() -> None:
     async with LocalSandbox(SandboxSettings()) as box:
         await box.start()
-
-
-def test_a_reward_of_another_protocol_ends_the_training(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    reward = reward_fn("tools", sandbox_settings=BOX)
-    trainer = made(folder, tokenizer, "interleaved", reward, tmp_path)
-    with pytest.raises(UsageError, match="is not the one of tools; give both the same protocol"):
-        trainer.train()
-    reward.close()
 
 
 @pytest.mark.parametrize("protocol", ["tools", "inline"])

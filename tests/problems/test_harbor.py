@@ -79,6 +79,13 @@ ACCEPTED = {
             "import math\nimport sys\n", "import sys, math\n"
         )
     },
+    "modules for sys.path alone": {
+        "tests/test_outputs.py": TASK["tests/test_outputs.py"].replace(
+            "import math\nimport sys\n",
+            "import math, sys\nimport os\nfrom pathlib import Path\n"
+            "sys.path.insert(0, os.path.dirname(__file__))\nsys.path.append(str(Path('/app')))\n",
+        )
+    },
     "an image with a command": {
         "environment/Dockerfile": 'FROM --platform=linux/amd64 python:3.10 AS base\nENV PYTHONPATH=/app\nCMD ["bash"]\n'
     },
@@ -164,6 +171,10 @@ REFUSED = {
     "tests/test.sh gives a reward whatever pytest says": {
         "tests/test.sh": "pip install pytest && pytest /tests/test_outputs.py\necho 1 > /logs/verifier/reward.txt\n"
     },
+    "tests/test.sh gives a reward whatever": {
+        "tests/test.sh": "pytest /tests/test_outputs.py\necho $?\necho 1 > /logs/verifier/reward.txt\n"
+    },
+    "its tests use os": {"tests/test_outputs.py": f"import os\n{TESTS}\nassert os.listdir('/app')\n"},
     "its tests use glob": {"tests/test_outputs.py": f"{TESTS}\nimport glob\n"},
     "its tests use urllib.request": {"tests/test_outputs.py": f"{TESTS}\nimport urllib.request\n"},
     "its tests use exec": {"tests/test_outputs.py": f"{TESTS}\nexec('1')\n"},

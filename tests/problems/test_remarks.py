@@ -1,4 +1,4 @@
-"""Examples of which a statement says that they are approximate, in any order, or one of several: they are not tests."""
+"""Examples of a statement that calls them approximate, in any order, or one of several: none of them is a test."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from foretrace.problems.public_tests.extract import extract_public_tests
 CASES: dict[str, tuple[str, list[str]]] = {
     "comment approximately": (
         'def f(x):\n    """Root.\n    >>> f(2.0)\n    1.414  # approximately\n    >>> f(4.0)\n    2.0\n    """\n',
-        ["f(4.0) == 2.0"],
+        [],
     ),
     "order in a heading": (
         'def f(x):\n    """ Unique values.\n\n    Examples (order does not matter):\n    >>> f([3, 1, 3])\n'
         '    [3, 1]\n    >>> f([])\n    []\n    """',
         [],
     ),
-    "a heading over all": ("Approximately:\n\nf(2) == 1.41\nf(3) == 1.73\n\nf(4) == 2.0", ["f(4) == 2.0"]),
+    "a heading over all": ("Approximately:\n\nf(2) == 1.41\nf(3) == 1.73\n\nf(4) == 2.0", []),
     "order in a sentence": (
         'def f(x):\n    """Return the unique values in any order.\n\n    >>> f([1, 2, 2])\n    [1, 2]\n    """',
         [],
@@ -30,12 +30,12 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "a text that ends in dots": ("f('hello world', 5) == 'hello...'", ["f('hello world', 5) == 'hello...'"]),
     "skipped and elided": (
         ">>> f(3)  # doctest: +SKIP\n[1, 2]\n>>> f(2)  # doctest: +ELLIPSIS\n[1]\n>>> f(1)\n[0]",
-        ["f(1) == [0]"],
+        [],
     ),
     "assert with a comment": (
         "Write a function to find common elements.\nassert f([1, 2], [2, 1]) == [1, 2]  # order may vary\n"
         "assert f([1], [2]) == []",
-        ["f([1], [2]) == []"],
+        [],
     ),
     "assert the other way round": ("assert [1, 2] == f([2, 1])  # unordered", []),
     "an assert that is tolerant already": (
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "assert f(9) in (3, 3.0)  # or 3.0",
         ["abs(f(2) - 1.41) < 0.01", "sorted(f(4, 1)) == [4, 4]", "f(9) in (3, 3.0)"],
     ),
-    "a comment that gives the other": ("assert f('aab') == 'a'\nassert f('ab') == 'a'  # or 'b'", ["f('aab') == 'a'"]),
+    "a comment that gives the other": ("assert f('aab') == 'a'\nassert f('ab') == 'a'  # or 'b'", []),
     "return in any order": (
         "def f(nums, target):\n    pass\n\nYou can return the answer in any order.\n\nExample 1:\n"
         "Input: nums = [2,7,11,15], target = 9\nOutput: [0,1]\nExplanation: nums[0] + nums[1] == 9.",
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "explained as one of two": (
         "def f(s):\n  pass\n\nInput: s = 'tree'\nOutput: 'eert'\n"
         "Explanation: 'e' stands twice. 'eetr' is also a valid answer.\n\nInput: s = 'a'\nOutput: 'a'",
-        ["f('a') == 'a'"],
+        [],
     ),
     "any of them": (
         "def f(nums):\n  pass\n\n"
@@ -73,14 +73,14 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "def f(n):\n  pass\n\nInput: n = 3\nOutput: 5\nExplanation: think about 3 or 2 of them, in any case 5.",
         ["f(3) == 5"],
     ),
-    "or on the next line": ("f(3) -> [1, 2]\nor [2, 1]\n\nf(1) -> [1]", ["f(1) == [1]"]),
+    "or on the next line": ("f(3) -> [1, 2]\nor [2, 1]\n\nf(1) -> [1]", []),
     "or in brackets": ("f(3) returns [1, 2] (or [2, 1])\n", []),
-    "one possible output": ("f(2) == 4\nf(3) == [1, 2]  # one possible output", ["f(2) == 4"]),
+    "one possible output": ("f(2) == 4\nf(3) == [1, 2]  # one possible output", []),
     "a heading: one possible output": ("One possible output:\nf(3) => [1, 2]", []),
-    "e.g. behind it": ("f(3) => 'abc' (e.g.)\nf(1) => 'a'", ["f(1) == 'a'"]),
+    "e.g. behind it": ("f(3) => 'abc' (e.g.)\nf(1) => 'a'", []),
     "e.g. in front is an example": ("e.g. f(1) == 2", ["f(1) == 2"]),
-    "with a tilde": ("f(2) == ~1.41\nf(2) ≈ 1.4\nf(4) == 2.0", ["f(4) == 2.0"]),
-    "about a whole number": ("f(1000) == 31  # about\nf(4) == 2.0", ["f(4) == 2.0"]),
+    "with a tilde": ("f(2) == ~1.41\nf(2) ≈ 1.4\nf(4) == 2.0", []),
+    "about a whole number": ("f(1000) == 31  # about\nf(4) == 2.0", []),
     "about in another sense": ("f(4) == 2.0  # about squares", ["f(4) == 2.0"]),
     "a set has no order": ("f('aba') == {'a', 'b'}  # in any order", []),
     "a sentence above": ("Return the divisors; the order of the elements does not matter.\n\nf(4) == [1, 2, 4]", []),
@@ -90,8 +90,11 @@ CASES: dict[str, tuple[str, list[str]]] = {
         [],
     ),
     "words inside a value": ("f(1) == 'in any order'\n>>> f(1)\n'in any order'", ["f(1) == 'in any order'"]),
-    "the input may have any order": ("Sort numbers, which come in any order.\nf([2, 1]) == [1, 2]", []),
-    "random": ("f([1, 2])  # => 1 (random)\nf([3])  # => 3", ["f([3]) == 3"]),
+    "the input may have any order": (
+        "Sort numbers, which come in any order.\nf([2, 1]) == [1, 2]",
+        ["f([2, 1]) == [1, 2]"],
+    ),
+    "random": ("f([1, 2])  # => 1 (random)\nf([3])  # => 3", []),
 }
 """Statements, and the tests that are to be made of them, without `assert`."""
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from foretrace.engines.engine import Engine
     from foretrace.exports.base import TraceFormat
     from foretrace.exports.export_traces import ExportReport
-    from foretrace.exports.harbor_tasks import TasksReport
     from foretrace.report.view import ViewReport
     from foretrace.rows.base import Rows
     from foretrace.sources.base import FileSource, Source
@@ -326,7 +325,7 @@ def export(
     out: str | Path,
     calls: Literal["verbatim", "native", "xml"] | None = None,
     progress: ProgressFunc | None = None,
-) -> ExportReport | TasksReport:
+) -> ExportReport:
     """Write the traces of a folder to `out` in a format that others read.
 
     Args:
@@ -345,6 +344,7 @@ def export(
         UsageError: no such format, or an `out` or `calls` that does not fit.
         StoreError: the traces cannot be read, or `out` cannot be written.
         ProblemError: the problems cannot be read.
+        ForetraceError: the format can hold none of them.
     """
     if format == "harbor-tasks":
         from foretrace.exports.harbor_tasks import write_tasks

@@ -38,7 +38,7 @@ class RolloutMetrics:
             "pass_rate": tests.passed / tests.total if tests and tests.total else 0.0,
             "mean_reward": outcome.reward or 0.0,
             "flag_rate": float(bool(outcome.flags)),
-            "cut_rate": float(was_cut(trace)),
+            "cut_rate": float(bool(outcome.metrics.get("cut_replies")) or outcome.exit_reason == CONTEXT),
             "failed_once": float(bool(outcome.metrics.get("had_errors"))),
             "recovered": float(bool(outcome.metrics.get("recovered"))),
         }
@@ -61,11 +61,6 @@ class RolloutMetrics:
         if self._sums["failed_once"]:
             means["recovery"] = self._sums["recovered"] / self._sums["failed_once"]
         return {f"{prefix}{name}": float(value) for name, value in means.items()}
-
-
-def was_cut(trace: Trace) -> bool:
-    """Whether a limit of length cut one of its replies, or left no room for another."""
-    return bool(trace.outcome.metrics.get("cut_replies")) or trace.outcome.exit_reason == CONTEXT
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:

@@ -47,13 +47,8 @@ class RolloutModel(ModelWrapper):
         self.max_sequence_tokens = max_sequence_tokens
         self.started = self.running = 0
         """Rollouts that it was given, and those that it serves now."""
-        self.failed, self.skips = False, 0
-        """Whether its last request failed; rollouts that others were given since then, or since its own last one."""
-
-    def measure_load(self) -> tuple[bool, int, int]:
-        """What it has to do, then what it had, behind all servers that work where it failed and was not passed over
-        often enough."""
-        return self.failed and self.skips < _SKIPS, self.running, self.started
+        self.skips = 0
+        """Rollouts for which it is still to be passed over, since its last request failed."""
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`).
@@ -76,11 +71,10 @@ class RolloutModel(ModelWrapper):
                 completion = await super().complete(msgspec.structs.replace(request, sampling=sampling))
             except ModelError as error:
                 if error.kind != "empty":
-                    if error.kind != "overflow":
-                        self.failed, self.skips = True, 0
+                    self.skips = 0 if error.kind == "overflow" else _SKIPS
                     raise
                 completion = Completion(text="")  # said again and again: the model's own, which gets its reward
-            self.failed = False
+            self.skips = 0
         if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
             completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
         if self.gives_ids:
@@ -91,10 +85,9 @@ class RolloutModel(ModelWrapper):
 def choose_model(models: Sequence[RolloutModel]) -> RolloutModel:
     """The server with the least to do, for a rollout that begins now. One that failed is tried again by a rollout now
     and then, so that it is used again when it is back."""
-    chosen = min(models, key=RolloutModel.measure_load)
+    chosen = min(models, key=lambda model: (model.skips > 0, model.running, model.started))
     for model in models:
-        model.skips += 1
-    chosen.skips = 0
+        model.skips = max(0, model.skips - 1)
     chosen.started += 1
     return chosen
 

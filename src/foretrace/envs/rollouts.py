@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,6 +32,14 @@ class Rollout(NamedTuple):
     """`None` where the episode failed."""
     why_unusable: str = ""
     """Why it cannot be trained on (a failure's kind, `no_ids` or `mismatch`); empty where it can."""
+
+
+def describe_failures(rollouts: Sequence[Rollout]) -> str:
+    """Why some of these cannot be used, each reason with its number, and the last error."""
+    counts = Counter(one.why_unusable for one in rollouts if one.why_unusable)
+    reasons = ", ".join(f"{number} x {reason}" for reason, number in counts.most_common())
+    errors = [one.trace.outcome.error.message for one in rollouts if one.trace.outcome.error]
+    return f"{reasons}; the last error: {errors[-1]}" if errors else reasons
 
 
 @dataclass(frozen=True, kw_only=True)

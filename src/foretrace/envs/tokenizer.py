@@ -10,8 +10,10 @@ from foretrace.core.completion import ChatMessage, Request, Sampling
 from foretrace.core.errors import Setting, UsageError, find_first_line
 from foretrace.models.base import ChatModel, TokenModel
 
-_CHECK_TEXTS = ("def f(x):\n    return x + 1\n", 'Größe "é" 🙂\t<tool_call> 1234567', "  \n\n</think>\n```python\n")
-_CHECK_CHAT = (ChatMessage("system", "Be brief."), ChatMessage("user", "Say: ok\n"))
+_CHECK_CHAT = (
+    ChatMessage("system", "Be brief.\n\n```python\ndef f(x):\n    return x + 1\n```"),
+    ChatMessage("user", 'Größe "é" 🙂\t<tool_call> 1234567  \n\n</think>\nSay: ok\n'),
+)
 _MAX_CACHED_PROMPTS = 256
 """Prompts whose ids are cached: all rollouts of a problem begin alike, and a template costs more than a small
 episode."""
@@ -92,42 +94,26 @@ class LocalTokenizer:
         ends = [token for token in (*controls[:1], eos) if token is not None]
         if not ends:
             raise UsageError(f"{self.name}: it has no token that ends a turn (eos_token)")
-        self.end_name = str(self._special.id_to_token(ends[0]))
         return ends[0], frozenset(ends)
 
 
 async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
-    """Refuse a tokenizer that is not the model's own, by ids of texts, or by the number of a prompt's tokens where the
-    server makes no ids.
+    """Refuse a tokenizer that is not the model's own, by the ids of a chat, or by their number where the server makes
+    no ids.
 
     Raises:
         UsageError: they differ.
         ModelError: the server failed.
     """
-    remedy = (
-        f"the tokenizer {local.name} is not the one of {model.spec}: give the model's own (",
-        Setting("tokenizer_name"),
-        "); ",
-    )
+    ours = local.apply_template(_CHECK_CHAT)
     if isinstance(model, TokenModel) and (await model.probe()).token_prompts:
-        if texts := await _list_differing_texts(local, model):
-            raise UsageError(*remedy, f"they differ on {', '.join(map(repr, texts))}")
-        if await model.render(_CHECK_CHAT) != local.apply_template(_CHECK_CHAT):
-            raise UsageError(*remedy, "their chat templates differ")
-        return
-    reply = await model.complete(Request(messages=_CHECK_CHAT, sampling=Sampling(temperature=0.0, max_tokens=1)))
-    theirs = reply.usage.prompt_tokens if reply.usage else None
-    if theirs is not None and theirs != (ours := len(local.apply_template(_CHECK_CHAT))):
-        raise UsageError(*remedy, f"the server counts {theirs} tokens where it counts {ours}")
-
-
-async def _list_differing_texts(local: LocalTokenizer, model: TokenModel) -> list[str]:
-    """Texts of which the server makes other ids.
-
-    Servers differ in whether the names of control tokens in a text are read as such, and some read them always (vLLM,
-    SGLang): so the server is asked for the name of one, and the tokenizer reads as the server does.
-    """
-    end = local.end_name
-    special = await model.tokenize(end, special=True) == [local.end_id]
-    texts = (*_CHECK_TEXTS, f"ok{end}\n")
-    return [text for text in texts if await model.tokenize(text, special=True) != local.encode(text, special=special)]
+        same = await model.render(_CHECK_CHAT) == ours
+    else:
+        reply = await model.complete(Request(messages=_CHECK_CHAT, sampling=Sampling(temperature=0.0, max_tokens=1)))
+        same = reply.usage is None or reply.usage.prompt_tokens in (None, len(ours))
+    if not same:
+        raise UsageError(
+            f"the tokenizer {local.name}, or its chat template, is not the one of {model.spec}: give the model's own (",
+            Setting("tokenizer_name"),
+            ")",
+        )

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.errors import Setting, StoreError, UsageError
+from foretrace.core.errors import ForetraceError, Setting, StoreError, UsageError
 from foretrace.core.files import atomic_file, describe_write_error, make_partial_name, open_compressed, sync_folder
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.progress import ProgressFunc
@@ -36,21 +36,24 @@ class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     format: str = ""
     """Its name."""
     traces: int
+    """Traces that were read; of `harbor-tasks`, problems."""
     written: int
-    with_tokens: int
+    with_tokens: int = 0
     """Rows that hold token ids (format `inline`)."""
-    from_demo_model: int
+    without_solution: int = 0
+    """Tasks of problems that have no reference (format `harbor-tasks`)."""
+    from_demo_model: int = 0
     dropped: dict[str, int]
     """Traces that the format cannot hold, by reason, the most frequent first."""
-    lost: dict[str, int]
+    lost: dict[str, int] = {}
     """Fields that the format has no place for, by what has them and name (`messages.logprobs`), the most frequent
     first: how many messages, results, calls or traces had it."""
-    kept: dict[str, int]
+    kept: dict[str, int] = {}
     """Fields that lie where the format is free for anything: foretrace reads them back, nobody else."""
     bytes: int
     """Size of the file, or of all files."""
     files: int
-    replaced: bool
+    replaced: bool = False
     """Whether a file was there before."""
 
 
@@ -94,6 +97,7 @@ def export_traces(
 
     Raises:
         StoreError: the traces cannot be read, or `out` cannot be written.
+        ForetraceError: the format can hold none of them.
     """
     label = f"exporting {store.folder}"
     counts: Counter[str] = Counter()
@@ -122,6 +126,7 @@ def export_traces(
                 counts["bytes"] += write(family.trace.key, done.data)
             if progress is not None:
                 progress(label, counts["traces"], total)
+        refuse_empty(format.name, counts["traces"], drops)
     is_file = format.suffix is None
     return ExportReport(
         out=str(out),
@@ -136,6 +141,17 @@ def export_traces(
         files=1 if is_file else counts["files"],
         replaced=replaced,
     )
+
+
+def refuse_empty(format: str, read: int, drops: Counter[str]) -> None:
+    """Refuse to write a file without a row.
+
+    Raises:
+        ForetraceError: all that was read was dropped.
+    """
+    if read and drops.total() == read:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in drops.most_common())
+        raise ForetraceError(f"{format} can hold none of {read:,} ({reasons}): nothing was written")
 
 
 _STAYS = frozenset({

@@ -15,8 +15,7 @@ import msgspec
 from foretrace.core.errors import UsageError
 from foretrace.core.problem import Problem
 from foretrace.core.python_source import try_parse
-from foretrace.core.report import Report
-from foretrace.exports.export_traces import make_file_name, open_new_folder
+from foretrace.exports.export_traces import ExportReport, make_file_name, open_new_folder, refuse_empty
 from foretrace.problems.harbor import ANSWER, RECORD
 from foretrace.problems.public_tests.extract import extract_public_tests
 from foretrace.sandbox.judging import compare
@@ -60,24 +59,13 @@ memory_mb = 2048
 """
 
 
-class TasksReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What `export` wrote of a problem set."""
-
-    out: str
-    problems: int
-    written: int
-    without_solution: int
-    """Tasks of problems that have no reference."""
-    dropped: dict[str, int]
-    """Problems that cannot be written, by reason, the most frequent first."""
-
-
-def write_tasks(problems: Iterable[Problem], out: Path) -> TasksReport:
+def write_tasks(problems: Iterable[Problem], out: Path) -> ExportReport:
     """Write a task for each problem, all of them or none.
 
     Raises:
         UsageError: `out` is a file, or a folder that is not empty.
         StoreError: it cannot be written.
+        ForetraceError: none of the problems can be a task.
     """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UsageError(f"{out}: name a folder that is empty or not there yet: each task becomes a folder in it")
@@ -96,12 +84,18 @@ def write_tasks(problems: Iterable[Problem], out: Path) -> TasksReport:
                 file.write_text(text, encoding="utf-8", newline="")
                 if file.suffix == ".sh":
                     file.chmod(0o755)
-    return TasksReport(
+        refuse_empty(FORMAT, counts["problems"], drops)
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    written = counts["problems"] - drops.total()
+    return ExportReport(
         out=str(out),
-        problems=counts["problems"],
-        written=counts["problems"] - drops.total(),
+        format=FORMAT,
+        traces=counts["problems"],
+        written=written,
         without_solution=counts["without_solution"],
         dropped=dict(drops.most_common()),
+        bytes=size,
+        files=written,
     )
 
 

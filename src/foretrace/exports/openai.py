@@ -35,6 +35,9 @@ class OpenAI(TraceFormat):
         if not any(message.role == "assistant" for message in trace.messages):
             return Drop("no_agent_turn")
         row: dict[str, Any] = {"messages": list(make_messages(trace, weights=True))}
+        answered = {message.get("tool_call_id") for message in row["messages"]}
+        if any(c["id"] not in answered for m in row["messages"][:-1] for c in m.get("tool_calls", ())):
+            return Drop("unanswered_calls")  # OpenAI takes them in the last message only
         if trace.tools:
             row["tools"] = write_tools(trace)
         return Exported(

@@ -61,6 +61,7 @@ _PLAIN_MODULES = frozenset((
 ))
 # fmt: on
 """What tests may import beside the answer: modules that look at no files and run no programs."""
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _OUTSIDE = frozenset({"open", "__import__", "eval", "exec", "compile"})
 
 
@@ -180,7 +181,7 @@ def _check_script(script: str, tests: str) -> None:
     file = re.escape(tests)
     if not re.search(rf"pytest\b.*{file}", script, re.DOTALL):
         raise UnusableError(f"tests/test.sh does not run pytest on {tests}")
-    if not re.search(rf"\bif [^\n]*{file}|{file}[^\n]*&&|{file}.*\$\?", code, re.DOTALL):
+    if not re.search(rf"\bif [^\n]*{file}|{file}[^\n]*&&|{file}.*(=|\[ [^\n]*)['\"]?\$\?", code, re.DOTALL):
         raise UnusableError("tests/test.sh gives a reward whatever pytest says")
 
 
@@ -191,7 +192,10 @@ def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
         texts: The instruction and the solution, one of which names the answer's file.
     """
     tree = parse_code(source)
-    tree.body = [node for node in tree.body if not ast.unparse(node).startswith("sys.path")]
+    paths = [node for node in tree.body if ast.unparse(node).startswith("sys.path")]
+    tree.body = [node for node in tree.body if node not in paths]
+    gone = _find_names(*paths) - _find_names(tree)  # what was imported for these lines goes with them
+    tree.body = [node for node in tree.body if not isinstance(node, _IMPORTS) or not _list_imported(node) <= gone]
     module, names, texts_of_tests = "", list[str](), list[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -219,6 +223,14 @@ def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
     if any(text.startswith(f"{module}.") for text in texts_of_tests):
         raise UnusableError(f"its tests name {module} in a text, as patch() does")
     return ast.unparse(tree), module, names[0]
+
+
+def _find_names(*nodes: ast.AST) -> set[str]:
+    return {node.id for top in nodes for node in ast.walk(top) if isinstance(node, ast.Name)}
+
+
+def _list_imported(node: ast.Import | ast.ImportFrom) -> set[str]:
+    return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
 
 
 def _find_reference(folder: Path, solve: str, file: str, asked: str) -> str | None:

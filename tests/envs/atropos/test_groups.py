@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretrace.core.trace import Outcome, Provenance, Task, Trace
-from foretrace.envs.atropos.groups import ONE_SCORE, TOO_LONG, find_drop_reason, make_group
+from foretrace.envs.atropos.groups import make_group
 from foretrace.envs.rollouts import Rollout
 from foretrace.envs.train_sequence import MASKED, UNKNOWN, TrainSequence
 
@@ -41,16 +41,3 @@ def test_a_group_has_no_key_without_a_value() -> None:
     assert set(group) == {"tokens", "masks", "scores", "inference_logprobs", "generation_params"}
     assert group["scores"] == [1.0, -1.0] and group["generation_params"] == {"top_p": 1.0}
     assert make_group([rollout()], {}, messages=True)["messages"] == [[{"role": "user", "content": "q"}]]
-
-
-def test_what_atropos_leaves_out_is_known() -> None:
-    same, other = (
-        make_group([rollout(), rollout()], {}, messages=False),
-        make_group([rollout(), rollout(1)], {}, messages=False),
-    )
-    assert find_drop_reason(same, drop_one_score=True, max_tokens=-1) == ONE_SCORE and not find_drop_reason(
-        same, drop_one_score=False, max_tokens=-1
-    )
-    assert find_drop_reason(other, drop_one_score=True, max_tokens=3) == TOO_LONG and not find_drop_reason(
-        other, drop_one_score=True, max_tokens=4
-    )

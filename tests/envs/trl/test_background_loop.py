@@ -1,4 +1,4 @@
-"""The sandbox of a reward or rollout function: what its arguments make, and which of them do not go together."""
+"""The sandbox of a rollout function: what its arguments make, and which of them do not go together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import UsageError
-from foretrace.envs.trl import reward_fn, rollout_func
+from foretrace.envs.trl import rollout_func
 from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.sandbox import local
 from foretrace.sandbox.base import SandboxSettings
@@ -24,8 +24,6 @@ BOX = SandboxSettings(workers=1, allow_weak_isolation=True)
     ],
 )
 def test_arguments_that_do_not_go_together(given: dict[str, Any], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        reward_fn("tools", **given)
     with pytest.raises(UsageError, match=why):
         rollout_func("tools", problems="builtin", limit=1, **given)
 

@@ -232,12 +232,11 @@ def export(
 ) -> None:
     """Write the traces of a folder in a format that others read, and say what it could not hold."""
     from foretrace.api.traces import export
-    from foretrace.exports.export_traces import ExportReport
 
     output.warn_unsealed(Path(traces))
     output.interrupt_message = f"interrupted; nothing was written to {out}"
     report = output.work(f"exporting {traces}", export, traces, format=format, out=out, calls=calls)
-    if isinstance(report, ExportReport) and report.from_demo_model and format != "jsonl":
+    if report.from_demo_model and format != "jsonl":
         output.note(
             f"{report.from_demo_model:,} of the traces are the demo model's: they show the form, "
             "and are not training data"

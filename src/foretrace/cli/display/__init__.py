@@ -29,7 +29,6 @@ _SHOWN_BY = {
     "ReplayReport": "speculation.show_replay",
     "ScoreReport": "score.show_scores",
     "ScrubReport": "traces.show_scrubbed",
-    "TasksReport": "traces.show_tasks",
     "VerifyReport": "score.show_verified",
     "ViewReport": "traces.show_view",
 }

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from foretrace.actions.corrections import Corrections
     from foretrace.clean.scrub import ScrubReport
     from foretrace.exports.export_traces import ExportReport
-    from foretrace.exports.harbor_tasks import TasksReport
     from foretrace.report.view import ViewReport
 
 _WIDTH = 180
@@ -101,9 +100,12 @@ def show_export(output: Output, report: ExportReport) -> None:
     """Say what was exported, which traces were dropped, what was lost of the others, and where the file is."""
     from foretrace.exports.base import describe_losses
 
-    fields: list[tuple[str, Cell]] = [("traces", report.traces), ("written", report.written)]
+    read = "problems" if report.format == "harbor-tasks" else "traces"
+    fields: list[tuple[str, Cell]] = [(read, report.traces), ("written", report.written)]
     if report.format == "inline":
         fields.append(("with tokens", report.with_tokens))
+    if report.without_solution:
+        fields.append(("without a solution", report.without_solution))
     fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
     for what, found in (("lost", report.lost), ("for foretrace only", report.kept)):
         fields += [(f"{what}, {unit}", text) for unit, text in describe_losses(found).items()]
@@ -112,19 +114,6 @@ def show_export(output: Output, report: ExportReport) -> None:
         fields.append(("files", report.files))
     where = ("folder" if is_folder else "file", describe_output(report.out, report.replaced))
     output.print_fields([*fields, ("bytes", report.bytes), where])
-
-
-def show_tasks(output: Output, report: TasksReport) -> None:
-    """Say how many problems became Harbor tasks, and where the tasks are."""
-    output.print_fields(
-        [
-            ("problems", report.problems),
-            ("written", report.written),
-            *((f"dropped, {reason}", count) for reason, count in report.dropped.items()),
-            ("without a solution", report.without_solution or None),
-            ("folder", report.out),
-        ]
-    )
 
 
 def show_scrubbed(output: Output, report: ScrubReport) -> None:

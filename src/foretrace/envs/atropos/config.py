@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal
 
 from atroposlib.envs.base import BaseEnvConfig
 from pydantic import ConfigDict, Field, field_validator
 
 from foretrace.core.completion import Sampling
-from foretrace.core.errors import ForetraceError, find_first_line
+from foretrace.core.errors import ForetraceError
 from foretrace.core.pairs import parse_pairs
 from foretrace.envs.messages import make_option_style
 from foretrace.episodes.settings import EpisodeSettings
@@ -69,7 +68,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     )
     tries: int = Field(default=3, ge=1, description="How often an episode is begun that fails.")
     give_up_after: int = Field(default=10, ge=1, description="Groups in a row without a full one, after which it ends.")
-    wait_s: float = Field(default=600.0, description="Longest wait for run-api and a trainer, seconds.")
 
     @field_validator("thinking_mode", "reasoning_effort", "max_reasoning_tokens", "custom_thinking_prompt")
     @classmethod
@@ -77,17 +75,6 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         if value:
             raise ValueError("not of this environment: leave it out (for Ollama give model_options think=VALUE)")
         return value
-
-    @field_validator("data_dir_to_save_evals")
-    @classmethod
-    def _make_folder(cls, path: str | None) -> str | None:
-        """Atropos makes it too, with an error that names no setting, and in `serve` only at the first evaluation."""
-        try:
-            if path is not None:
-                os.makedirs(path, exist_ok=True)
-        except OSError as error:
-            raise ValueError(f"{find_first_line(error)}; give a folder that can be written") from None
-        return path
 
     def server(self) -> Server:
         """Settings of the model server, all but the address and the key that Atropos has (`openai.*`).

@@ -5,48 +5,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
+import signal
+import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import msgspec
 
-from foretrace.envs.atropos.lifecycle import ResilientEnv  # first: it says what to do where atroposlib is missing
+from foretrace.envs.messages import missing_library_error
 
-# isort: split
-from atroposlib.envs.base import APIServerConfig
-from atroposlib.envs.server_handling.server_baseline import APIServer
+try:
+    import yaml
+    from atroposlib.envs.base import APIServerConfig, BaseEnv
+    from atroposlib.envs.server_handling.server_baseline import APIServer
+    from pydantic import ValidationError
+    from tenacity import RetryError
+except ImportError as missing:
+    raise missing_library_error("atroposlib", "atropos", missing) from None
 
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ForetraceError, ModelError, Setting, StoreError, UsageError, find_first_line
 from foretrace.core.plugins import plugin_names
 from foretrace.core.problem import Problem
 from foretrace.envs.atropos.config import CodeTraceEnvConfig, render_error
-from foretrace.envs.atropos.groups import find_drop_reason, make_group
-from foretrace.envs.demo_files import write_demo_tokenizer
-from foretrace.envs.metrics import RolloutMetrics, format_metrics, was_cut
+from foretrace.envs.atropos.groups import make_group
+from foretrace.envs.metrics import RolloutMetrics, format_metrics
 from foretrace.envs.problems import load_problems, repeat_shuffled, split_problems
 from foretrace.envs.rollout_model import RESERVED_TOKENS, RolloutModel, connect_model
-from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
+from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings, describe_failures
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.episodes.identity import Identity
 from foretrace.models.base import ChatModel, Server
+from foretrace.models.demo_model import CHECKPOINT
 from foretrace.registry import make_model, make_protocol, make_sandbox, split_spec
 from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 _log = logging.getLogger("foretrace.envs.atropos")
-_GROUPS_PER_LINE = 16
-"""Groups from one line on how training goes to the next."""
 _UNSET = ("", "default", "none", "x", None)
 """What Atropos writes where a server's name or key was not given."""
-
-
-_SERVER_SETTINGS = ("api_key", "base_url", "health_check", "model_name", "num_max_requests_at_once")
-"""What is read of Atropos' settings of a server; `health_check` is off in any case."""
 
 
 class ForetraceServer(APIServer):
@@ -61,10 +61,6 @@ class ForetraceServer(APIServer):
         super().__init__(config, reasoning_config=reasoning_config)
         if config.num_max_requests_at_once < 1:
             raise UsageError(Setting("concurrency", config.num_max_requests_at_once), ": choose 1 or more")
-        for name, field in APIServerConfig.model_fields.items():
-            if name not in _SERVER_SETTINGS and getattr(config, name) != field.default:
-                why = f"--openai.{name} is for Atropos' own requests, which are not made here: leave it out; see "
-                raise UsageError(why, Setting("max_eval_workers"), " and ", Setting("timeout"))
         kind, _, named = self.spec.partition(":")
         is_named = named or kind == "demo" or config.model_name in _UNSET
         given: dict[str, Any] = {} if config.base_url in _UNSET else {"base_url": config.base_url}
@@ -74,17 +70,15 @@ class ForetraceServer(APIServer):
             self.spec if is_named else f"{kind}:{config.model_name}", msgspec.structs.replace(self.settings, **given)
         )
 
-    async def check_server_status_task(self, chat_completion: bool = True) -> None:
-        """Nothing to wait for: each server is asked at the start what it can do."""
-        self.server_healthy = True
-
-    async def _refuse(self, **kwargs: Any) -> NoReturn:
+    async def check_server_status_task(self, chat_completion: bool = True) -> NoReturn:
+        """Refuse what would ask by way of Atropos."""
         raise UsageError("the rollouts of this environment ask the model itself, and not Atropos' server")
 
-    _chat_completion_wrapper = _completion_wrapper = _tokens_and_logprobs_completion_wrapper = _refuse
+    _chat_completion_wrapper = _completion_wrapper = check_server_status_task
+    _tokens_and_logprobs_completion_wrapper = check_server_status_task
 
 
-class CodeTraceEnv(ResilientEnv):
+class CodeTraceEnv(BaseEnv):
     """Any protocol on any problem set; see docs/rl.md.
 
     Raises:
@@ -93,6 +87,10 @@ class CodeTraceEnv(ResilientEnv):
 
     name = "code_trace"
     env_config_cls = CodeTraceEnvConfig
+    training = True
+    """False in `evaluate`, which needs no logprobs."""
+    fatal: ForetraceError | None = None
+    """Why the run is to end."""
 
     @classmethod
     def config_init(cls) -> Any:
@@ -108,16 +106,12 @@ class CodeTraceEnv(ResilientEnv):
         if not config.tokenizer_name:
             if config.model.partition(":")[0] != "demo":
                 raise UsageError(Setting("tokenizer_name"), " is missing: give the folder of the model's own tokenizer")
-            self._demo_folder = tempfile.TemporaryDirectory(prefix="foretrace-demo-tokenizer-")
-            config = config.model_copy(update={"tokenizer_name": write_demo_tokenizer(self._demo_folder.name)})
+            config = config.model_copy(update={"tokenizer_name": str(CHECKPOINT)})
         listed = server_configs if isinstance(server_configs, list) else [server_configs]
         try:
             super().__init__(config, listed, slurm=slurm, testing=testing)
         except (OSError, ValueError, ImportError) as error:
-            if hasattr(self, "tokenizer") and isinstance(error, OSError):  # made behind the server, before the file
-                why = f": {find_first_line(error)}; give a path that can be written"
-                raise StoreError(Setting("data_path_to_save_groups"), why) from None
-            if not hasattr(self, "server"):
+            if not hasattr(self, "server") or hasattr(self, "tokenizer"):
                 raise
             raise UsageError(
                 f"the tokenizer {config.tokenizer_name} cannot be loaded: {find_first_line(error)}; "
@@ -128,10 +122,6 @@ class CodeTraceEnv(ResilientEnv):
         self._eval_metrics: dict[str, float] = {}
         self._failures = 0
         """Groups in a row that could not be filled."""
-        self._last_error = ""
-        """The last rollout's failure, as the end of a message."""
-        self._sent = self._unsent = 0
-        """Groups that Atropos sends on, and those that it dropped since the last one."""
         self._sink: TraceSink | None = None
         self._sandbox: Sandbox | None = None
         self._rollout_slots = asyncio.Semaphore(config.max_rollouts)
@@ -142,8 +132,6 @@ class CodeTraceEnv(ResilientEnv):
         if self.training and config.group_size == 1 and config.ensure_scores_are_not_same:
             unsent = ": Atropos drops groups in which all scores are the same; choose 2 or more, or "
             raise UsageError(Setting("group_size", 1), unsent, Setting("ensure_scores_are_not_same", False))
-        if not self.training and config.use_wandb:
-            raise UsageError("evaluate does not log to W&B: give ", Setting("use_wandb", False))
         problems = load_problems(config.problems, config.problems_path, config.limit)
         self._train, self._eval = split_problems(problems, config.eval_fraction, config.seed)
         self._by_id = {problem.id: problem for problem in problems}
@@ -198,15 +186,45 @@ class CodeTraceEnv(ResilientEnv):
             _log.warning("%d problems are left out: their prompts do not fit into %d tokens", left_out, max_tokens)
         self._order = repeat_shuffled(self._train, self.config.seed)
 
-    # --- training
+    # --- the commands
+
+    async def env_manager(self) -> None:
+        """`serve`."""
+        await self._run(super().env_manager)
 
     async def process_manager(self) -> None:
-        """`process`, which fails where Atropos left out every group, so that nothing was written."""
-        await super().process_manager()
-        if self._unsent and not self._sent:
-            fix = ", or give more "
-            why = f"no group was written: all scores of each of {self._unsent} groups are the same; leave out "
-            raise ForetraceError(why, Setting("ensure_scores_are_not_same"), fix, Setting("total_steps"))
+        """`process`, which fails where Atropos left out every group, so that nothing was written. W&B, which Atropos
+        switches on here, is for `serve`."""
+        self.config.use_wandb = False
+        await self._run(super().process_manager)
+        if not Path(self.config.data_path_to_save_groups).stat().st_size:
+            why = "no group was written: all scores of each group are the same; leave out "
+            raise ForetraceError(why, Setting("ensure_scores_are_not_same"), ", or give more ", Setting("total_steps"))
+
+    async def _run_evaluate(self) -> None:
+        """`evaluate`."""
+        self.training = self.config.use_wandb = False
+        await self._run(super()._run_evaluate)
+
+    async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await run()
+        finally:
+            tasks = [*self.workers, *self.eval_workers, *filter(None, [self.eval_runner])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self.jsonl_writer is not None:
+                self.jsonl_writer.close()
+            await self.close()
+
+    async def get_status(self) -> None:
+        """Ask run-api how far the trainer is, and end the run that is to end."""
+        if self.fatal is not None:
+            raise self.fatal
+        await super().get_status()
+
+    # --- training
 
     async def get_next_item(self) -> str:
         """The id of the next problem."""
@@ -225,51 +243,21 @@ class CodeTraceEnv(ResilientEnv):
             if isinstance(member, BaseException):
                 raise member
         rollouts = [member for member in members if isinstance(member, Rollout)]
-        failed = Counter(one.why_unusable for one in rollouts if one.why_unusable)
-        if not failed:
+        if not any(one.why_unusable for one in rollouts):
             self._failures = 0
-            group = make_group(rollouts, self._describe_sampling(), messages=config.include_messages)
-            self._count_group(group, rollouts)
-            return group, []
+            return make_group(rollouts, self._describe_sampling(), messages=config.include_messages), []
         self._failures += 1
-        reasons = ", ".join(f"{number} x {reason}" for reason, number in failed.most_common())
-        _log.warning("a group of %s was dropped: %s", item, reasons)
+        _log.warning("a group of %s was dropped: %s", item, describe_failures(rollouts))
         if self._failures >= config.give_up_after:
-            last = self._last_error
-            self.fatal = ModelError(f"gave up: {self._failures} groups in a row could not be filled ({reasons}){last}")
+            why = describe_failures(rollouts)
+            self.fatal = ModelError(f"gave up: {self._failures} groups in a row could not be filled, the last: {why}")
             raise self.fatal
         return None, []
-
-    def _count_group(self, group: dict[str, Any], rollouts: Sequence[Rollout]) -> None:
-        """Count what Atropos will do with a group, and say how training goes."""
-        config = self.config
-        reason = find_drop_reason(
-            group, drop_one_score=config.ensure_scores_are_not_same, max_tokens=self.max_token_len
-        )
-        self._unsent = self._unsent + 1 if reason else 0
-        self._sent += not reason
-        if self._unsent == config.give_up_after:
-            cut = sum(was_cut(one.trace) for one in rollouts)
-            _log.warning(
-                "%d groups in a row were not sent, the last for %s, %d of its rollouts cut by length; choose problems "
-                "that the model solves now and then, a larger group_size, or longer sequences (max_tokens, "
-                "max_token_length, and the trainer's max_token_len)",
-                *(self._unsent, reason, cut),
-            )
-        if (self._sent + self._unsent) % _GROUPS_PER_LINE == 1:
-            self._log_progress()
-
-    def _log_progress(self) -> None:
-        """Say how training goes, also where no metrics are logged anywhere."""
-        means = ", ".join(f"{name} {value:.3g}" for name, value in self.metrics.compute_means("").items())
-        _log.info("%d groups passed on, %d in a row not; rollouts: %s", self._sent, self._unsent, means)
 
     async def _run_one(self, problem: Problem, sampling: Sampling, metrics: RolloutMetrics) -> Rollout:
         async with self._rollout_slots:
             rollout = await self._runner.run(problem, self._models, sampling)
         metrics.add(rollout.trace, rollout.why_unusable)
-        if rollout.trace.outcome.error is not None:
-            self._last_error = f"; the last error: {rollout.trace.outcome.error.message}"
         return rollout
 
     # --- evaluation
@@ -280,10 +268,11 @@ class CodeTraceEnv(ResilientEnv):
         try:
             if self._eval:
                 await self._evaluate()
-        except ForetraceError as error:
+        except (ForetraceError, OSError) as error:
             if not self.training:
                 raise
-            _log.warning("the evaluation at step %d failed: %s", self.curr_step, render_error(error))
+            why = render_error(error) if isinstance(error, ForetraceError) else error
+            _log.warning("the evaluation at step %d failed: %s", self.curr_step, why)
 
     async def _evaluate(self) -> None:
         start_time, metrics = time.time(), RolloutMetrics()
@@ -296,26 +285,22 @@ class CodeTraceEnv(ResilientEnv):
 
         rollouts = await asyncio.gather(*map(run, self._eval))
         if not metrics.rollouts:
-            raise ModelError(f"the evaluation failed: none of {len(rollouts)} came to its end{self._last_error}")
+            raise ModelError(f"none of {len(rollouts)} episodes came to its end: {describe_failures(rollouts)}")
         self._eval_metrics = metrics.compute_means("eval/")
         if self.training:
             _log.info("the evaluation at step %d:\n%s", self.curr_step, format_metrics(self._eval_metrics))
         else:
             print(format_metrics(self._eval_metrics), flush=True)
         if config.data_dir_to_save_evals is not None:
-            try:
-                await self.evaluate_log(
-                    self._eval_metrics,
-                    model_name=self._models[0].spec,
-                    start_time=start_time,
-                    end_time=time.time(),
-                    generation_parameters=self._describe_sampling() | {"temperature": config.eval_temperature},
-                    samples=[_make_sample(one) for one in rollouts],
-                    verbose=False,
-                )
-            except OSError as error:
-                why = f": {find_first_line(error)}; give a folder that can be written"
-                raise StoreError(Setting("data_dir_to_save_evals"), why) from None
+            await self.evaluate_log(
+                self._eval_metrics,
+                model_name=self._models[0].spec,
+                start_time=start_time,
+                end_time=time.time(),
+                generation_parameters=self._describe_sampling() | {"temperature": config.eval_temperature},
+                samples=[_make_sample(one) for one in rollouts],
+                verbose=False,
+            )
 
     def _describe_sampling(self) -> dict[str, Any]:
         return {name: getattr(self.config, name) for name in ("temperature", "top_p", "max_tokens")}
@@ -327,8 +312,12 @@ class CodeTraceEnv(ResilientEnv):
         await super().wandb_log(metrics)
 
     async def get_server_info(self) -> None:
-        """Ask run-api for the trainer's limits; they hold for the sequences, too."""
-        await super().get_server_info()
+        """Ask run-api for the trainer's limits: they hold for the sequences, too, and a group must not be larger than a
+        batch."""
+        try:
+            await super().get_server_info()
+        except ValueError as error:
+            raise UsageError(f"{error}: choose a smaller ", Setting("group_size"), " or a larger batch") from None
         if 0 < self.max_token_len < self.config.max_token_length:
             self._fit_problems(self.max_token_len)
 
@@ -340,6 +329,35 @@ class CodeTraceEnv(ResilientEnv):
             await self._sandbox.close()
         if self._sink is not None:
             await self._sink.close()
+
+    @classmethod
+    def cli(cls) -> None:
+        """The command line. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
+        if sys.argv[1:2] in ([], ["-h"], ["--help"]):  # Atropos would end in a traceback for the first
+            print("usage: serve|process|evaluate [--config FILE] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]")
+            print("all settings, and what they are: serve --help")
+            sys.exit(0 if sys.argv[1:] else UsageError.exit_code)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed
+        if not _log.handlers:  # our own lines are few, and are shown whatever Atropos logs
+            _log.addHandler(logging.StreamHandler())
+            _log.setLevel(logging.INFO)
+            _log.propagate = False
+        try:
+            super().cli()
+        except ForetraceError as error:
+            _end(render_error(error), error.exit_code)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            _end(f"setting {place}: {first['msg']}", UsageError.exit_code)
+        except RetryError as error:
+            cause = error.last_attempt.exception() or error
+            _end(f"run-api does not answer ({cause}): start it and a trainer", ForetraceError.exit_code)
+        except (OSError, yaml.YAMLError) as error:
+            _end(str(error) or type(error).__name__, ForetraceError.exit_code)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
 
 
 def _make_sample(rollout: Rollout) -> dict[str, Any]:
@@ -354,3 +372,8 @@ def _make_sample(rollout: Rollout) -> dict[str, Any]:
         "messages": rollout.sequence.messages if rollout.sequence else [],
         "metrics": trace.outcome.metrics,
     }
+
+
+def _end(message: str, code: int) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)

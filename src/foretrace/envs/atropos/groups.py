@@ -1,4 +1,4 @@
-"""A group of rollouts as Atropos takes it, and whether Atropos sends it to the trainer."""
+"""A group of rollouts as Atropos takes it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foretrace.envs.rollouts import Rollout
-
-ONE_SCORE, TOO_LONG = "one score", "too long"
 
 
 def make_group(members: Sequence[Rollout], sampling: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
@@ -38,15 +36,3 @@ def make_group(members: Sequence[Rollout], sampling: Mapping[str, Any], *, messa
     if messages:
         group["messages"] = [s.messages for s in sequences]
     return group
-
-
-def find_drop_reason(group: Mapping[str, Any], *, drop_one_score: bool, max_tokens: int) -> str:
-    """Why Atropos drops a group (its own conditions: `BaseEnv.handle_send_to_api`); empty where it sends it.
-
-    Args:
-        drop_one_score: whether a group in which all scores are the same is dropped.
-        max_tokens: ids of a sequence from which on its group is dropped; 0 or less means no limit.
-    """
-    if drop_one_score and len(set(group["scores"])) == 1:
-        return ONE_SCORE
-    return TOO_LONG if 0 < max_tokens <= max(map(len, group["tokens"])) else ""

@@ -1,23 +1,19 @@
-"""foretrace's episodes for TRL's `GRPOTrainer`: a prompt dataset, and a reward, rollouts or an environment (see
-docs/rl.md)."""
+"""foretrace's episodes for TRL's `GRPOTrainer`: a prompt dataset, and rollouts or an environment (see docs/rl.md)."""
 
 from foretrace.envs.demo_files import write_demo_model
 from foretrace.envs.trl.environment import EnvironmentFactory, ToolCalls
 from foretrace.envs.trl.generation import GenerateFunc, Generation, TrainedModel
 from foretrace.envs.trl.prompts import prompt_dataset
-from foretrace.envs.trl.rewards import RewardFunc, reward_fn, reward_from_rollout
-from foretrace.envs.trl.rollouts import RolloutFunc, rollout_func
+from foretrace.envs.trl.rollouts import RolloutFunc, reward_from_rollout, rollout_func
 
 __all__ = [
     "EnvironmentFactory",
     "GenerateFunc",
     "Generation",
-    "RewardFunc",
     "RolloutFunc",
     "ToolCalls",
     "TrainedModel",
     "prompt_dataset",
-    "reward_fn",
     "reward_from_rollout",
     "rollout_func",
     "write_demo_model",

@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from foretrace.core.completion import Completion
+from foretrace.core.errors import SandboxError
 from foretrace.core.trace import Trace
+from foretrace.envs.rollouts import Rollout, describe_failures
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.envs.trl.prompts import check_prompt, read_problem
@@ -57,7 +59,7 @@ class EnvironmentFactory:
     is `prompt_dataset(problems, ToolCalls())`; the reward is the environments' own.
 
     Args:
-        sandbox, sandbox_settings: as of `reward_fn`.
+        sandbox, sandbox_settings: as of `rollout_func`.
         settings: how an episode is run.
         traces_dir: a traces folder that the episodes are added to; their token ids are the trainer's, and not in it.
 
@@ -134,11 +136,17 @@ class ToolEnvironment:
         return await self._call("submit", code)
 
     async def get_reward(self) -> float | None:
-        """The reward of the episode; `None` where the sandbox failed."""
+        """The reward of the episode; `None` where the sandbox failed.
+
+        Raises:
+            SandboxError: all episodes of the step failed: there is nothing to train on.
+        """
         # TRL asks one after the other: so all are judged when the first is asked.
-        await asyncio.gather(
-            *(asyncio.wrap_future(self._factory.loop.submit(one._end())) for one in self._factory.made)
-        )
+        ends = (asyncio.wrap_future(self._factory.loop.submit(one._end())) for one in self._factory.made)
+        ended = [trace for trace in await asyncio.gather(*ends) if trace is not None]
+        failed = [Rollout(trace, None, trace.outcome.error.kind) for trace in ended if trace.outcome.error]
+        if failed and len(failed) == len(ended):
+            raise SandboxError(f"none of {len(failed)} episodes came to its end: {describe_failures(failed)}")
         return self.trace.outcome.reward if self.trace else None
 
     async def _start(self, episode: Episode) -> None:
@@ -167,15 +175,16 @@ class ToolEnvironment:
                 await episode.step(completion)
             return _ENDED if episode.done else episode.messages[-1].content
 
-    async def _end(self) -> None:
-        """Judge the episode, where no call has ended it, and keep its trace."""
+    async def _end(self) -> Trace | None:
+        """Judge the episode, where no call has ended it, and keep its trace; `None` where there is none to end."""
         async with self._lock:
             episode, self._episode = self._episode, None
             if episode is None:
-                return
+                return None
             if not episode.done:
                 with contextlib.suppress(Exception):  # the trace says what failed
                     async with record_failure(episode):
                         await episode.end("stopped")
             self.trace = finish_trace(episode)
             await self._factory.sink.put(self.trace)
+            return self.trace

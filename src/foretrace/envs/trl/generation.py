@@ -13,9 +13,6 @@ from foretrace.core.completion import Completion, Request, Sampling
 from foretrace.core.errors import ForetraceError, UsageError
 from foretrace.envs.tokenizer import LocalTokenizer
 
-_MIN_TAIL = 16
-"""Tokens that are read for a stop sequence, beside one for each of its characters."""
-
 
 class Generation(NamedTuple):
     """What was sampled behind one prompt."""
@@ -71,7 +68,7 @@ class TrainedModel:
         device = trainer.accelerator.device
         ids = torch.tensor([[config.pad_token_id] * (width - len(p)) + p for p in prompts], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-        watcher = _StepWatcher(self._tokenizer, stop, width, float(sampling[0].temperature))
+        watcher = _LogprobWatcher(float(sampling[0].temperature))
         with (
             unwrap_model_for_generation(
                 trainer.model_wrapped,
@@ -86,9 +83,11 @@ class TrainedModel:
                 input_ids=ids,
                 attention_mask=mask,
                 generation_config=config,
-                logits_processor=[watcher.take_logits],
-                stopping_criteria=[watcher.check_stops],
+                logits_processor=[watcher],
+                stop_strings=list(stop) or None,
+                tokenizer=trainer.processing_class,
             )
+        watcher.add_logprobs(output)
         logprobs = torch.stack(watcher.logprobs, dim=1).tolist()
         generations: list[Generation] = []
         for row, own in zip(output[:, width:].tolist(), logprobs, strict=True):
@@ -97,35 +96,26 @@ class TrainedModel:
         return generations
 
 
-class _StepWatcher:
-    """Watches each step of a generation: takes the logits before it, and looks for stop sequences after it."""
+class _LogprobWatcher:
+    """Keeps the logprob of each token: it is given the logits as the model gave them, before temperature and the cuts
+    of sampling, and with the next ones the token that was sampled."""
 
-    def __init__(self, tokenizer: LocalTokenizer, stop: tuple[str, ...], width: int, temperature: float) -> None:
-        self._tokenizer, self._stop, self._width, self._temperature = tokenizer, stop, width, temperature
-        self._tail = max(map(len, stop), default=0) + _MIN_TAIL
+    def __init__(self, temperature: float) -> None:
+        self._temperature = temperature
         self._logits: Any = None
         self.logprobs: list[Any] = []
         """One tensor a step: the logprob of each row's token."""
 
-    def take_logits(self, input_ids: Any, scores: Any) -> Any:
-        """Take the logits as the model gave them: this comes before temperature and the cuts of sampling."""
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        if self._logits is not None:
+            self.add_logprobs(input_ids)
         self._logits = scores
         return scores
 
-    def check_stops(self, input_ids: Any, scores: Any, **others: Any) -> Any:
-        """Which rows have written a stop sequence."""
-        import torch
-
-        logprobs = torch.log_softmax(self._logits.float() / self._temperature, dim=-1)
+    def add_logprobs(self, input_ids: Any) -> None:
+        """Add those of the tokens that stand last."""
+        logprobs = (self._logits.float() / self._temperature).log_softmax(-1)
         self.logprobs.append(logprobs.gather(1, input_ids[:, -1:]).squeeze(1))
-        return torch.tensor([self._has_stop(row) for row in self._tails(input_ids)], device=input_ids.device)
-
-    def _tails(self, input_ids: Any) -> list[list[int]]:
-        return input_ids[:, max(self._width, input_ids.shape[1] - self._tail) :].tolist()
-
-    def _has_stop(self, row: list[int]) -> bool:
-        text = "".join(self._tokenizer.decode_pieces(row)) if self._stop else ""
-        return any(stop in text for stop in self._stop)
 
 
 def make_completion(request: Request, generation: Generation, tokenizer: LocalTokenizer) -> Completion:

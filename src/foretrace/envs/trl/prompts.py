@@ -28,7 +28,7 @@ def prompt_dataset(
     limit: int | None = None,
 ) -> Any:
     """A `datasets.Dataset` with one row a problem: `prompt` (the messages that an episode begins with), `task` (the
-    id), and `problem` (JSON, with all tests; for `reward_fn`).
+    id), and `problem` (JSON, with all tests; for `EnvironmentFactory`).
 
     No hidden test is in a prompt. Each message of a prompt holds the id too, at `task`, for `rollout_func`.
 
@@ -75,14 +75,14 @@ def read_problem(text: str) -> Problem:
 
 
 def find_problem(
-    prompt: Sequence[Mapping[str, Any]] | str, problems: Mapping[str, Problem], protocol: InteractionProtocol
+    prompt: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem], protocol: InteractionProtocol
 ) -> Problem:
     """The problem that a prompt asks for, of those by the id of their task.
 
     Raises:
         UsageError: the prompt names none, one that is not known, or is written for another protocol.
     """
-    task = None if isinstance(prompt, str) or not prompt else prompt[0].get(TASK_KEY)
+    task = prompt[0].get(TASK_KEY) if isinstance(prompt, list) and prompt else None
     if task is None:
         raise UsageError(f"a prompt without the key {TASK_KEY!r} in its messages; make the dataset by prompt_dataset")
     if task not in problems:
@@ -91,22 +91,15 @@ def find_problem(
     return problems[task]
 
 
-def check_prompt(prompt: Sequence[Mapping[str, Any]] | str, problem: Problem, protocol: InteractionProtocol) -> None:
+def check_prompt(prompt: Sequence[Mapping[str, Any]], problem: Problem, protocol: InteractionProtocol) -> None:
     """Refuse a prompt that does not ask for the problem in the words of the protocol: what is answered to it would be
     read by other rules than it was written by.
-
-    Args:
-        prompt: messages; or a text, in which the messages stand as some template puts them.
 
     Raises:
         UsageError: it is not that prompt.
     """
     opening = protocol.opening(make_view(problem))
-    if isinstance(prompt, str):
-        same = all(message.content.strip() in prompt for message in opening)
-    else:
-        same = [(m.get("role"), m.get("content")) for m in prompt] == [(m.role, m.content) for m in opening]
-    if not same:
+    if [(m.get("role"), m.get("content")) for m in prompt] != [(m.role, m.content) for m in opening]:
         raise UsageError(
             f"the prompt of {make_task(problem).id!r} is not the one of {protocol.name}; give both the same protocol "
             "(for words of your own, one with its own opening: docs/rl.md)"

@@ -1,10 +1,10 @@
-"""A rollout function for `GRPOTrainer(rollout_func=...)`: the episodes of a training step, as lists of token ids."""
+"""A rollout function for `GRPOTrainer(rollout_func=...)`: the episodes of a training step, as lists of token ids, and
+the reward function that belongs to it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -12,14 +12,16 @@ from typing import Any
 from foretrace.core.completion import Sampling
 from foretrace.core.errors import ModelError, Setting, UsageError
 from foretrace.core.problem import Problem
+from foretrace.core.trace import Trace
+from foretrace.envs.metrics import RolloutMetrics
 from foretrace.envs.rollout_model import RolloutModel, connect_model
-from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings
+from foretrace.envs.rollouts import Rollout, RolloutRunner, RolloutSettings, describe_failures
 from foretrace.envs.tokenizer import LocalTokenizer
 from foretrace.envs.trace_sink import TraceSink
 from foretrace.envs.train_sequence import MASKED
 from foretrace.envs.trl.background_loop import BackgroundLoop
 from foretrace.envs.trl.generation import GenerateFunc, TrainedModel
-from foretrace.envs.trl.prompts import find_problem, resolve_problems, resolve_protocol
+from foretrace.envs.trl.prompts import TASK_KEY, find_problem, resolve_problems, resolve_protocol
 from foretrace.envs.trl.request_batches import BatchedModel, RequestBatcher
 from foretrace.episodes.identity import Identity, make_task
 from foretrace.episodes.settings import EpisodeSettings
@@ -29,7 +31,7 @@ from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 
 class RolloutFunc:
-    """A rollout function for `GRPOTrainer(rollout_func=...)`: whole episodes, of many turns or `inline`, token-exact.
+    """A rollout function for `GRPOTrainer(rollout_func=...)`: whole episodes, of one turn or many, token-exact.
     Its reward function is `reward_from_rollout`.
 
     It returns `prompt_ids`, `completion_ids`, `logprobs`, `env_mask` (1: sampled by the model; 0: the environment's, or
@@ -41,7 +43,10 @@ class RolloutFunc:
             trainer's own model, by transformers.
         problems: all that the prompts ask for: what `prompt_dataset` was given.
         path, limit: as of `prompt_dataset`.
-        sandbox, sandbox_settings, max_concurrency: as of `reward_fn`.
+        sandbox: names in order of preference (`docker,local`), or one that is not started; it starts with the first
+            episodes and ends with the process.
+        sandbox_settings: how a named sandbox is set up; its `max_sessions` follows from `max_concurrency`.
+        max_concurrency: episodes at one time; with a sandbox of your own no more than the sessions it was made for.
         settings: how an episode is run.
         max_tokens: of one completion; `None` is what is left. All of an episode behind its prompt has
             `max_completion_length` of the trainer's configuration.
@@ -172,11 +177,7 @@ class RolloutFunc:
     def _make_lists(self, rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> dict[str, list[Any]]:
         """What the trainer takes; a ModelError where no episode came to its end: there is nothing to train on."""
         if all(one.sequence is None for one in rollouts):
-            counts = Counter(one.why_unusable for one in rollouts)
-            reasons = ", ".join(f"{number} x {why}" for why, number in counts.items())
-            error = rollouts[-1].trace.outcome.error
-            last = f"; the last error: {error.message}" if error else ""
-            raise ModelError(f"none of {len(rollouts)} episodes came to its end ({reasons}){last}")
+            raise ModelError(f"none of {len(rollouts)} episodes came to its end: {describe_failures(rollouts)}")
         rows = [
             _make_row(one, self._runner.render_prompt(problem), self._tokenizer.end_id)
             for one, problem in zip(rollouts, problems, strict=True)
@@ -190,6 +191,36 @@ class RolloutFunc:
 
 rollout_func = RolloutFunc
 """As TRL calls what it is given."""
+
+
+def reward_from_rollout(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    trace: Sequence[Trace] | None = None,
+    log_metric: Any = None,
+    log_extra: Any = None,
+    **columns: Any,
+) -> list[float | None]:
+    """The rewards of the episodes that `rollout_func` ran; `None` where one failed.
+
+    Metrics are logged by name (docs/rl.md), and `task` and `tests` as columns of TRL's table of completions.
+
+    Raises:
+        UsageError: the trainer has no such rollout function.
+    """
+    if trace is None:
+        raise UsageError("reward_from_rollout reads what rollout_func returned: give the trainer both")
+    if log_metric is not None:
+        metrics = RolloutMetrics()
+        for one in trace:
+            metrics.add(one)
+        for name, value in metrics.compute_means("").items():
+            log_metric(name, value)
+    if log_extra is not None:
+        log_extra(TASK_KEY, [one.task.id for one in trace])
+        counts = [one.outcome.tests for one in trace]
+        log_extra("tests", [f"{tests.passed}/{tests.total}" if tests else "" for tests in counts])
+    return [one.outcome.reward for one in trace]
 
 
 def _make_row(rollout: Rollout, prompt: list[int], end_id: int) -> dict[str, Any]:

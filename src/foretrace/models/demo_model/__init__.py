@@ -3,6 +3,6 @@
 from importlib import resources
 
 CHECKPOINT = resources.files(__name__) / "checkpoint"
-"""Folder with `config.json`, `model.safetensors` and `tokenizer.json`, in the format of a Qwen3 checkpoint."""
+"""Folder of a Qwen3 checkpoint, with its tokenizer, as transformers loads them."""
 KNOWN_PROBLEMS = 10
 """The model knows only the first ten problems of the set `builtin`."""

@@ -15,12 +15,7 @@ from foretrace.problems.public_tests.literals import (
     read_value,
     unparse_node,
 )
-from foretrace.problems.public_tests.remarks import (
-    Remarks,
-    find_comment,
-    keep_assert,
-    make_example_assert,
-)
+from foretrace.problems.public_tests.remarks import keep_assert, make_example_assert
 
 _INPUT = re.compile(r"([ \t]*)>>>(?: (.*))?")
 _END = re.compile(r"[ \t]*(?:\"\"\"|'''|```)")
@@ -37,10 +32,6 @@ class Line(NamedTuple):
     output: str
     silent: bool
     """Whether it gave `None`: a blank line follows it, and then another input."""
-    end: int
-    """Where the last of its lines ends in the text."""
-    comment: str
-    """Comments beside input and output."""
 
 
 def find_sessions(text: str) -> tuple[list[list[Line]], str]:
@@ -94,9 +85,7 @@ def _read_entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line |
     following = next((line for line in lines[after : after + 3] if line.strip()), "")
     blank = after < len(lines) and not lines[after].strip()
     silent = not output and blank and bool(_INPUT.fullmatch(following))
-    end = at + len("\n".join(lines[number:after]))
-    comment = find_comment("\n".join([*code, *output]))
-    return after, Line(at, node, "\n".join(output), silent, end, comment)
+    return after, Line(at, node, "\n".join(output), silent)
 
 
 def _parse_statement(code: str) -> ast.stmt | None:
@@ -104,13 +93,12 @@ def _parse_statement(code: str) -> ast.stmt | None:
     return tree.body[0] if tree is not None and len(tree.body) == 1 else None
 
 
-def make_tests(session: Sequence[Line], name: str, remarks: Remarks) -> list[tuple[int, str]]:
+def make_tests(session: Sequence[Line], name: str, is_open: bool) -> list[tuple[int, str]]:
     """Places and tests: one test for each input, or one test of the whole session where its inputs build on one
     another."""
-    said: list[bool] = [remarks.leave_open(line.at, line.end, line.comment) for line in session]
     if all(isinstance(line.node, ast.Expr) for line in session):
-        return [(line.at, _make_single_test(line, name, is_open)) for line, is_open in zip(session, said, strict=True)]
-    return [(session[0].at, _make_joint_test(session, name, said))]
+        return [(line.at, _make_single_test(line, name, is_open)) for line in session]
+    return [(session[0].at, _make_joint_test(session, name, is_open))]
 
 
 def _make_single_test(line: Line, name: str, is_open: bool) -> str:
@@ -124,7 +112,7 @@ def _make_single_test(line: Line, name: str, is_open: bool) -> str:
     return make_example_assert(node, value, is_open) if isinstance(node, ast.Call) and value is not None else ""
 
 
-def _make_joint_test(session: Sequence[Line], name: str, are_open: Sequence[bool]) -> str:
+def _make_joint_test(session: Sequence[Line], name: str, is_open: bool) -> str:
     """Inputs that build on one another, as one test: assignments and calls as they are, an assert for each output.
 
     Empty when any of them cannot be read for sure, or nothing is asserted.
@@ -132,7 +120,7 @@ def _make_joint_test(session: Sequence[Line], name: str, are_open: Sequence[bool
     known = {name, *HELPERS}
     code: list[str] = []
     used: set[str] = set()
-    for line, is_open in zip(session, are_open, strict=True):
+    for line in session:
         step, names = _make_step(line, known, is_open), {n.id for n in ast.walk(line.node) if isinstance(n, ast.Name)}
         if not step:
             return ""

@@ -1,7 +1,7 @@
 """The tests that a statement shows: doctest examples, `f(1) == 2` and its kin, and asserts.
 
 Read with `ast` and never run. An example that cannot be read for sure is left out: a public test that is wrong would
-turn a right answer away. So is one of which the statement says that it is approximate, in any order, or one of several
+turn a right answer away. So are those of a statement that calls values approximate, in any order, or one of several
 (`remarks.py`).
 """
 
@@ -23,7 +23,7 @@ from foretrace.problems.public_tests.literals import (
     read_value_at,
     unparse_node,
 )
-from foretrace.problems.public_tests.remarks import Remarks, find_comment, keep_assert, make_example_assert
+from foretrace.problems.public_tests.remarks import keep_assert, leaves_values_open, make_example_assert
 
 MAX_TEXT = 200_000
 """Characters of a statement that are looked at."""
@@ -46,7 +46,6 @@ class _Example(NamedTuple):
     """A call, a sign, a value."""
 
     at: int
-    end: int
     sign: str
     call: ast.expr
     value: ast.expr
@@ -62,16 +61,15 @@ def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") 
         return ()
     text = text[:MAX_TEXT].replace("\r\n", "\n")
     found: list[tuple[int, str]] = []
-    remarks = Remarks(text, entry_point)
+    is_open = leaves_values_open(text)
     sessions, rest = doctests.find_sessions(text)
     for session in sessions:
-        found += doctests.make_tests(session, entry_point, remarks)
-    found += _find_asserts(rest, entry_point, remarks)
+        found += doctests.make_tests(session, entry_point, is_open)
+    found += _find_asserts(rest, entry_point, is_open)
     shown = _remove_counts(_remove_formulas(list(_find_examples(rest, entry_point)), rest, entry_point))
-    for example in shown:
-        is_open = remarks.leave_open(example.at, example.end)
-        found.append((example.at, make_example_assert(example.call, example.value, is_open)))
-    found += named_parameters.find_tests(rest, entry_point, code or text, remarks)
+    found += [(example.at, make_example_assert(example.call, example.value, is_open)) for example in shown]
+    if not is_open:
+        found += named_parameters.find_tests(rest, entry_point, code or text)
     return _make_tests([code for _, code in sorted(found, key=lambda pair: pair[0]) if code])
 
 
@@ -95,7 +93,7 @@ def _find_examples(text: str, name: str) -> Iterator[_Example]:
         line = _DOCSTRING_END.sub("", text[sign.end() :].partition("\n")[0])
         value = read_value_at(line)
         if value is not None and _TAIL.fullmatch(line, value.end):
-            yield _Example(match.start(), sign.end() + value.end, sign["sign"] or "#", call.node, value.node)
+            yield _Example(match.start(), sign["sign"] or "#", call.node, value.node)
 
 
 def _remove_formulas(examples: list[_Example], text: str, name: str) -> list[_Example]:
@@ -113,7 +111,7 @@ def _remove_counts(examples: list[_Example]) -> list[_Example]:
     return [e for e in examples if e.sign != "#" or not counts]
 
 
-def _find_asserts(text: str, name: str, remarks: Remarks) -> Iterator[tuple[int, str]]:
+def _find_asserts(text: str, name: str, is_open: bool) -> Iterator[tuple[int, str]]:
     """`assert` statements, over as many lines as they take."""
     for match in find_places(r"(?m)^[ \t>*`-]*+(?=assert[ (])", text):
         lines = text[match.end() : match.end() + MAX_PIECE].split("\n")[:20]
@@ -124,8 +122,5 @@ def _find_asserts(text: str, name: str, remarks: Remarks) -> Iterator[tuple[int,
                 continue
             node = tree.body[0]
             if isinstance(node, ast.Assert) and len(tree.body) == 1 and is_test(node.test, name):
-                message = node.msg.value if isinstance(node.msg, ast.Constant) else ""
-                end = match.end() + len("\n".join(lines[:count]))
-                is_open = remarks.leave_open(match.end(), end, f"{find_comment(code)}\n{message}")
                 yield match.end(), keep_assert(node.test, is_open)
             break

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from foretrace.core.python_source import try_parse
 from foretrace.problems.public_tests.literals import find_places, read_value_at
-from foretrace.problems.public_tests.remarks import Remarks, make_example_assert
+from foretrace.problems.public_tests.remarks import make_example_assert
 
 _FOR = r"(?m)^[ \t*•-]*+(?:For|If|With|Given)\s++(?=\w+\s*=)"
 _SHOULD = re.compile(
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[\s,;]*+(?:and\s++)?([A-Za-z_]\w*+)\s*+[=:](?!=)")
 _TAIL = re.compile(r"\s*+[.,;]?+\s*+(?:#.*)?")
 
 
-def find_tests(text: str, name: str, code: str, remarks: Remarks) -> Iterator[tuple[int, str]]:
+def find_tests(text: str, name: str, code: str) -> Iterator[tuple[int, str]]:
     """Places and tests. `code` holds the definition: the names must be its parameters, and all of them."""
     parameters = _find_parameters(code, name)
     if not parameters:
@@ -36,8 +36,7 @@ def find_tests(text: str, name: str, code: str, remarks: Remarks) -> Iterator[tu
             value = read_value_at(line)
             if value is not None and _TAIL.fullmatch(line, value.end):
                 call = ast.Call(ast.Name(name), [given[p] for p in parameters], [])
-                is_open = remarks.leave_open(match.start(), result.end() + value.end)
-                yield match.start(), make_example_assert(call, value.node, is_open)
+                yield match.start(), make_example_assert(call, value.node, is_open=False)
 
 
 def _find_parameters(code: str, name: str) -> list[str]:
