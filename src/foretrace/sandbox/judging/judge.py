@@ -20,10 +20,10 @@ from foretrace.sandbox.forkserver.child_channel import StartChild, run_program
 from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result
 from foretrace.sandbox.inside.wire.values import show_value
 from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
-from foretrace.sandbox.judging.choose_form import RANDOM_WORD
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
+from foretrace.sandbox.judging.test_reading import RANDOM_WORD
 from foretrace.sandbox.judging.verify import judge_values
 
 _NEEDS_OBJECTS = "needs_objects"

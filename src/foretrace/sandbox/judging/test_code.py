@@ -18,15 +18,14 @@ from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.inside.roles.decoys import NoDecoyError, vary
 from foretrace.sandbox.inside.roles.test_runner import BYTECODE
 from foretrace.sandbox.inside.wire.values import encode
-from foretrace.sandbox.judging.answer_uses import find_answer_uses, find_check_function
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import RECORDER, Check, TestNames, TestRewriter
+from foretrace.sandbox.judging.test_reading import Function, find_answer_uses, find_check_function
 
 RANDOM = random.SystemRandom()
 _MAX_CONSTANT = 1 << 24
 _ROWS = 8
 _LITERALS = (int, float, str, bool)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class TestCode(msgspec.Struct):
@@ -84,7 +83,6 @@ def _prepare(plan: JudgePlan, control: bool) -> TestCode:
         "helpers": _pack_source(plan.helpers, "prompt.py"),
         "entry_point": plan.entry_point,
         "names": plan.uses,
-        "classes": plan.classes,
         "library": library,
         "modules": sorted(_find_modules(texts) | set(library)),
         "uses_pytest": any("pytest" in text for text in texts),
@@ -99,7 +97,7 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     """What of a test is to be called when its statements have run."""
     called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     check = find_check_function(tree)
-    functions = [n.name for n in tree.body if isinstance(n, _Function) and n.name.startswith("test")]
+    functions = [n.name for n in tree.body if isinstance(n, Function) and n.name.startswith("test")]
     classes = [
         node.name
         for node in tree.body
@@ -109,7 +107,7 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     ]
     runs_unittest = "unittest.main" in code or "TextTestRunner" in code
     return {
-        "check": check[0] if check and not check[2] else None,
+        "check": "check" if check and not check[1] else None,
         "functions": [name for name in functions if name not in called],
         "classes": classes,
         "runs_unittest": runs_unittest,

@@ -174,25 +174,19 @@ class SeccompFilter:
 
 
 class ForkGate:
-    """Answers the kernel's questions about new processes of a session: yes to as many as were ordered, then no."""
+    """Answers the kernel's questions about new processes of a session."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.allowed = 0
-        """How many more may be made."""
 
-    def answer_request(self) -> None:
+    def answer_request(self, *, allow: bool = False) -> None:
         """Answer the request that is waiting."""
         request = bytearray(80)
-        try:
+        with contextlib.suppress(OSError):  # the process that asked has gone
             fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV
-        except OSError:
-            return  # the process that asked has gone
-        (number,) = struct.unpack_from("=Q", request)
-        allow, self.allowed = self.allowed > 0, max(0, self.allowed - 1)
-        yes, no = struct.pack("=QqiI", number, 0, 0, 1), struct.pack("=QqiI", number, 0, -errno.EPERM, 0)
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(self.descriptor, 0xC0182101, yes if allow else no)  # SECCOMP_IOCTL_NOTIF_SEND
+            (number,) = struct.unpack_from("=Q", request)
+            answer = struct.pack("=QqiI", number, 0, *((0, 1) if allow else (-errno.EPERM, 0)))
+            fcntl.ioctl(self.descriptor, 0xC0182101, answer)  # SECCOMP_IOCTL_NOTIF_SEND
 
 
 def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:

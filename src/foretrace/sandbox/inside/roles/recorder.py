@@ -10,7 +10,6 @@ The code of tests calls the recorder with the leaves of each assert (see `judgin
 
 and where the answer's objects are in this process and one of them has to say itself whether the assert holds:
 
-    [n, "s", class]              it is of a class that the tests do not name
     [n, "l", answers]            what it says of each of a line-up of constants; null without one
     [n, "b", holds, others, sure]  what it says, and of other operands; `sure`: there were any
     [n, "c", others]             what it says where an operand was made of other constants
@@ -112,8 +111,6 @@ class Recorder:
         self._skeletons: Any = None
         self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
         self._records: dict[bytes, list[Any]] = {}
-        self.named: frozenset[int] = frozenset()
-        """Ids of the answer's classes that the tests name."""
         self.strangers: list[type] = []
         """Classes of objects that were leaves, and are not plain."""
 
@@ -154,11 +151,7 @@ class Recorder:
             return
         if is_plain and self._note(n, "v", [one[0] for one in encoded], any(one[1] for one in encoded)):
             return
-        if (hides or any(plain)) and any(map(self._is_stranger, leaves, plain)):
-            self._note(
-                n, "s", next(type(leaf).__name__ for leaf, known in zip(leaves, plain, strict=True) if not known)
-            )
-        elif hides:
+        if hides:
             rows = self._line_ups.get(n)
             self._note(n, "l", rows and [_try(self._skeleton(n)[0], *leaves, *row) for row in rows])
         else:
@@ -228,13 +221,6 @@ class Recorder:
         if not values:
             return functions
         return [lambda *leaves, function=function: function(*leaves, *values) for function in functions]
-
-    def _is_stranger(self, value: Any, plain: bool) -> bool:
-        """Whether it is an object of a class of the answer's that the tests do not name."""
-        kind = type(value)
-        if plain or kind.__module__ != OWN_MODULE:
-            return False
-        return isinstance(value, type) or not any(id(base) in self.named for base in type.mro(kind))
 
     def _encode(self, value: Any) -> Any:
         encoder = _PlainEncoder(self._limit)

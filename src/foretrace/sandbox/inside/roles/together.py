@@ -47,8 +47,6 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
 
     try:
         own = {name: value for name, value in loaded.items() if not name.startswith("__")}
-        named = [name for name in request["names"] if name.lstrip("_")[:1].isupper()] + request["classes"]
-        noted.named = frozenset(id(own[name]) for name in named if isinstance(own.get(name), type))
         run_tests(request, make_names(request, own), noted, report, lambda error: _is_raised_by_answer(error))
     except BaseException as error:
         send(["failed", describe(error)])

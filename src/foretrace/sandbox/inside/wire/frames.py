@@ -13,7 +13,7 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
               `roles.recorder`); at the end ["done", ...], or ["other", why, ...] where it takes one process
     together  ["loaded"] or ["failed", error]; ["test", number, records, error|null, flags, token] for each test; at the
               end ["done", class, flags, token]
-    session   ["ready", pid], then for each block ["ended", error|null]
+    session   for each block ["ended", error|null]
 
 `error` is {"kind", "message", "line", "traceback"}.
 """
