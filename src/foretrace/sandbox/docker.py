@@ -101,7 +101,7 @@ class DockerSandbox(ForkServerSandbox):
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            guards = await self._run_selftest(pool, sys.executable, _NAMESPACES)
+            guards = await self._run_selftest(pool, _NAMESPACES)
             isolation = self._check_guards(container.engine, guards, inner)
         except BaseException:
             pool.close()

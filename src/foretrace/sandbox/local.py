@@ -64,7 +64,7 @@ class LocalSandbox(ForkServerSandbox):
         launch = LaunchSpec(interpreter=self._interpreter, level=level, preload=self._preload)
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            guards = await self._run_selftest(pool, self._interpreter)
+            guards = await self._run_selftest(pool)
         except ForkServerStartError as error:
             pool.close()
             if error.call in ("", "execve"):

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 RECORDER = "__check__"
+_RUNS_TESTS = re.compile(r"^(raise SystemExit\(|(sys\.)?exit\()?((unittest|pytest)\.)?main\(|exit\(.*wasSuccessful")
+"""A statement that runs tests, or leaves by how they went."""
 _COMPARISONS: dict[type, str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
@@ -355,8 +357,10 @@ class TestRewriter(ast.NodeTransformer):
         return made
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """The asserts of unittest, of mocks, and `fail`."""
+        """The asserts of unittest, of mocks, and `fail`. What would run the tests is left out: they are run later."""
         call = node.value
+        if _RUNS_TESTS.search(ast.unparse(node)):
+            return ast.copy_location(ast.Pass(), node)
         self.generic_visit(node)
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return node
@@ -388,6 +392,8 @@ class TestRewriter(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         """`raise AssertionError` is as good as `assert False`."""
+        if _RUNS_TESTS.search(ast.unparse(node)):
+            return ast.copy_location(ast.Pass(), node)
         if self._native or node.exc is None or not re.match(r"AssertionError\b", ast.unparse(node.exc)):
             return node
         return [self._call(node, "fail", self._last), node]

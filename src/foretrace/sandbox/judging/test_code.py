@@ -8,7 +8,6 @@ import builtins
 import marshal
 import random
 import re
-import sys
 import warnings
 from typing import Any
 
@@ -74,7 +73,6 @@ def _prepare(plan: JudgePlan, control: bool) -> TestCode:
         for check in checks
     )
     texts = [plan.setup, *(test.code for test in plan.tests)]
-    library = [n for n in plan.uses if n in sys.stdlib_module_names and not _is_only_called(n, texts)]
     request = {
         "tests": tests,
         "skeletons": f"({skeletons})",
@@ -83,8 +81,7 @@ def _prepare(plan: JudgePlan, control: bool) -> TestCode:
         "helpers": _pack_source(plan.helpers, "prompt.py"),
         "entry_point": plan.entry_point,
         "names": plan.uses,
-        "library": library,
-        "modules": sorted(_find_modules(texts) | set(library)),
+        "modules": sorted(_find_modules(texts)),
         "uses_pytest": any("pytest" in text for text in texts),
         "patching": [text for text in texts if re.search(r"patch|builtins|setattr", text)],
         "preamble": plan.preamble,
@@ -98,21 +95,17 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     check = find_check_function(tree)
     functions = [n.name for n in tree.body if isinstance(n, Function) and n.name.startswith("test")]
-    classes = [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-        and (any("TestCase" in ast.unparse(b) for b in node.bases) or node.name.startswith("Test"))
-        and not (node.name in called and not any("TestCase" in ast.unparse(b) for b in node.bases))
-    ]
-    runs_unittest = "unittest.main" in code or "TextTestRunner" in code
+    cases: list[str] = []
+    classes: list[str] = []
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        if any("TestCase" in base or base in cases for base in map(ast.unparse, node.bases)):
+            cases.append(node.name)
+        if node.name in cases or (node.name.startswith("Test") and node.name not in called):
+            classes.append(node.name)
     return {
         "check": "check" if check and not check[1] else None,
         "functions": [name for name in functions if name not in called],
         "classes": classes,
-        "runs_unittest": runs_unittest,
-        "may_exit": runs_unittest or "pytest.main" in code,
-        "must_run_unittest": runs_unittest and bool(classes),
         "may_skip": "skip" in code.lower(),
     }
 
@@ -146,12 +139,6 @@ def _find_modules(texts: list[str]) -> set[str]:
     return {name for name in found if name.partition(".")[0] not in ("pytest", "solution", "this", "antigravity")}
 
 
-def _is_only_called(name: str, texts: list[str]) -> bool:
-    """Whether a name that modules have (`tokenize`, `copy`) is that of a function which the tests call."""
-    uses = re.findall(rf"(?<![\w.]){name}\s*(.?)", "\n".join(texts))
-    return "(" in uses and "." not in uses
-
-
 def _is_order(check: Check) -> bool:
     return len(check.leaves) == 2 and bool(re.fullmatch(r"\(t0 [<>] t1\)", check.skeleton))
 
@@ -172,8 +159,7 @@ def make_line_up(check: Check) -> tuple[list[list[Any]], int] | None:
         place = places[turn % len(places)]
         value = real[place]
         try:
-            far = turn % 3 == 2 and type(value) in (int, float)
-            other = value + (-1) ** turn * RANDOM.choice([10**6, 10**9]) if far else vary(value, RANDOM)
+            other = vary(value, RANDOM)
         except NoDecoyError:
             continue
         row = [*real[:place], other, *real[place + 1 :]]

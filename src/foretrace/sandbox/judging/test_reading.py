@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections import deque
 from collections.abc import Iterator, Sequence
-from datetime import date
-from decimal import Decimal
 
 import msgspec
 
@@ -19,13 +16,6 @@ RANDOM_WORD = "random"
 """An answer with this word is judged in one process with tests that use random numbers, too."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _KNOWN_OF_PYTEST = frozenset(vars(make_module())) | {"fixture(autouse)", "fixture(scope)"}
-_CLASS_STATEMENT = re.compile(r"^class[ \t]+(\w+)[ \t]*[(:]", re.MULTILINE)
-_PLAIN_METHODS = frozenset(
-    name
-    for kind in (str, bytes, int, float, complex, tuple, list, set, dict, deque, date, Decimal)
-    for name in dir(kind)
-)
-"""Methods of values that a function may return."""
 _PURE = frozenset({
     "math", "cmath", "itertools", "collections", "functools", "operator", "string", "re", "json", "copy",
     "statistics", "heapq", "bisect", "datetime", "decimal", "fractions", "typing", "unittest", "pytest", "textwrap",
@@ -122,24 +112,11 @@ def find_check_function(tree: ast.Module) -> tuple[str, bool] | None:
 # Whether tests can be judged by calls alone, with their own process.
 
 
-def needs_one_process(trees: Sequence[ast.Module], setup: ast.Module, uses: AnswerUses, prompt: str) -> bool:
+def needs_one_process(trees: Sequence[ast.Module], setup: ast.Module, uses: AnswerUses) -> bool:
     """Whether tests use of the answer anything but calls of functions, or state that it shares with them."""
     if uses.setup_reaches_code or any(name.lstrip("_")[:1].isupper() for name in uses.callees):
         return True
-    if uses.callees & _find_classes(trees, prompt):
-        return True
     return any(_shares_state(tree) or _handles_objects(tree, uses) for tree in (setup, *trees))
-
-
-def _find_classes(trees: Sequence[ast.Module], prompt: str) -> set[str]:
-    """Names that the prompt defines as classes, or of which tests ask whether something is one."""
-    found = set(_CLASS_STATEMENT.findall(prompt))
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass") and node.args:
-            found |= {part.id for part in ast.walk(node.args[-1]) if isinstance(part, ast.Name)}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call) and node.attr not in _PLAIN_METHODS:
-            found.add(getattr(node.value.func, "id", ""))  # make(1).name
-    return found
 
 
 def _shares_state(tree: ast.Module) -> bool:

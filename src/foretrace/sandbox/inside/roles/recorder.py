@@ -30,8 +30,6 @@ from foretrace.sandbox.inside.wire.values import Encoder, NotEncodableError, dec
 
 _MAX_RECORDS = 50_000
 _DECOYS = 6
-_LARGE = 1 << 16
-"""Encoded bytes of leaves that are not sent where there is no constant to compare them with."""
 OWN_MODULE = "solution"
 
 
@@ -146,9 +144,6 @@ class Recorder:
         if not all(plain) and len(self.strangers) < _MAX_RECORDS:
             self.strangers += [type(leaf) for leaf, known in zip(leaves, plain, strict=True) if not known]
         is_plain = all(plain) and n not in self._natively
-        if is_plain and not hides and not any(one[1] for one in encoded) and sum(one[2] for one in encoded) > _LARGE:
-            self._note(n, "b", _try(self._skeleton(n)[0], *leaves), [], True)  # plain Python says so here as well
-            return
         if is_plain and self._note(n, "v", [one[0] for one in encoded], any(one[1] for one in encoded)):
             return
         if hides:
@@ -225,7 +220,7 @@ class Recorder:
     def _encode(self, value: Any) -> Any:
         encoder = _PlainEncoder(self._limit)
         try:
-            return [encoder.walk(value, 0), encoder.extended, self._limit - encoder.left]
+            return encoder.walk(value, 0), encoder.extended
         except Exception:
             return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, NamedTuple
 
@@ -382,58 +382,40 @@ def find_type_name(value: Any) -> str:
 
 
 def show_value(value: Any, limit: int = 500) -> str:
-    """`repr` for a human, at most `limit` characters long, the same for equal sets; it reads no more than it shows."""
-    pieces: list[str] = []
-    length = 0
-    for piece in _pieces(value, limit):
-        pieces.append(piece)
-        length += len(piece)
-        if length > limit:
-            return "".join(pieces)[: limit - 3] + "..."
-    return "".join(pieces)
+    """`repr` for a human, at most `limit` characters long, the same for equal sets."""
+    text = _show(value, limit)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def _pieces(value: Any, limit: int) -> Iterator[str]:
+def _show(value: Any, limit: int) -> str:
+    """The text of a value; of a longer one than `limit` not all of it is there."""
     kind = type(value)
     if kind is int:
-        yield repr(value) if value.bit_length() <= _LONG_INT else hex(value)
-    elif kind in (str, bytes, bytearray):
-        yield repr(value[: limit + 1])
-    elif kind in _SHOWN_WHOLE or (not value and kind in _BRACKETS):
-        yield repr(value)
-    elif kind in _BRACKETS:
+        return repr(value) if value.bit_length() <= _LONG_INT else hex(value)
+    if kind in (str, bytes, bytearray):
+        return repr(value[: limit + 1])
+    if kind in _SHOWN_WHOLE or (not value and kind in _BRACKETS):
+        return repr(value)
+    if kind is dict:
+        return f"{{{_join((f'{_show(key, limit)}: {_show(item, limit)}' for key, item in value.items()), limit)}}}"
+    if kind in _BRACKETS:
         begin, end = _BRACKETS[kind]
-        yield begin
-        for number, item in enumerate(_sorted(value) if kind in (set, frozenset) else value):
-            yield ", " if number else ""
-            yield from _pieces(item, limit)
-        yield ",)" if kind is tuple and len(value) == 1 else end
-    elif kind is dict:
-        yield "{"
-        for number, (key, item) in enumerate(value.items()):
-            yield ", " if number else ""
-            yield from _pieces(key, limit)
-            yield ": "
-            yield from _pieces(item, limit)
-        yield "}"
-    elif _is_of_library(value):
-        yield repr(value)[: limit + 1]
-    else:
-        yield f"<{find_type_name(value)} object>"
+        is_set = kind in (set, frozenset)
+        numbers = is_set and all(isinstance(member, (int, float)) for member in value)
+        shown: Any = (_show(item, limit) for item in (sorted(value) if numbers else value))
+        if is_set and not numbers:
+            shown = sorted(shown) if len(value) <= _MAX_SORTED else [f"<{len(value)} members>"]
+        return begin + _join(shown, limit) + (",)" if kind is tuple and len(value) == 1 else end)
+    return repr(value)[: limit + 1] if _is_of_library(value) else f"<{find_type_name(value)} object>"
 
 
-def _sorted(members: Any) -> list[Any]:
-    """The members in an order that does not depend on hashes; of a set that is too large for that, their number."""
-    if len(members) == 1:
-        return list(members)  # a chain of these, sorted at each level, would take twice as long with each level
-    if all(_weigh(member) <= _MAX_SORTED // len(members) for member in members):
-        numbers = all(isinstance(member, (int, float)) for member in members)
-        return sorted(members, key=None if numbers else show_value)
-    return [OpaqueValue("set", f"{len(members)} members")]
-
-
-def _weigh(value: Any) -> int:
-    """How many values are in a member of a set; many where they are nested deeply, since each level sorts anew."""
-    if type(value) not in (tuple, frozenset):
-        return 1
-    return 1 + sum(_MAX_SORTED if type(item) in (tuple, frozenset) else 1 for item in value)
+def _join(texts: Iterable[str], limit: int) -> str:
+    """The texts with commas, up to the one with which they are longer than `limit`."""
+    joined: list[str] = []
+    length = 0
+    for text in texts:
+        joined.append(text)
+        length += len(text) + 2
+        if length > limit + 2:
+            break
+    return ", ".join(joined)
