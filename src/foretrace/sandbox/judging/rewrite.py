@@ -13,6 +13,9 @@ from typing import Any
 
 import msgspec
 
+from foretrace.sandbox.judging.other_constants import find_variants
+from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses
+
 RECORDER = "__check__"
 _RUNS_TESTS = re.compile(r"^(raise SystemExit\(|(sys\.)?exit\()?((unittest|pytest)\.)?main\(|exit\(.*wasSuccessful")
 """A statement that runs tests, or leaves by how they went."""
@@ -219,19 +222,14 @@ def take_apart(test: ast.expr, result: int = 0, shadowed: frozenset[str] = froze
         result: the result that the assert belongs to.
         shadowed: names that do not mean here what they mean in Python.
     """
-    check = _new_check(result)
+    check = Check(result)
     try:
         check.skeleton = _Hoister(check, shadowed).hoist(test)
     except (_NotHoistableError, RecursionError):
-        check = _new_check(result)
-        check.leaves, check.skeleton = [test], "t0"
+        check = Check(result, "t0", leaves=[test])
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         check.sides = None
     return check
-
-
-def _new_check(result: int) -> Check:
-    return Check(result, leaves=[], constants=[], kinds=set(), tolerances=set())
 
 
 def _read_constant(node: ast.expr, shadowed: frozenset[str]) -> tuple[bool, Any]:
@@ -250,28 +248,20 @@ def _has_star(nodes: Sequence[ast.expr]) -> bool:
     return any(isinstance(node, ast.Starred) for node in nodes)
 
 
-class TestNames(msgspec.Struct, frozen=True):
-    """Names in tests that are the answer's, and names that do not mean what they mean in Python."""
-
-    __test__ = False
-
-    answer: frozenset[str]
-    shadowed: frozenset[str]
-
-
 class TestRewriter(ast.NodeTransformer):
     """Has each assert of a test hand over its leaves.
 
     Args:
         number: of the test.
+        uses: what the tests use of the answer.
         checks: takes what is found.
         results: how many results earlier tests have.
     """
 
     __test__ = False
 
-    def __init__(self, number: int, tree: ast.Module, uses: TestNames, checks: list[Check], results: int) -> None:
-        self._checks, self._names, self._shadowed = checks, uses.answer, uses.shadowed
+    def __init__(self, number: int, tree: ast.Module, uses: AnswerUses, checks: list[Check], results: int) -> None:
+        self._checks, self._names, self._shadowed = checks, {*uses.callees, ALIAS}, uses.shadowed
         found = find_asserts(tree)
         self.results = name_asserts(number, tree, found)
         self._result_of = {id(node): results + n for n, node in enumerate(found)}
@@ -404,6 +394,12 @@ class TestRewriter(ast.NodeTransformer):
         self._checks.append(check)
         number = len(self._checks) - 1
         made = self._call(node, None, number, *check.leaves)
+        if not check.hides and len(check.leaves) > 1:
+            variants, place = find_variants(check.leaves)
+            lambdas = "".join(f"lambda: {variant}, " for variant in variants)
+            given = ast.parse(f"({place}, ({lambdas}))", mode="eval").body
+            made.value.keywords.append(ast.keyword("variants", given))  # type: ignore[attr-defined]
+            _place(made, node)
         if self._inside:
             return [made]
         handler = ast.ExceptHandler(None, None, [self._call(node, "raised", number)])

@@ -21,8 +21,9 @@ from foretrace.sandbox.judging.calls import (
     find_load_ending,
     format_error,
 )
+from foretrace.sandbox.judging.other_constants import make_line_up
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.test_code import TestCode, make_line_up, prepare, show_constants
+from foretrace.sandbox.judging.test_code import TestCode, prepare, show_constants
 from foretrace.sandbox.judging.verify import TestReport
 
 _QUESTION = b'["call",'
@@ -170,25 +171,23 @@ def _read(frame: bytes) -> Any:
 async def run_together(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
 ) -> Outcome:
-    """Run the tests in the answer's process; where its objects decided, once more with other constants."""
+    """Run the tests in the answer's process; where its objects decide, once more, with the constants among others."""
     prepared = prepare(plan)
     outcome = await _run_once(start_child, plan, prepared, code, limits, process, {}, {})
     report = outcome.report
-    passed = any(result.passed for result in outcome.results())
-    if not passed or not (report.unsure or report.rests_on_objects):
+    if not report.unsure or not any(result.passed for result in outcome.results()):
         return outcome
     line_ups: dict[int, list[list[Any]]] = {}
     places: dict[int, int] = {}
     for number in report.unsure:
-        made = make_line_up(prepared.checks[number])
+        made = make_line_up(prepared.checks[number].constants, prepared.checks[number].tolerances)
         if made is None:
             return outcome._replace(failed="an object of the code's was compared with what nothing else is like")
         line_ups[number], places[number] = made
     allowed = process.find_next_limits(limits)
     if allowed is None:
         return outcome._replace(failed="no time was left to ask the code's objects twice")
-    control = prepare(plan, control=True)
-    return await _run_once(start_child, plan, control, code, allowed, process, line_ups, places)
+    return await _run_once(start_child, plan, prepared, code, allowed, process, line_ups, places)
 
 
 async def _run_once(

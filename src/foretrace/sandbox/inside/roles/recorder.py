@@ -11,12 +11,12 @@ The code of tests calls the recorder with the leaves of each assert (see `judgin
 and where the answer's objects are in this process and one of them has to say itself whether the assert holds:
 
     [n, "l", answers]            what it says of each of a line-up of constants; null without one
-    [n, "b", holds, others, sure]  what it says, and of other operands; `sure`: there were any
-    [n, "c", others]             what it says where an operand was made of other constants
+    [n, "b", holds, others]      what it says, and what of other operands
 """
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import math
 import operator
@@ -129,8 +129,12 @@ class Recorder:
             self._records[key] = list(record)
         return True
 
-    def __call__(self, n: int, *leaves: Any) -> None:
-        """Take the leaves of an assert."""
+    def __call__(self, n: int, *leaves: Any, variants: tuple[int, tuple[Any, ...]] = (0, ())) -> None:
+        """Take the leaves of an assert.
+
+        Args:
+            variants: number of a leaf, and functions that give it as it were with other constants in it.
+        """
         if not self._together:
             holds, sides = self._skeleton(n)
             passed = bool(holds(*leaves))
@@ -150,41 +154,34 @@ class Recorder:
             rows = self._line_ups.get(n)
             self._note(n, "l", rows and [_try(self._skeleton(n)[0], *leaves, *row) for row in rows])
         else:
-            self._ask_objects(n, leaves, encoded, strict)
+            self._ask_objects(n, leaves, encoded, strict, variants)
 
-    def _ask_objects(self, n: int, leaves: tuple[Any, ...], encoded: list[Any], strict: bool) -> None:
+    def _ask_objects(self, n: int, leaves: tuple[Any, ...], encoded: list[Any], strict: bool, variants: Any) -> None:
         from random import Random  # after the fork server has seen to what it does at forks (see `server.preload`)
 
         holds, random = self._skeleton(n)[0], Random()
         said = _try(holds, *leaves)
         if len(leaves) == 1:  # a truth that changes by itself is none
-            self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [], True)
+            self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [])
             return
         others: list[Any] = []
+
+        def ask(place: int, other: Any) -> None:
+            others.append(_try(holds, *leaves[:place], other, *leaves[place + 1 :]))
+
         for place in range(len(leaves)):
             for _ in range(_DECOYS if encoded[place] is not None else 0):
                 try:
-                    other = vary(decode(encoded[place][0]), random)
+                    ask(place, vary(decode(encoded[place][0]), random))
                 except (NoDecoyError, ValueError):
                     break
-                others.append(_try(holds, *leaves[:place], other, *leaves[place + 1 :]))
-        sure = bool(others)
+        is_own = any(type(leaf).__module__ == OWN_MODULE for leaf in leaves)
+        for variant in variants[1] if is_own and not others else ():
+            with contextlib.suppress(Exception):
+                ask(variants[0], variant())
         if strict:
             others += [_try(holds, leaves[1], leaves[0]), _try(holds, leaves[0], leaves[0])]
-        self._note(n, "b", said, others, sure)
-
-    def control(self, n: int, leaves: tuple[Any, ...], place: int, variants: tuple[Any, ...]) -> None:
-        """Take the leaves of an assert, of which one can be made of other constants."""
-        self(n, *leaves)
-        if any(type(leaf).__module__ == OWN_MODULE and self._encode(leaf) is None for leaf in leaves):
-            others: list[Any] = []
-            for variant in variants:
-                try:
-                    other = variant()
-                except Exception:
-                    continue
-                others.append(_try(self._skeleton(n)[0], *leaves[:place], other, *leaves[place + 1 :]))
-            self._note(n, "c", others)
+        self._note(n, "b", said, others)
 
     def raised(self, n: int) -> None:
         """Note that evaluating the leaves raised the exception that is being handled."""

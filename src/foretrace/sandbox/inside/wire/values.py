@@ -1,7 +1,7 @@
 """Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing.
 
 None, bools, strings, finite floats and small ints are JSON as they are. Containers are `["l", item, ...]` with a tag of
-`_CONTAINERS`; values of `_KINDS` are `["x", kind, text]`; what has no encoding is `["o", type, why]`.
+`_CONTAINERS`; values that are written as text are `["x", type, text]`; what has no encoding is `["o", type, why]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any, NamedTuple
+from typing import Any
 
 MAX_DEPTH = 200
 """Containers within one another; what is deeper is opaque."""
@@ -49,96 +49,62 @@ class OpaqueValue:
         return f"<{self.type} object{': ' + self.text if self.text else ''}>"
 
 
-class _Kind(NamedTuple):
-    """A type whose values are written as text."""
-
-    module: str
-    write: Callable[[Any], str]
-    read: Callable[[str], Any]
-
-
-def _write_decimal(value: Any) -> str:
-    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
-        raise ValueError("a decimal that cannot be compared")
-    return str(value)
-
-
-def _read_decimal(text: str) -> Any:
-    from decimal import Decimal
-
-    value = Decimal(text)
-    _write_decimal(value)
-    return value
-
-
-def _read_fraction(text: str) -> Any:
-    from fractions import Fraction
-
-    above, _, below = text.partition("/")
-    return Fraction(int(above, 16), int(below, 16))
-
-
-def _write_moment(value: Any) -> str:
-    if value.tzinfo is not None and type(value.tzinfo).__name__ != "timezone":
-        raise ValueError("a zone of another kind")
-    return str(value.isoformat())
-
-
-def _read_moment(name: str) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        import datetime
-
-        return getattr(datetime, name).fromisoformat(text)
-
-    return read
-
-
-def _read_delta(text: str) -> Any:
-    from datetime import timedelta
-
-    days, seconds, microseconds = map(int, text.split())
-    return timedelta(days, seconds, microseconds)
-
-
-def _read_uuid(text: str) -> Any:
-    from uuid import UUID
-
-    return UUID(hex=text)
-
-
-_KINDS = {
-    "int": _Kind("builtins", hex, lambda text: int(text, 16)),
-    "float": _Kind("builtins", repr, float),
-    "complex": _Kind("builtins", repr, complex),
-    "range": _Kind(
-        "builtins",
+_TEXTS: dict[str, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    "int": (hex, lambda text: int(text, 16)),
+    "float": (repr, float),
+    "complex": (repr, complex),
+    "range": (
         lambda value: f"{value.start:x} {value.stop:x} {value.step:x}",
         lambda text: range(*(int(part, 16) for part in text.split())),
     ),
-    "str": _Kind(
-        "builtins",
+    "str": (
         lambda value: value.encode("utf-8", "surrogatepass").hex(),
         lambda text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
     ),
-    "bytes": _Kind("builtins", bytes.hex, bytes.fromhex),
-    "bytearray": _Kind("builtins", bytearray.hex, bytearray.fromhex),
-    "ellipsis": _Kind("builtins", lambda value: "", lambda text: ...),
-    "Decimal": _Kind("decimal", _write_decimal, _read_decimal),
-    "Fraction": _Kind("fractions", lambda value: f"{value.numerator:x}/{value.denominator:x}", _read_fraction),
-    "date": _Kind("datetime", lambda value: str(value.isoformat()), _read_moment("date")),
-    "time": _Kind("datetime", _write_moment, _read_moment("time")),
-    "datetime": _Kind("datetime", _write_moment, _read_moment("datetime")),
-    "timedelta": _Kind("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
-    "UUID": _Kind("uuid", lambda value: str(value.hex), _read_uuid),
+    "bytes": (bytes.hex, bytes.fromhex),
+    "bytearray": (bytearray.hex, bytearray.fromhex),
+    "ellipsis": (lambda value: "", lambda text: ...),
 }
-"""By the type's name. Of builtins these are the values that JSON has no way to write."""
+"""By the name of a builtin type how its values are written and read that JSON has no way to write."""
+_LIBRARY = {
+    "Decimal": "decimal",
+    "Fraction": "fractions",
+    "UUID": "uuid",
+    **dict.fromkeys(("date", "time", "datetime", "timedelta"), "datetime"),
+}
+"""By the name of a type of the standard library whose values are written as text, too: its module."""
 
 
 def _is_of_library(value: Any) -> bool:
-    """Whether the value is of a type of `_KINDS` that is not builtin, exactly."""
+    """Whether the value is of a type of `_LIBRARY`, exactly."""
     kind = type(value)
-    found = _KINDS.get(kind.__name__)
-    return found is not None and getattr(sys.modules.get(found.module), kind.__name__, None) is kind
+    return getattr(sys.modules.get(_LIBRARY.get(kind.__name__, "")), kind.__name__, None) is kind
+
+
+def _write_library(value: Any) -> str:
+    name = type(value).__name__
+    if name == "Decimal" and (value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT)):
+        raise ValueError("a decimal that cannot be compared")
+    if type(getattr(value, "tzinfo", None)).__name__ not in ("NoneType", "timezone"):
+        raise ValueError("a zone of another kind")
+    if name == "timedelta":
+        return f"{value.days} {value.seconds} {value.microseconds}"
+    text = str(value.isoformat() if hasattr(value, "isoformat") else value)
+    if len(text) > _MAX_TEXT:
+        raise ValueError("too long")
+    return text
+
+
+def _read_library(name: str, text: str) -> Any:
+    kind = getattr(__import__(_LIBRARY[name]), name)
+    if len(text) > _MAX_TEXT or (name == "Fraction" and "e" in text.lower()):  # a power is dear
+        raise ValueError("too long")
+    if name == "timedelta":
+        days, seconds, microseconds = map(int, text.split())
+        return kind(days, seconds, microseconds)
+    value = kind.fromisoformat(text) if hasattr(kind, "fromisoformat") else kind(text)
+    _write_library(value)
+    return value
 
 
 class NotEncodableError(Exception):
@@ -197,7 +163,7 @@ class Encoder:
         self.pay(len(quoted) - len(value))
         # Two lone surrogates in a row would be read back as one character.
         if "\\ud" in quoted and any("\ud800" <= char <= "\udfff" for char in value):
-            return self.written("str", value)
+            return self.written("str", _TEXTS["str"][0](value))
         return value
 
     def scalar(self, value: Any, kind: type) -> Any:
@@ -210,14 +176,10 @@ class Encoder:
         length = value.bit_length() // 4 if kind is int else 2 * len(value) if kind in (bytes, bytearray) else 0
         if length > self.left:
             raise NotEncodableError("too large")
-        return self.written(kind.__name__, value)
+        return self.written(kind.__name__, _TEXTS[kind.__name__][0](value))
 
-    def written(self, name: str, value: Any) -> list[str]:
-        """A value of a kind that is written as text."""
-        kind = _KINDS[name]
-        text = kind.write(value)
-        if kind.module != "builtins" and len(text) > _MAX_TEXT:
-            raise ValueError("too long")
+    def written(self, name: str, text: str) -> list[str]:
+        """A value that is written as text."""
         self.pay(len(text) + len(name) + 11)
         return ["x", name, text]
 
@@ -257,7 +219,7 @@ class Encoder:
             item = value.item()
             if type(item) in _NUMBERS or type(item) in (str, bytes):
                 return self.walk(item, 0)
-        return self.written(kind.__name__, value) if _is_of_library(value) else None
+        return self.written(kind.__name__, _write_library(value)) if _is_of_library(value) else None
 
 
 def decode(tagged: Any) -> Any:
@@ -319,7 +281,7 @@ class Decoder:
         if list(map(type, rest)) != [str, str]:
             raise ValueError("parts that do not fit")
         if tag == "x":
-            return _read_kind(*rest)
+            return _read_text(*rest)
         self.is_plain = False
         return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
@@ -328,13 +290,12 @@ class Decoder:
         raise ValueError("no known kind of value")
 
 
-def _read_kind(name: str, text: str) -> Any:
-    kind = _KINDS.get(name)
-    if kind is None or (kind.module != "builtins" and len(text) > _MAX_TEXT):
-        raise ValueError("no known kind of value")
+def _read_text(name: str, text: str) -> Any:
     try:
-        return kind.read(text)
-    except (ArithmeticError, TypeError) as error:
+        if name in _LIBRARY:
+            return _read_library(name, text)
+        return _TEXTS[name][1](text)
+    except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from None
 
 
