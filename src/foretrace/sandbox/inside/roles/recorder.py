@@ -164,23 +164,23 @@ class Recorder:
         if len(leaves) == 1:  # a truth that changes by itself is none
             self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [])
             return
+
+        def ask(place: int, other: Any) -> bool | None:
+            return _try(holds, *leaves[:place], other, *leaves[place + 1 :])
+
         others: list[Any] = []
-
-        def ask(place: int, other: Any) -> None:
-            others.append(_try(holds, *leaves[:place], other, *leaves[place + 1 :]))
-
         for place in range(len(leaves)):
             for _ in range(_DECOYS if encoded[place] is not None else 0):
                 try:
-                    ask(place, vary(decode(encoded[place][0]), random))
+                    others.append(ask(place, vary(decode(encoded[place][0]), random)))
                 except (NoDecoyError, ValueError):
                     break
-        is_own = any(type(leaf).__module__ == OWN_MODULE for leaf in leaves)
-        for variant in variants[1] if is_own and not others else ():
-            with contextlib.suppress(Exception):
-                ask(variants[0], variant())
+        is_sure = bool(others) or all(type(leaf).__module__ != OWN_MODULE for leaf in leaves)
         if strict:
             others += [_try(holds, leaves[1], leaves[0]), _try(holds, leaves[0], leaves[0])]
+        for variant in () if is_sure else variants[1]:  # last, since it may change what it is asked of
+            with contextlib.suppress(Exception):
+                others.insert(0, ask(variants[0], variant()))
         self._note(n, "b", said, others)
 
     def raised(self, n: int) -> None:
