@@ -68,7 +68,7 @@ SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
         SECCOMP, INSTRUCTIONS, f"_ALLOWED += ['fork', 'clone', 'socket', 'chmod']\n{INSTRUCTIONS}", 2, {
         "fork", "socket", "metadata"}),
     "no limits": ("child.py", "resource.setrlimit(kind, (soft, hard))", "pass", 3, {"limits"}),
-    "no new namespaces": ("confine/jail.py", "| syscalls.CLONE_NEWNET", "", 3, {"namespaces"}),
+    "no new namespaces": ("confine/jail.py", '"net", "ipc"', '"ipc"', 3, {"namespaces"}),
     "no scratch": ("confine/jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),
 }  # fmt: skip
 

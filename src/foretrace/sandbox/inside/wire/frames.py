@@ -118,10 +118,7 @@ class FrameChannel:
 
     def send(self, message: Any) -> None:
         """Send one frame."""
-        self._write_all(self._pack(message))
-
-    def _write_all(self, data: bytes) -> None:
-        left = memoryview(data)
+        left = memoryview(self._pack(message))
         while left:
             left = left[self._write(self._descriptor, left) :]
 
