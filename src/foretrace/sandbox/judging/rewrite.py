@@ -17,8 +17,6 @@ from foretrace.sandbox.judging.other_constants import find_variants
 from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses
 
 RECORDER = "__check__"
-_RUNS_TESTS = re.compile(r"^(raise SystemExit\(|(sys\.)?exit\()?((unittest|pytest)\.)?main\(|exit\(.*wasSuccessful")
-"""A statement that runs tests, or leaves by how they went."""
 _COMPARISONS: dict[type, str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
@@ -266,6 +264,12 @@ class TestRewriter(ast.NodeTransformer):
         self.results = name_asserts(number, tree, found)
         self._result_of = {id(node): results + n for n, node in enumerate(found)}
         self._last = results + len(self.results) - 1
+        froms = (node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "unittest")
+        main = "|main" * any(alias.name == "main" for node in froms for alias in node.names)
+        self._runs_tests = re.compile(
+            rf"^(raise SystemExit\(|(sys\.)?exit\()?(unittest\.main|pytest\.main{main})\(|exit\(.*wasSuccessful"
+        )
+        """A statement that runs tests, or leaves by how they went."""
         self._native = 0
         """Whether something around may want to see an assert fail: those are left to Python."""
         self._inside = 0
@@ -349,7 +353,7 @@ class TestRewriter(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> Any:
         """The asserts of unittest, of mocks, and `fail`. What would run the tests is left out: they are run later."""
         call = node.value
-        if _RUNS_TESTS.search(ast.unparse(node)):
+        if self._runs_tests.search(ast.unparse(node)):
             return ast.copy_location(ast.Pass(), node)
         self.generic_visit(node)
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -382,7 +386,7 @@ class TestRewriter(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         """`raise AssertionError` is as good as `assert False`."""
-        if _RUNS_TESTS.search(ast.unparse(node)):
+        if self._runs_tests.search(ast.unparse(node)):
             return ast.copy_location(ast.Pass(), node)
         if self._native or node.exc is None or not re.match(r"AssertionError\b", ast.unparse(node.exc)):
             return node
