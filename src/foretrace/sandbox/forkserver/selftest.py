@@ -34,11 +34,6 @@ _LEVELS = {
     "scratch": 3,
 }
 """By guard: the isolation level that needs it."""
-_REMEDIES = {
-    "fork": "a kernel with seccomp filters",
-    "filesystem_read": "a kernel with Landlock (5.13 or later, `lsm=landlock,...`)",
-    "filesystem_write": "a kernel with Landlock (5.13 or later, `lsm=landlock,...`)",
-}
 RunInSandbox = Callable[[str], Awaitable[str]]
 """Runs a program in the sandbox and returns what it printed."""
 
@@ -95,7 +90,7 @@ def _judge_outcomes(outcomes: dict[str, str]) -> Iterator[Guard]:
         reason = "it was possible" if seen == "done" else seen
         if on:
             reason = "a fresh folder, writable" if wanted else f"prevented: {seen}"
-        yield Guard(name=name, on=on, level=level, reason=reason, remedy="" if on else _REMEDIES.get(name, ""))
+        yield Guard(name=name, on=on, level=level, reason=reason)
 
 
 def _check_namespaces(namespaces: dict[str, int], kinds: Sequence[str]) -> Guard:

@@ -71,18 +71,9 @@ _UNITTEST = {
 
 def find_asserts(tree: ast.Module) -> list[ast.Assert]:
     """The asserts in the order of the source, without those that cannot fail (`assert True`)."""
-    found: list[ast.Assert] = []
-    _search(tree, found)
-    return found
-
-
-def _search(node: ast.AST, found: list[ast.Assert]) -> None:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Assert):
-            if find_constant_truth(child) is not True:
-                found.append(child)
-        elif isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            _search(child, found)
+    asserts = (node for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    found = (node for node in asserts if find_constant_truth(node) is not True)
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def find_constant_truth(node: ast.Assert) -> bool | None:
