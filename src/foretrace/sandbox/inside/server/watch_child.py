@@ -54,7 +54,7 @@ class WatchedChild:
             os.set_blocking(descriptor, False)
         self._poller = select.poll()
         self._poller.register(parent.incoming, select.POLLIN)
-        self._is_read = self._channel_ended = False
+        self._is_read = self._channel_ended = self._has_ended = False
         self.started = time.monotonic()
         self._deadline = self.started + wall_s
 
@@ -107,6 +107,8 @@ class WatchedChild:
                 self._parent.flush()
             if self.kill_reason or self.is_kept:
                 break
+        else:
+            self._has_ended = True
 
     def finish(self) -> None:
         """Queue the last of what the child has said, and close its output."""
@@ -117,7 +119,7 @@ class WatchedChild:
 
     def kill(self, why: str) -> None:
         """Kill the child; what it says after this is not read."""
-        if self.kill_reason is None and not self.is_kept:
+        if not (self.kill_reason or self.is_kept or self._has_ended):
             self.kill_reason = why
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
