@@ -135,6 +135,8 @@ def _shares_state(tree: ast.Module) -> bool:
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) if _SHARED_STATE.fullmatch(name):
                 return True
+            case _:
+                pass
     return False
 
 

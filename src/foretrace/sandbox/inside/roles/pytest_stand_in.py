@@ -185,7 +185,7 @@ class MonkeyPatch:
             place, _, attribute = target.rpartition(".")
             target, name, value = importlib.import_module(place), attribute, name
         before = getattr(target, name) if raising else getattr(target, name, _ABSENT)
-        self._undo.callback(*((delattr, target, name) if before is _ABSENT else (setattr, target, name, before)))
+        self._undo.callback(lambda: delattr(target, name) if before is _ABSENT else setattr(target, name, before))
         setattr(target, name, value)
 
     def delattr(self, target: Any, name: str, raising: bool = True) -> None:
@@ -197,7 +197,7 @@ class MonkeyPatch:
     def setitem(self, mapping: Any, key: Any, value: Any) -> None:
         """Set an item."""
         before = mapping.get(key, _ABSENT)
-        self._undo.callback(*((mapping.pop, key, None) if before is _ABSENT else (mapping.__setitem__, key, before)))
+        self._undo.callback(lambda: mapping.pop(key, None) if before is _ABSENT else mapping.update({key: before}))
         mapping[key] = value
 
     def delitem(self, mapping: Any, key: Any, raising: bool = True) -> None:

@@ -222,11 +222,10 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
         child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
     os.close(stdin)
     watched.begin(pid, reads_at_once=bool(request.get("interactive")))
-    ended = (0, 0, None)
+    ended: list[Any] = [0]
 
     def has_ended() -> bool:
-        nonlocal ended
-        ended = os.wait4(pid, os.WNOHANG)
+        ended[:] = os.wait4(pid, os.WNOHANG)
         return ended[0] != 0
 
     # At levels 1 and 2 the system has no limit that counts only this child.
