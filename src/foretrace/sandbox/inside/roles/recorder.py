@@ -95,8 +95,7 @@ class Recorder:
     Args:
         request: `skeletons` (source of a tuple of pairs of functions), `facts` (of each check: whether constants are
             hidden, whether it asks for members, whether it orders two leaves strictly) and `constants` (those that may
-            be known here); for a second run `line_ups` (rows of constants by check) and `natively`: the checks that are
-            asked anew.
+            be known here); for a second run `line_ups`: rows of constants of the checks that are asked anew.
         together: whether the answer's objects are in this process.
     """
 
@@ -104,7 +103,6 @@ class Recorder:
         self._together = together
         self._request = request
         self._facts = request["facts"]
-        self._natively = frozenset(request.get("natively", ()))
         self._line_ups = {n: [[decode(c) for c in row] for row in rows] for n, rows in request.get("line_ups", ())}
         self._skeletons: Any = None
         self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
@@ -147,7 +145,7 @@ class Recorder:
         plain = [one is not None for one in encoded]
         if not all(plain) and len(self.strangers) < _MAX_RECORDS:
             self.strangers += [type(leaf) for leaf, known in zip(leaves, plain, strict=True) if not known]
-        is_plain = all(plain) and n not in self._natively
+        is_plain = all(plain) and n not in self._line_ups
         if is_plain and self._note(n, "v", [one[0] for one in encoded], any(one[1] for one in encoded)):
             return
         if hides:
