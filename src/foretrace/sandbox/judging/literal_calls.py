@@ -24,19 +24,14 @@ class LiteralCheck(msgspec.Struct, frozen=True):
     calls: list[int]
 
 
-class LiteralTests(msgspec.Struct, frozen=True):
-    """The calls of tests whose asserts are all literal, and the asserts."""
-
-    calls: tuple[tuple[str, list[Any], dict[str, Any]], ...]
-    checks: tuple[LiteralCheck, ...]
-
-
 class _NotLiteralError(Exception):
     pass
 
 
-def read_literal_tests(trees: Sequence[ast.Module], uses: AnswerUses) -> LiteralTests | None:
-    """The asserts of tests, if all are of this kind and there is nothing else in the tests."""
+def read_literal_tests(
+    trees: Sequence[ast.Module], uses: AnswerUses
+) -> tuple[tuple[tuple[str, list[Any], dict[str, Any]], ...], tuple[LiteralCheck, ...]] | None:
+    """The calls and the asserts of tests, if all are of this kind and there is nothing else in the tests."""
     if len(uses.callees) > 1 or uses.setup_names & uses.callees:
         return None
     calls: list[tuple[str, list[Any], dict[str, Any]]] = []
@@ -55,7 +50,7 @@ def read_literal_tests(trees: Sequence[ast.Module], uses: AnswerUses) -> Literal
                 found.append(LiteralCheck(made, numbers))
     except (_NotLiteralError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return LiteralTests(tuple(calls), tuple(found)) if found else None
+    return (tuple(calls), tuple(found)) if found else None
 
 
 def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Container[str]) -> Iterator[ast.Assert]:

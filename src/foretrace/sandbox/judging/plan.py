@@ -121,7 +121,7 @@ def _plan(
     }
     literal = read_literal_tests(trees, uses) if form in (None, "values") else None
     if literal is not None:
-        return JudgePlan(form="values", calls=literal.calls, literal=literal.checks, **common)
+        return JudgePlan(form="values", calls=literal[0], literal=literal[1], **common)
     strongest: Integrity = "together" if needs_one_process(trees, setup_tree, uses) else "calls"
     if form is not None and FORMS.index(form) < FORMS.index(strongest):
         raise ProblemError(f"these tests cannot be judged in the form {form}: ask for {strongest}, or for none")
