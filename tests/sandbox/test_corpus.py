@@ -1,8 +1,7 @@
 """Right and wrong answers in many styles: the judge's verdict against plain Python's.
 
 `corpus/*.toml` hold the cases: tests as people write them, right answers and wrong ones. Plain Python, with answer and
-tests in one process, is the oracle. `corpus/disagreements.txt` lists where the judge still says something else; the
-list must be exact, so that a mended case is taken off it and a new one is seen.
+tests in one process, is the oracle.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from sandbox.boxes import Box
 from sandbox.plain_python import verdicts
 
 CORPUS = Path(__file__).with_name("corpus")
-KNOWN = CORPUS / "disagreements.txt"
 
 
 class Answer(NamedTuple):
@@ -75,9 +73,6 @@ def judged(box: Box, answer: Answer) -> bool | None:
 
 
 @in_portions_of(20)
-def test_the_judge_agrees_with_plain_python_but_where_it_is_known_not_to(jailed: Box, portion: int) -> None:
+def test_the_judge_agrees_with_plain_python(jailed: Box, portion: int) -> None:
     answers = take(ANSWERS, portion)
-    found = {answer.name for answer in answers if judged(jailed, answer) is not answer.right}
-    known = set(KNOWN.read_text(encoding="utf-8").splitlines()) & {answer.name for answer in answers}
-    assert sorted(found - known) == [], "new disagreements"
-    assert sorted(known - found) == [], f"take these off {KNOWN.name}: they agree now"
+    assert [answer.name for answer in answers if judged(jailed, answer) is not answer.right] == []

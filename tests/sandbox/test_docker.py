@@ -119,8 +119,8 @@ def gone(pids: list[int], within_s: float = 5.0) -> bool:
 
 def test_the_command_confines_and_mounts_nothing() -> None:
     limits = Limits(memory_mb=512, scratch_mb=16, processes=64)
-    container = docker.Container("docker", "python:3.11-slim", "python3")
-    command = container.make_start_command(limits, 5)
+    command = docker.make_start_command("docker", "python:3.11-slim", limits)
+    command += docker.make_server_command("python3", 5)
     image = command.index("python:3.11-slim")
     options, inside = " ".join(command[:image]), command[image + 1 :]
     for wanted in (
@@ -143,20 +143,12 @@ def test_the_command_confines_and_mounts_nothing() -> None:
         assert unwanted not in options
     assert inside[0] == "-i"  # no variable of the engine
     assert inside[inside.index("python3") - 1].count("=") == 1
-    assert container.make_end_command() == ("docker", "rm", "--force", "{name}")
+    assert docker.make_end_command("docker") == ("docker", "rm", "--force", "{name}")
 
 
 def test_podman_gets_options_of_its_own() -> None:
-    podman = docker.Container("podman", "i", "python3")
-    assert "--read-only-tmpfs=false" in podman.make_start_command(Limits(), 5)
-    assert docker.Container("podman", "i", "python3").make_end_command() == (
-        "podman",
-        "rm",
-        "--force",
-        "--time",
-        "0",
-        "{name}",
-    )
+    assert "--read-only-tmpfs=false" in docker.make_start_command("podman", "i", Limits())
+    assert docker.make_end_command("podman") == ("podman", "rm", "--force", "--time", "0", "{name}")
 
 
 def test_only_the_fork_servers_own_modules_go_along() -> None:
@@ -232,8 +224,7 @@ def test_a_folder_that_is_no_containers_is_never_emptied(tmp_path: Path) -> None
     kept = tmp_path / "kept"
     kept.write_text("x")
     modules = docker.pack_own_modules()
-    command = docker.Container("docker", "image", sys.executable).make_start_command(Limits(), len(modules))
-    inside = [*command[command.index(sys.executable) : -1], str(tmp_path / "foretrace.zip")]
+    inside = [*docker.make_server_command(sys.executable, len(modules))[:-1], str(tmp_path / "foretrace.zip")]
     done = subprocess.run(inside, input=modules, capture_output=True, timeout=20, check=False)
     assert done.returncode == 1
     assert done.stderr.decode().strip() == f"{tmp_path} is not a fresh folder of a container"

@@ -8,14 +8,13 @@ import io
 import os
 import shutil
 import sys
-import warnings
 import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from foretrace.core.errors import ForetraceWarning, SandboxError, Setting
+from foretrace.core.errors import SandboxError, Setting
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Guard, Limits, SandboxSettings
+from foretrace.sandbox.base import Limits, SandboxSettings
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import (
@@ -41,10 +40,6 @@ _ANSWER_TIMEOUT_S = 15.0
 _OVERHEAD_MB = 256
 """Memory of a container beside that of one run and its files: the fork server, preloaded packages."""
 _NAMESPACES = ("pid", "mnt", "net", "ipc", "uts")
-_GUARDS_OF_CONTAINER = frozenset(
-    {"limits", "environment", "filesystem_read", "filesystem_write", "network", "jail", "scratch", "namespaces"}
-)
-"""Guards that a container gives by itself, without a system call filter inside."""
 _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
     "while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit('no input')\n"
@@ -76,54 +71,31 @@ class DockerSandbox(ForkServerSandbox):
         self._min_level()
         if self._settings.level not in (None, LEVEL):
             raise SandboxError(f"containers are level {LEVEL}, and level {self._settings.level} was asked for")
-        container = Container(await find_engine(self._image), self._image, self._python)
-        try:
-            return await self._start_containers(container, 1)
-        except ForkServerStartError as error:
-            if error.call != "seccomp" or not self._settings.allow_weak_isolation:
-                raise SandboxError(self._explain_no_start(container.engine, error)) from None
-        try:
-            return await self._start_containers(container, 0)
-        except ForkServerStartError as error:
-            raise SandboxError(self._explain_no_start(container.engine, error)) from None
-
-    async def _start_containers(self, container: Container, inner: int) -> VerifiedPool:
-        """Containers whose fork servers run at the level `inner` and passed the self-test."""
-        archive = pack_own_modules()
+        engine, archive = await find_engine(self._image), pack_own_modules()
+        start = make_start_command(engine, self._image, self._limits)
         launch = LaunchSpec(
             interpreter=self._python,
-            level=inner,
+            level=1,  # filtered inside; what surrounds it makes it level 4
             preload=self._preload,
-            command=container.make_start_command(self._limits, len(archive)),
+            command=(*start, *make_server_command(self._python, len(archive))),
             first_input=archive,
-            end_command=container.make_end_command(),
+            end_command=make_end_command(engine),
             scratch=SCRATCH,
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            guards = await self._run_selftest(pool, sys.executable, _NAMESPACES)
-            isolation = self._check_guards(container.engine, guards, inner)
+            guards = await self._run_selftest(pool, _NAMESPACES)
+        except ForkServerStartError as error:
+            pool.close()
+            raise SandboxError(self._explain_no_start(engine, error)) from None
         except BaseException:
             pool.close()
             raise
-        return VerifiedPool(pool, isolation, guards)
-
-    def _check_guards(self, engine: str, guards: list[Guard], inner: int) -> Isolation:
-        """How well the containers isolate.
-
-        Raises:
-            SandboxError: A guard is off that a container must have.
-        """
-        off = [guard for guard in guards if not guard.on]
-        needed = [g for g in off if inner or g.name in _GUARDS_OF_CONTAINER]
-        if needed:
-            failed = "; ".join(f"{g.name} ({g.reason})" for g in needed)
-            raise SandboxError(f"the {engine} container does not isolate: {failed}; look at the engine's settings")
-        if off:
-            names = ", ".join(guard.name for guard in off)
-            text = f"no system call filter in the {engine} container; not in force: {names}"
-            warnings.warn(text, ForetraceWarning, stacklevel=6)
-        return Isolation(level=LEVEL, missing=tuple(guard.name for guard in off), sandbox=self.name)
+        if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
+            pool.close()
+            text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
+            raise SandboxError(text)
+        return VerifiedPool(pool, Isolation(level=LEVEL, sandbox=self.name), guards)
 
     def _explain_no_start(self, engine: str, error: ForkServerStartError) -> str:
         if error.call == "execve":
@@ -136,51 +108,32 @@ class DockerSandbox(ForkServerSandbox):
         return f"{error} (image {self._image}, which needs Python 3.11+ as {self._python}, and /usr/bin/env)"
 
 
-class Container(NamedTuple):
-    """What a container is started with, and the commands for that."""
+def make_start_command(engine: str, image: str, limits: Limits) -> tuple[str, ...]:
+    """`ENGINE run` with all that a container is denied, up to the command to run in it.
 
-    engine: str
-    """`docker` or `podman`."""
-    image: str
-    python: str
-    """The Python of the image: a command, or a path inside of the image."""
+    Its variables are clean: an engine may add some, such as a proxy's password.
+    """
+    memory = limits.memory_mb + limits.scratch_mb + _OVERHEAD_MB
+    paths = {"PATH": f"/usr/local/bin:{ENVIRONMENT['PATH']}", "HOME": SCRATCH, "TMPDIR": SCRATCH}
+    return (
+        *(engine, "run", "--rm", "--interactive"),
+        *("--pull", "never", "--log-driver", "none"),
+        *("--network", "none", "--ipc", "none", "--hostname", "sandbox"),
+        *("--user", _NOBODY, "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        # Podman would put writable folders onto a read-only root.
+        *("--read-only", *(("--read-only-tmpfs=false",) if engine == "podman" else ())),
+        *("--tmpfs", f"{SCRATCH}:rw,noexec,nosuid,nodev,mode=1777,size={limits.scratch_mb}m"),
+        *("--pids-limit", str(limits.processes + 16)),
+        *("--memory", f"{memory}m", "--memory-swap", f"{memory}m"),
+        *("--workdir", "/", "--name", NAME_PLACEHOLDER, "--entrypoint", "/usr/bin/env", image),
+        *("-i", *(f"{name}={value}" for name, value in (ENVIRONMENT | paths).items())),
+    )
 
-    def make_start_command(self, limits: Limits, size: int) -> tuple[str, ...]:
-        """Start a container whose fork server reads its `size` bytes of modules from stdin."""
-        return (
-            *self._make_run_command(limits),
-            *("--name", NAME_PLACEHOLDER),
-            *self._make_image_arguments(),
-            *make_server_command(self.python, size),
-        )
 
-    def make_end_command(self) -> tuple[str, ...]:
-        """End a container, also one that is only just being made."""
-        at_once = ("--time", "0") if self.engine == "podman" else ()
-        return (self.engine, "rm", "--force", *at_once, NAME_PLACEHOLDER)
-
-    def _make_run_command(self, limits: Limits) -> tuple[str, ...]:
-        """`ENGINE run` with all that a container is denied."""
-        memory = limits.memory_mb + limits.scratch_mb + _OVERHEAD_MB
-        return (
-            *(self.engine, "run", "--rm", "--interactive"),
-            *("--pull", "never", "--log-driver", "none"),
-            *("--network", "none", "--ipc", "none", "--hostname", "sandbox"),
-            *("--user", _NOBODY, "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-            # Podman would put writable folders onto a read-only root.
-            *("--read-only", *(("--read-only-tmpfs=false",) if self.engine == "podman" else ())),
-            *("--tmpfs", f"{SCRATCH}:rw,noexec,nosuid,nodev,mode=1777,size={limits.scratch_mb}m"),
-            *("--pids-limit", str(limits.processes + 16)),
-            *("--memory", f"{memory}m", "--memory-swap", f"{memory}m"),
-            *("--workdir", "/"),
-        )
-
-    def _make_image_arguments(self) -> tuple[str, ...]:
-        """The image, with clean variables for what is run in it: an engine may add some, such as a proxy's password."""
-        paths = {"PATH": f"/usr/local/bin:{ENVIRONMENT['PATH']}", "HOME": SCRATCH, "TMPDIR": SCRATCH}
-        variables = {**ENVIRONMENT, **paths}
-        clean = ("-i", *(f"{name}={value}" for name, value in variables.items()))
-        return ("--entrypoint", "/usr/bin/env", self.image, *clean)
+def make_end_command(engine: str) -> tuple[str, ...]:
+    """End a container, also one that is only just being made."""
+    at_once = ("--time", "0") if engine == "podman" else ()
+    return (engine, "rm", "--force", *at_once, NAME_PLACEHOLDER)
 
 
 def make_server_command(python: str, size: int) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class LocalSandbox(ForkServerSandbox):
         launch = LaunchSpec(interpreter=self._interpreter, level=level, preload=self._preload)
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
-            guards = await self._run_selftest(pool, self._interpreter)
+            guards = await self._run_selftest(pool)
         except ForkServerStartError as error:
             pool.close()
             if error.call in ("", "execve"):
@@ -113,16 +113,14 @@ _WEAKER = ("or accept weaker isolation with ", Setting("allow_weak_isolation", T
 
 def explain_refusal(message: str, call: str) -> str:
     """The failing call, and what would allow it."""
-    remedy = (
-        _suggest_namespaces()
-        if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map")
-        else ""
-    )
-    if call.startswith("landlock"):
+    remedy = ""
+    if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map"):
+        remedy = _suggest_namespaces()
+    elif call.startswith("landlock"):
         remedy = "needs a kernel with Landlock (5.13 or later, with landlock in its `lsm=` list)"
-    if call == "seccomp":
+    elif call == "seccomp":
         remedy = "needs a kernel with seccomp filters, and a container that allows seccomp(2)"
-    if call == "madvise":
+    elif call == "madvise":
         remedy = "needs Linux 4.14 or later, whose MADV_WIPEONFORK keeps one run's data from the next"
     text = message.removeprefix("CallError: ")
     return f"{text}; {remedy}" if remedy else text

@@ -230,7 +230,17 @@ def test_what_was_to_fail_and_did_not_fails(judged: Judge) -> None:
     assert not judged("def f(x):\n    return x + 1", test).passed
 
 
-@pytest.mark.parametrize("run", ["unittest.main()", "unittest.main(argv=['x'], exit=False)"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        "unittest.main()",
+        "unittest.main(argv=['x'], exit=False)",
+        "import sys\nsys.exit(unittest.main())",
+        "from unittest import main\nmain()",
+        "import sys\nran = unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(T))\n"
+        "sys.exit(not ran.wasSuccessful())",
+    ],
+)
 def test_what_a_test_case_says_is_told(judged: Judge, run: str) -> None:
     test = (
         f"import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)\n{run}"
@@ -239,3 +249,16 @@ def test_what_a_test_case_says_is_told(judged: Judge, run: str) -> None:
     (only,) = judged("def f(x):\n    return x", test).tests
     assert not only.passed and (only.actual, only.expected) == ("1", "2")
     assert "SystemExit" in str(judged("def f(x):\n    raise SystemExit(0)", test).tests[0].error)
+
+
+def test_a_main_of_the_tests_own_is_run(judged: Judge) -> None:
+    test = "def main():\n    assert f(1) == 2\nif __name__ == '__main__':\n    main()"
+    assert judged("def f(x):\n    return x + 1", test).passed
+    assert not judged("def f(x):\n    return x", test).passed
+
+
+def test_cases_that_extend_others_are_run(judged: Judge) -> None:
+    base = "import unittest\nclass Base(unittest.TestCase):\n    n = 1\n"
+    test = f"{base}class Sums(Base):\n    def test(self):\n        self.assertEqual(f(self.n), 2)\nunittest.main()"
+    assert judged("def f(x):\n    return x + 1", test).passed
+    assert not judged("def f(x):\n    return x", test).passed

@@ -28,17 +28,10 @@ from foretrace.sandbox.forkserver.run_result import (
 from foretrace.sandbox.forkserver.server_process import ForkServer
 from foretrace.sandbox.inside.wire import frames, messages
 
-_PIECE = 1 << 18
-"""Bytes of a long frame that are sent at a time, so that it neither holds up the loop nor is copied as a whole."""
 _MAX_UNREAD = 1 << 20
 """Bytes that a child may send after nobody waits for more."""
 _GRACE_S = 1.0
 """How long after its deadline a fork server may still be busy with a run before it is killed."""
-
-
-def find_max_frame(limits: Limits) -> int:
-    """The largest frame that a child may send, bytes."""
-    return limits.reply_kb * 1024 + 4096
 
 
 class ChildChannel:
@@ -53,7 +46,7 @@ class ChildChannel:
         """What was wrong with the child's bytes where they were not frames; nothing is received after it."""
         self.elapsed = 0.0
         """Seconds from the child's start to the arrival of the last frame received."""
-        self._frames = frames.FrameReader(find_max_frame(limits))
+        self._frames = frames.FrameReader(limits.reply_kb * 1024 + 4096)
         self._output = BoundedOutput(limits.stdout_kb)
         self._exit: ChildExit | None = None
         request = {**request, "limits": msgspec.to_builtins(limits)}
@@ -73,11 +66,8 @@ class ChildChannel:
     async def send(self, message: list[Any] | bytes) -> None:
         """Send the child a frame: a message, or the bytes of one."""
         body = message if isinstance(message, bytes) else frames.encode_body(message)
-        self._server.send(messages.TO_CHILD, frames.HEADER.pack(len(body)) + body[:_PIECE])
+        self._server.send(messages.TO_CHILD, frames.HEADER.pack(len(body)) + body)
         await self._server.drain()
-        for start in range(_PIECE, len(body), _PIECE):
-            self._server.send(messages.TO_CHILD, body[start : start + _PIECE])
-            await self._server.drain()
 
     async def receive(self) -> Any | None:
         """The child's next frame; None when its channel has ended or is broken."""

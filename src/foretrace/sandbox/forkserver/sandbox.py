@@ -81,9 +81,7 @@ class ForkServerSandbox:
             )
         return 0 if weak and asked == MIN_STRONG_LEVEL else asked
 
-    async def _run_selftest(
-        self, pool: ForkServerPool, interpreter: str, kinds: Sequence[str] = selftest.NAMESPACES
-    ) -> list[Guard]:
+    async def _run_selftest(self, pool: ForkServerPool, kinds: Sequence[str] = selftest.NAMESPACES) -> list[Guard]:
         unknown, limits = Isolation(level=-1), Limits(wall_s=10, cpu_s=5)
 
         async def run_in_sandbox(program: str) -> str:
@@ -91,7 +89,7 @@ class ForkServerSandbox:
 
         async with pool.lend("judge") as server:
             namespaces = server.facts["spaces"]
-        return await selftest.run_selftest(run_in_sandbox, interpreter, namespaces, kinds)
+        return await selftest.run_selftest(run_in_sandbox, namespaces, kinds)
 
     async def guards(self) -> list[Guard]:
         """Each guard, on or off."""

@@ -28,6 +28,7 @@ from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_f
 
 _MAX_STATES = 256
 _CANNOT_START = "no session can start within these limits: raise memory_mb, open_files or processes"
+_ENDED = ["ended", None]
 _GRACE_S = 1.0
 """How long after the time limit of a block its fork server may say nothing."""
 
@@ -146,14 +147,16 @@ class ForkSession(_BlockSession):
         order = {"at": at, "number": self._next_numbers[at], "wall_s": self._limits.wall_s}
         self._server.send(messages.BLOCK, json.dumps(order).encode())
         self._server.send(messages.TO_CHILD, pack_frame(["block", block]))
+        said: Any = None
         try:
             async with asyncio.timeout(self._limits.wall_s + _GRACE_S):
                 while (message := await self._server.receive())[0] != messages.EXIT:
                     kind, body = message
-                    if kind == messages.FROM_CHILD:
-                        frames.feed(body[messages.TIMESTAMP.size :])
-                    else:
+                    if kind != messages.FROM_CHILD:
                         output.add(kind, body)
+                    elif said is None:
+                        frames.feed(body[messages.TIMESTAMP.size :])
+                        said = self._read_end(frames)
         except (EOFError, TimeoutError):
             return self._end_lost({}, output, "lost")
         except BaseException:
@@ -166,11 +169,24 @@ class ForkSession(_BlockSession):
             return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_CANNOT_START))
         if report["lost"]:
             return self._end_lost(report, output, "killed")
-        frame = _take_last_frame(frames) if report["finished"] and not report["killed"] else None
+        # A block that says that it came to its end and then dies has said nothing.
+        frame = None if report["killed"] or (said == _ENDED and report["step"] is None) else said
         status = 0 if frame else report["status"]
         child_exit = read_child_exit(report | {"status": status}, self._limits, output.fields())
         result = make_run_result(child_exit, frame, self._limits, self._isolation)
         return msgspec.structs.replace(result, step=report["step"], mode="fork")
+
+    def _read_end(self, frames: FrameReader) -> Any:
+        """What a block said at its end, None before that; one that came to its end is kept, one that babbles ended."""
+        try:
+            said = frames.take()
+        except FrameError:
+            said = ["broken"]
+        if said == _ENDED:
+            self._server.send(messages.KEEP, b"")
+        elif said is not None and not (isinstance(said, list) and said[:1] == ["ended"] and len(said) == 2):
+            self._server.send(messages.CANCEL, b"")
+        return said
 
     def _end_lost(self, report: dict[str, Any], output: BoundedOutput, ending: Ending) -> RunResult:
         """End the session, whose processes have died; return the result of the block that ran."""
@@ -218,15 +234,6 @@ class ForkSession(_BlockSession):
             except BaseException:
                 self._server.kill()
                 raise
-
-
-def _take_last_frame(frames: FrameReader) -> Any:
-    """The frame that a block sent at its end: the last of the two that it may send."""
-    try:
-        first, second = frames.take(), frames.take()
-    except FrameError:
-        return None
-    return second or first
 
 
 class ReplaySession(_BlockSession):

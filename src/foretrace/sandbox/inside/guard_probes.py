@@ -1,6 +1,6 @@
 """The program of the self-test: it does what each guard must prevent, and prints `done` or the error by guard.
 
-`forkserver.selftest` runs this file, with its parameters appended, in the sandbox and as a plain process beside it.
+`forkserver.selftest` runs this file in the sandbox, with its parameters appended.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from foretrace.sandbox.forkserver.child_channel import StartChild, run_program
 from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result
 from foretrace.sandbox.inside.wire.values import show_value
 from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
-from foretrace.sandbox.judging.choose_form import RANDOM_WORD
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
-from foretrace.sandbox.judging.verify import judge_values
+from foretrace.sandbox.judging.test_reading import RANDOM_WORD
+from foretrace.sandbox.judging.verify import Judgement, judge_values
 
 _NEEDS_OBJECTS = "needs_objects"
 
@@ -127,21 +127,12 @@ async def _compare_values(
         seconds = sum(answer.seconds or 0.0 for answer in given) if given[0].seconds is not None else None
         errors = [answer.error for answer in given if answer.error is not None]
         if errors:
-            results.append(TestResult(name=name, passed=False, error=errors[0], seconds=seconds))
+            results.append(Judgement(False, errors[0]).make_result(name, seconds, "values"))
             continue
         if not all(answer.is_plain for answer in given):
             return None
         made = judge_values(literal.check, [answer.value for answer in given])
-        results.append(
-            TestResult(
-                name=name,
-                passed=made.passed,
-                actual=made.actual,
-                expected=made.expected,
-                error=made.error,
-                seconds=seconds,
-            )
-        )
+        results.append(made.make_result(name, seconds, "values"))
     return results
 
 
@@ -166,16 +157,8 @@ async def _run_programs(
             error = format_error(ran.error) if ran.error else f"the program left with exit code {ran.exit_code}"
         elif ran.truncated:
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
-        results.append(
-            TestResult(
-                name=name,
-                passed=same and ran.ok,
-                actual=show_value(ran.stdout),
-                expected=show_value(expected),
-                error=error,
-                seconds=ran.seconds,
-            )
-        )
+        made = Judgement(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
+        results.append(made.make_result(name, ran.seconds, "values"))
         process.seconds += ran.seconds
         if process.ending == "ok" and not ran.ok:
             process.ending, process.error = ran.ending, ran.error

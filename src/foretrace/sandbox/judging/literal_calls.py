@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from foretrace.sandbox.inside.wire.values import encode
-from foretrace.sandbox.judging.answer_uses import ALIAS, AnswerUses, find_check_function
 from foretrace.sandbox.judging.rewrite import Check, find_constant_truth, take_apart
+from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses, find_check_function
 
 _MAX_ARGUMENT_BYTES = 64 * 1024
 """Encoded bytes that the arguments of one call may have."""
@@ -24,20 +24,15 @@ class LiteralCheck(msgspec.Struct, frozen=True):
     calls: list[int]
 
 
-class LiteralTests(msgspec.Struct, frozen=True):
-    """The calls of tests whose asserts are all literal, and the asserts."""
-
-    calls: tuple[tuple[str, list[Any], dict[str, Any]], ...]
-    checks: tuple[LiteralCheck, ...]
-
-
 class _NotLiteralError(Exception):
     pass
 
 
-def read_literal_tests(trees: Sequence[ast.Module], uses: AnswerUses) -> LiteralTests | None:
-    """The asserts of tests, if all are of this kind and there is nothing else in the tests."""
-    if len(uses.callees) > 1 or uses.exceptions or uses.setup_names & uses.callees:
+def read_literal_tests(
+    trees: Sequence[ast.Module], uses: AnswerUses
+) -> tuple[tuple[tuple[str, list[Any], dict[str, Any]], ...], tuple[LiteralCheck, ...]] | None:
+    """The calls and the asserts of tests, if all are of this kind and there is nothing else in the tests."""
+    if len(uses.callees) > 1 or uses.setup_names & uses.callees:
         return None
     calls: list[tuple[str, list[Any], dict[str, Any]]] = []
     found: list[LiteralCheck] = []
@@ -46,7 +41,7 @@ def read_literal_tests(trees: Sequence[ast.Module], uses: AnswerUses) -> Literal
             check = find_check_function(tree)
             names = {name: name for name in uses.callees}
             if uses.entry_point:
-                names |= {ALIAS: uses.entry_point} | ({check[1]: uses.entry_point} if check else {})
+                names |= {ALIAS: uses.entry_point} | ({check[0]: uses.entry_point} if check else {})
             for node in _find_asserts(tree, check, names):
                 made = take_apart(node.test, len(found), uses.shadowed)
                 numbers = [_read_call(leaf, names, calls) for leaf in made.leaves]
@@ -55,12 +50,12 @@ def read_literal_tests(trees: Sequence[ast.Module], uses: AnswerUses) -> Literal
                 found.append(LiteralCheck(made, numbers))
     except (_NotLiteralError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return LiteralTests(tuple(calls), tuple(found)) if found else None
+    return (tuple(calls), tuple(found)) if found else None
 
 
-def _find_asserts(tree: ast.Module, check: tuple[str, str, bool] | None, names: Container[str]) -> Iterator[ast.Assert]:
+def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Container[str]) -> Iterator[ast.Assert]:
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and check and node.name == check[0]:
+        if isinstance(node, ast.FunctionDef) and check and node.name == "check":
             if len(node.args.args) != 1 or node.args.defaults or node.decorator_list:
                 raise _NotLiteralError
             for inner in node.body:
@@ -71,10 +66,10 @@ def _find_asserts(tree: ast.Module, check: tuple[str, str, bool] | None, names: 
             yield from _read_statement(node)
 
 
-def _is_check_of(node: ast.stmt, check: tuple[str, str, bool] | None, names: Container[str]) -> bool:
+def _is_check_of(node: ast.stmt, check: tuple[str, bool] | None, names: Container[str]) -> bool:
     """Whether a statement calls the check function with the code under test itself."""
     call = node.value if isinstance(node, ast.Expr) else None
-    if not check or not isinstance(call, ast.Call) or getattr(call.func, "id", "") != check[0]:
+    if not check or not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "check":
         return False
     return len(call.args) == 1 and not call.keywords and getattr(call.args[0], "id", "") in names
 

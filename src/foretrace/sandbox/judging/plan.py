@@ -16,11 +16,16 @@ from foretrace.core.problem import Integrity, Test
 from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.base import FORMS
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
-from foretrace.sandbox.judging.answer_uses import AnswerUses, find_answer_uses, find_check_function, find_classes
-from foretrace.sandbox.judging.asked_fixtures import find_unknown_features, find_unknown_fixtures
-from foretrace.sandbox.judging.choose_form import needs_one_process
 from foretrace.sandbox.judging.literal_calls import LiteralCheck, read_literal_tests
 from foretrace.sandbox.judging.rewrite import find_asserts, name_asserts
+from foretrace.sandbox.judging.test_reading import (
+    AnswerUses,
+    find_answer_uses,
+    find_check_function,
+    find_unknown_features,
+    find_unknown_fixtures,
+    needs_one_process,
+)
 
 _MAX_CODE_CHARS = 1 << 21
 """Characters that the tests of one problem may have."""
@@ -49,8 +54,6 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The imports, functions and constants of the preamble, which tests may rely on; not stubs that an answer fills."""
     uses: tuple[str, ...] = ()
     """Names that tests use and do not define; those that mean nothing else are the answer's."""
-    classes: tuple[str, ...] = ()
-    """Names that the prompt defines as classes, or that tests use as such, however they are written."""
     memory: dict[str, Any] = {}
     """What was found out about these tests while they were used: their code, compiled, and whether right answers need
     the form `together`."""
@@ -114,14 +117,12 @@ def _plan(
         "preamble": preamble,
         "setup_parts": tuple(map(ast.unparse, setup_tree.body)),
         "helpers": helpers,
-        "uses": tuple(sorted(uses.callees | uses.exceptions)),
-        "classes": find_classes(trees, prompt),
+        "uses": tuple(sorted(uses.callees)),
     }
     literal = read_literal_tests(trees, uses) if form in (None, "values") else None
     if literal is not None:
-        return JudgePlan(form="values", calls=literal.calls, literal=literal.checks, **common)
-    one_process = needs_one_process(trees, setup_tree, uses, common["classes"])
-    strongest: Integrity = "together" if one_process else "calls"
+        return JudgePlan(form="values", calls=literal[0], literal=literal[1], **common)
+    strongest: Integrity = "together" if needs_one_process(trees, setup_tree, uses) else "calls"
     if form is not None and FORMS.index(form) < FORMS.index(strongest):
         raise ProblemError(f"these tests cannot be judged in the form {form}: ask for {strongest}, or for none")
     return JudgePlan(form=form or strongest, **common)
@@ -200,6 +201,6 @@ def _check_names(number: int, tree: ast.Module, uses: AnswerUses, entry_point: s
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if entry_point is None and (find_check_function(tree) or ("candidate" in used and "candidate" in uses.callees)):
         raise ProblemError(f"test {number} calls `candidate`, and the problem names no entry_point: name it")
-    reaching = {*uses.callees, *uses.exceptions, "candidate", *(uses.setup_names if uses.setup_reaches_code else ())}
+    reaching = {*uses.callees, "candidate", *(uses.setup_names if uses.setup_reaches_code else ())}
     if not find_check_function(tree) and not used & reaching:
         raise ProblemError(f"test {number} does not call the code: use its entry point")

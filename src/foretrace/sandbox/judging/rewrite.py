@@ -13,6 +13,9 @@ from typing import Any
 
 import msgspec
 
+from foretrace.sandbox.judging.other_constants import find_variants
+from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses
+
 RECORDER = "__check__"
 _COMPARISONS: dict[type, str] = {
     ast.Eq: "==",
@@ -68,18 +71,9 @@ _UNITTEST = {
 
 def find_asserts(tree: ast.Module) -> list[ast.Assert]:
     """The asserts in the order of the source, without those that cannot fail (`assert True`)."""
-    found: list[ast.Assert] = []
-    _search(tree, found)
-    return found
-
-
-def _search(node: ast.AST, found: list[ast.Assert]) -> None:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Assert):
-            if find_constant_truth(child) is not True:
-                found.append(child)
-        elif isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            _search(child, found)
+    asserts = (node for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    found = (node for node in asserts if find_constant_truth(node) is not True)
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def find_constant_truth(node: ast.Assert) -> bool | None:
@@ -217,19 +211,14 @@ def take_apart(test: ast.expr, result: int = 0, shadowed: frozenset[str] = froze
         result: the result that the assert belongs to.
         shadowed: names that do not mean here what they mean in Python.
     """
-    check = _new_check(result)
+    check = Check(result)
     try:
         check.skeleton = _Hoister(check, shadowed).hoist(test)
     except (_NotHoistableError, RecursionError):
-        check = _new_check(result)
-        check.leaves, check.skeleton = [test], "t0"
+        check = Check(result, "t0", leaves=[test])
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         check.sides = None
     return check
-
-
-def _new_check(result: int) -> Check:
-    return Check(result, leaves=[], constants=[], kinds=set(), tolerances=set())
 
 
 def _read_constant(node: ast.expr, shadowed: frozenset[str]) -> tuple[bool, Any]:
@@ -248,32 +237,30 @@ def _has_star(nodes: Sequence[ast.expr]) -> bool:
     return any(isinstance(node, ast.Starred) for node in nodes)
 
 
-class TestNames(msgspec.Struct, frozen=True):
-    """Names in tests that are the answer's, and names that do not mean what they mean in Python."""
-
-    __test__ = False
-
-    answer: frozenset[str]
-    shadowed: frozenset[str]
-
-
 class TestRewriter(ast.NodeTransformer):
     """Has each assert of a test hand over its leaves.
 
     Args:
         number: of the test.
+        uses: what the tests use of the answer.
         checks: takes what is found.
         results: how many results earlier tests have.
     """
 
     __test__ = False
 
-    def __init__(self, number: int, tree: ast.Module, uses: TestNames, checks: list[Check], results: int) -> None:
-        self._checks, self._names, self._shadowed = checks, uses.answer, uses.shadowed
+    def __init__(self, number: int, tree: ast.Module, uses: AnswerUses, checks: list[Check], results: int) -> None:
+        self._checks, self._names, self._shadowed = checks, {*uses.callees, ALIAS}, uses.shadowed
         found = find_asserts(tree)
         self.results = name_asserts(number, tree, found)
         self._result_of = {id(node): results + n for n, node in enumerate(found)}
         self._last = results + len(self.results) - 1
+        froms = (node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "unittest")
+        main = "|main" * any(alias.name == "main" for node in froms for alias in node.names)
+        self._runs_tests = re.compile(
+            rf"^(raise SystemExit\(|(sys\.)?exit\()?(unittest\.main|pytest\.main{main})\(|exit\(.*wasSuccessful"
+        )
+        """A statement that runs tests, or leaves by how they went."""
         self._native = 0
         """Whether something around may want to see an assert fail: those are left to Python."""
         self._inside = 0
@@ -355,8 +342,10 @@ class TestRewriter(ast.NodeTransformer):
         return made
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """The asserts of unittest, of mocks, and `fail`."""
+        """The asserts of unittest, of mocks, and `fail`. What would run the tests is left out: they are run later."""
         call = node.value
+        if self._runs_tests.search(ast.unparse(node)):
+            return ast.copy_location(ast.Pass(), node)
         self.generic_visit(node)
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return node
@@ -388,6 +377,8 @@ class TestRewriter(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         """`raise AssertionError` is as good as `assert False`."""
+        if self._runs_tests.search(ast.unparse(node)):
+            return ast.copy_location(ast.Pass(), node)
         if self._native or node.exc is None or not re.match(r"AssertionError\b", ast.unparse(node.exc)):
             return node
         return [self._call(node, "fail", self._last), node]
@@ -398,6 +389,12 @@ class TestRewriter(ast.NodeTransformer):
         self._checks.append(check)
         number = len(self._checks) - 1
         made = self._call(node, None, number, *check.leaves)
+        if not check.hides and len(check.leaves) > 1:
+            variants, place = find_variants(check.leaves)
+            lambdas = "".join(f"lambda: {variant}, " for variant in variants)
+            given = ast.parse(f"({place}, ({lambdas}))", mode="eval").body
+            made.value.keywords.append(ast.keyword("variants", given))  # type: ignore[attr-defined]
+            _place(made, node)
         if self._inside:
             return [made]
         handler = ast.ExceptHandler(None, None, [self._call(node, "raised", number)])

@@ -21,8 +21,9 @@ from foretrace.sandbox.judging.calls import (
     find_load_ending,
     format_error,
 )
+from foretrace.sandbox.judging.other_constants import make_line_up
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.test_code import TestCode, make_line_up, prepare, show_constants
+from foretrace.sandbox.judging.test_code import prepare, show_constants
 from foretrace.sandbox.judging.verify import TestReport
 
 _QUESTION = b'["call",'
@@ -170,43 +171,41 @@ def _read(frame: bytes) -> Any:
 async def run_together(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
 ) -> Outcome:
-    """Run the tests in the answer's process; where its objects decided, once more with other constants."""
-    prepared = prepare(plan)
-    outcome = await _run_once(start_child, plan, prepared, code, limits, process, {}, {})
+    """Run the tests in the answer's process; where its objects decide, once more, with the constants among others."""
+    outcome = await _run_once(start_child, plan, code, limits, process, {})
     report = outcome.report
-    passed = any(result.passed for result in outcome.results())
-    if not passed or not (report.unsure or report.rests_on_objects):
+    if not report.unsure or not any(result.passed for result in outcome.results()):
         return outcome
-    line_ups: dict[int, list[list[Any]]] = {}
-    places: dict[int, int] = {}
+    line_ups: dict[int, tuple[list[list[Any]], int]] = {}
     for number in report.unsure:
-        made = make_line_up(prepared.checks[number])
+        check = prepare(plan).checks[number]
+        made = make_line_up(check.constants, check.tolerances)
         if made is None:
             return outcome._replace(failed="an object of the code's was compared with what nothing else is like")
-        line_ups[number], places[number] = made
+        line_ups[number] = made
     allowed = process.find_next_limits(limits)
     if allowed is None:
         return outcome._replace(failed="no time was left to ask the code's objects twice")
-    control = prepare(plan, control=True)
-    return await _run_once(start_child, plan, control, code, allowed, process, line_ups, places)
+    return await _run_once(start_child, plan, code, allowed, process, line_ups)
 
 
 async def _run_once(
     start_child: StartChild,
     plan: JudgePlan,
-    prepared: TestCode,
     code: str,
     limits: Limits,
     process: ProcessTotals,
-    line_ups: dict[int, list[list[Any]]],
-    places: dict[int, int],
+    line_ups: dict[int, tuple[list[list[Any]], int]],
 ) -> Outcome:
+    """Run the tests; of some checks, the constants stand among others in rows, at a place that only we know."""
+    prepared = prepare(plan)
+    places = {number: place for number, (_, place) in line_ups.items()}
     report = TestReport(prepared.checks, prepared.tests, plan.names, places, "together")
     token = secrets.token_hex(8)
-    request = {**prepared.request, "mode": "together", "code": code, "token": token, "natively": list(line_ups)}
+    request = {**prepared.request, "mode": "together", "code": code, "token": token}
     request["constants"] = show_constants(prepared, all_of_them=False)
     request["line_ups"] = [
-        [n, [[encode(c, _MAX_ENCODED) for c in row] for row in rows]] for n, rows in line_ups.items()
+        [n, [[encode(c, _MAX_ENCODED) for c in row] for row in rows]] for n, (rows, _) in line_ups.items()
     ]
     failed: RunError | None = None
     agreeable, done, seen = "", False, list[Any]()

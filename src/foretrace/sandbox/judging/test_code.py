@@ -6,27 +6,20 @@ import ast
 import base64
 import builtins
 import marshal
-import random
 import re
-import sys
 import warnings
 from typing import Any
 
 import msgspec
 
 from foretrace.core.python_source import parse_quietly
-from foretrace.sandbox.inside.roles.decoys import NoDecoyError, vary
 from foretrace.sandbox.inside.roles.test_runner import BYTECODE
 from foretrace.sandbox.inside.wire.values import encode
-from foretrace.sandbox.judging.answer_uses import find_answer_uses, find_check_function
 from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.rewrite import RECORDER, Check, TestNames, TestRewriter
+from foretrace.sandbox.judging.rewrite import Check, TestRewriter
+from foretrace.sandbox.judging.test_reading import Function, find_answer_uses, find_check_function
 
-RANDOM = random.SystemRandom()
 _MAX_CONSTANT = 1 << 24
-_ROWS = 8
-_LITERALS = (int, float, str, bool)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class TestCode(msgspec.Struct):
@@ -40,33 +33,25 @@ class TestCode(msgspec.Struct):
     request: dict[str, Any]
 
 
-def prepare(plan: JudgePlan, *, control: bool = False) -> TestCode:
-    """The tests of a plan, made once.
-
-    Args:
-        control: whether asserts on objects are to be asked about with other constants, too.
-    """
-    key = "control" if control else "code"
-    if key not in plan.memory:
-        plan.memory[key] = _prepare(plan, control)
-    made: TestCode = plan.memory[key]
+def prepare(plan: JudgePlan) -> TestCode:
+    """The tests of a plan, made once."""
+    if "code" not in plan.memory:
+        plan.memory["code"] = _prepare(plan)
+    made: TestCode = plan.memory["code"]
     return made
 
 
-def _prepare(plan: JudgePlan, control: bool) -> TestCode:
+def _prepare(plan: JudgePlan) -> TestCode:
     checks: list[Check] = []
     tests: list[dict[str, Any]] = []
     results: list[list[int]] = []
     made = 0
     trees = [parse_quietly(test.code) for test in plan.tests]
-    shadowed = find_answer_uses(trees, plan.entry_point, parse_quietly(plan.setup)).shadowed
-    names = TestNames(frozenset((*plan.uses, "candidate")), shadowed)
+    uses = find_answer_uses(trees, plan.entry_point, parse_quietly(plan.setup))
     for number, (test, tree) in enumerate(zip(plan.tests, trees, strict=True)):
-        first, described = len(checks), _describe_test(test.code, tree)
-        rewriter = TestRewriter(number, tree, names, checks, made)
+        described = _describe_test(test.code, tree)
+        rewriter = TestRewriter(number, tree, uses, checks, made)
         tree = rewriter.visit(tree)
-        if control:
-            _add_variants(tree, checks, first)
         tests.append(described | _pack(ast.fix_missing_locations(tree), f"test_{number}.py"))
         results.append(list(range(made, made + len(rewriter.results))))
         made += len(rewriter.results)
@@ -75,7 +60,6 @@ def _prepare(plan: JudgePlan, control: bool) -> TestCode:
         for check in checks
     )
     texts = [plan.setup, *(test.code for test in plan.tests)]
-    library = [n for n in plan.uses if n in sys.stdlib_module_names and not _is_only_called(n, texts)]
     request = {
         "tests": tests,
         "skeletons": f"({skeletons})",
@@ -84,9 +68,7 @@ def _prepare(plan: JudgePlan, control: bool) -> TestCode:
         "helpers": _pack_source(plan.helpers, "prompt.py"),
         "entry_point": plan.entry_point,
         "names": plan.uses,
-        "classes": plan.classes,
-        "library": library,
-        "modules": sorted(_find_modules(texts) | set(library)),
+        "modules": sorted(_find_modules(texts)),
         "uses_pytest": any("pytest" in text for text in texts),
         "patching": [text for text in texts if re.search(r"patch|builtins|setattr", text)],
         "preamble": plan.preamble,
@@ -99,22 +81,18 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
     """What of a test is to be called when its statements have run."""
     called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     check = find_check_function(tree)
-    functions = [n.name for n in tree.body if isinstance(n, _Function) and n.name.startswith("test")]
-    classes = [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-        and (any("TestCase" in ast.unparse(b) for b in node.bases) or node.name.startswith("Test"))
-        and not (node.name in called and not any("TestCase" in ast.unparse(b) for b in node.bases))
-    ]
-    runs_unittest = "unittest.main" in code or "TextTestRunner" in code
+    functions = [n.name for n in tree.body if isinstance(n, Function) and n.name.startswith("test")]
+    cases: list[str] = []
+    classes: list[str] = []
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        if any("TestCase" in base or base in cases for base in map(ast.unparse, node.bases)):
+            cases.append(node.name)
+        if node.name in cases or (node.name.startswith("Test") and node.name not in called):
+            classes.append(node.name)
     return {
-        "check": check[0] if check and not check[2] else None,
+        "check": "check" if check and not check[1] else None,
         "functions": [name for name in functions if name not in called],
         "classes": classes,
-        "runs_unittest": runs_unittest,
-        "may_exit": runs_unittest or "pytest.main" in code,
-        "must_run_unittest": runs_unittest and bool(classes),
         "may_skip": "skip" in code.lower(),
     }
 
@@ -148,12 +126,6 @@ def _find_modules(texts: list[str]) -> set[str]:
     return {name for name in found if name.partition(".")[0] not in ("pytest", "solution", "this", "antigravity")}
 
 
-def _is_only_called(name: str, texts: list[str]) -> bool:
-    """Whether a name that modules have (`tokenize`, `copy`) is that of a function which the tests call."""
-    uses = re.findall(rf"(?<![\w.]){name}\s*(.?)", "\n".join(texts))
-    return "(" in uses and "." not in uses
-
-
 def _is_order(check: Check) -> bool:
     return len(check.leaves) == 2 and bool(re.fullmatch(r"\(t0 [<>] t1\)", check.skeleton))
 
@@ -164,66 +136,3 @@ def show_constants(code: TestCode, *, all_of_them: bool) -> list[Any]:
         [encode(value, _MAX_CONSTANT) for value in check.constants] if all_of_them or not check.hides else []
         for check in code.checks
     ]
-
-
-def make_line_up(check: Check) -> tuple[list[list[Any]], int] | None:
-    """A check's constants among others like them, and their place; None where there are no others."""
-    rows, real = [check.constants], check.constants
-    places = [n for n in range(len(real)) if n not in check.tolerances]
-    for turn in range(40):
-        place = places[turn % len(places)]
-        value = real[place]
-        try:
-            far = turn % 3 == 2 and type(value) in (int, float)
-            other = value + (-1) ** turn * RANDOM.choice([10**6, 10**9]) if far else vary(value, RANDOM)
-        except NoDecoyError:
-            continue
-        row = [*real[:place], other, *real[place + 1 :]]
-        if all(repr(row) != repr(made) for made in rows):
-            rows.append(row)
-        if len(rows) > _ROWS:
-            break
-    RANDOM.shuffle(rows)
-    return (rows, next(n for n, row in enumerate(rows) if row is real)) if len(rows) > 1 else None
-
-
-def _add_variants(tree: ast.Module, checks: list[Check], first: int) -> None:
-    """Have checks without hidden constants ask about their leaves with other constants in them, too."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
-            continue
-        call = node.value
-        if getattr(call.func, "id", "") != RECORDER:
-            continue
-        number = call.args[0].value  # type: ignore[attr-defined]
-        check = checks[number] if number >= first else None
-        if check is None or check.hides or len(check.leaves) < 2:
-            continue
-        variants, place = _find_variants(check.leaves)
-        if variants:
-            lambdas = ", ".join(f"lambda: {variant}" for variant in variants)
-            leaves = ", ".join(map(ast.unparse, check.leaves))
-            text = f"{RECORDER}.control({number}, ({leaves},), {place}, ({lambdas},))"
-            node.value = ast.parse(text, mode="eval").body
-            ast.increment_lineno(node.value, node.lineno - 1)
-
-
-def _find_variants(leaves: list[ast.expr]) -> tuple[list[str], int]:
-    """One of the leaves with another constant in it, several times, as source; and which leaf it is."""
-    for place in sorted(range(len(leaves)), key=lambda n: (not isinstance(leaves[n], ast.Call), -n)):
-        nodes = list(ast.walk(leaves[place]))
-        if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for n in nodes):
-            continue
-        made: list[str] = []
-        count = sum(isinstance(n, ast.Constant) and type(n.value) in _LITERALS for n in nodes)
-        for which in list(range(min(count, 6))) * (4 if count < 3 else 2):
-            tree = ast.parse(ast.unparse(leaves[place]), mode="eval")
-            found = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) in _LITERALS]
-            value: Any = found[which].value
-            near = type(value) is int and len(made) < count  # what is the same for many numbers differs for the next
-            found[which].value = value + RANDOM.choice([-1, 1]) if near else vary(value, RANDOM)
-            if (other := ast.unparse(tree)) not in (*made, ast.unparse(leaves[place])):
-                made.append(other)
-        if made:
-            return made, place
-    return [], 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.problem import TestResult
+from foretrace.core.problem import Integrity, TestResult
 from foretrace.sandbox.forkserver.run_result import read_error
 from foretrace.sandbox.inside.roles.recorder import NAMES
 from foretrace.sandbox.inside.wire.values import decode, show_value
@@ -87,6 +87,12 @@ class Judgement(msgspec.Struct):
     """Whether an object has to be asked again, among decoys."""
     same_for_others: bool = False
 
+    def make_result(self, name: str, seconds: float | None, form: Integrity) -> TestResult:
+        """The result of the test of this name."""
+        error = None if self.passed else self.error
+        sides = {"actual": self.actual, "expected": self.expected}
+        return TestResult(name=name, passed=self.passed, error=error, seconds=seconds, form=form, **sides)
+
 
 _PASSED = Judgement(True)
 _MALFORMED = Judgement(False, "the process broke the protocol")
@@ -128,24 +134,18 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgemen
         case ["e", error]:
             described = read_error(error)
             return Judgement(False, format_error(described) if described else "an exception")
-        case ["s", str(name)]:
-            denies = bool(check.kinds & {"NotEq", "NotIn", "is"})
-            return _PASSED if denies else Judgement(False, f"an object of a class that no test names: {name}"[:200])
         case ["l", None]:
             return Judgement(False, "an object of the code's was compared with what has no likes", unsure=True)
         case ["l", [*answers]] if place is not None and place < len(answers):
             return _judge_line_up(check, answers, place)
-        case ["b", said, [*others], bool(sure)]:
+        case ["b", said, [*others]]:
             if said is not True:
                 return Judgement(False, "an object of the code's says so")
-            if others and check.claims_sameness and all(other is True for other in others):
+            if len(others) > 1 and check.claims_sameness and all(other is True for other in others):
                 return _same_for_others()
             if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and _is_strict(check):
                 return _same_for_others()
-            return Judgement(True, unsure=not sure and len(check.leaves) > 1)
-        case ["c", [*others]]:
-            same = len(others) > 1 and check.claims_sameness and all(other is True for other in others)
-            return _same_for_others() if same else _PASSED
+            return _PASSED
         case _:
             return _MALFORMED
 
@@ -192,8 +192,6 @@ class TestReport:
         self._seconds: dict[int, float] = {}
         self.unsure: set[int] = set()
         """Checks that have to be asked again, among decoys."""
-        self.rests_on_objects = False
-        """Whether an assert without constants rests on what objects say."""
         self.same_for_others = False
 
     def take(self, number: Any, records: Any, problem: Any, seconds: float) -> bool:
@@ -227,11 +225,8 @@ class TestReport:
         seen[n] = made
         self.same_for_others |= made.same_for_others
         if made.unsure and n not in self._places:
-            if made.passed:
-                self.rests_on_objects = True
-            else:
-                self.unsure.add(n)
-                return
+            self.unsure.add(n)
+            return
         result = self._checks[n].result
         if not made.passed:
             self._fail(result, made)
@@ -270,15 +265,6 @@ class TestReport:
             judged = self._results[number] or Judgement(False, why)
             if failed is not None:
                 judged = Judgement(False, failed)
-            made.append(
-                TestResult(
-                    name=name,
-                    passed=judged.passed,
-                    actual=judged.actual,
-                    expected=judged.expected,
-                    error=None if judged.passed else judged.error,
-                    seconds=self._seconds.get(number) if self._results[number] and failed is None else None,
-                    form=self._form,
-                )
-            )
+            seconds = self._seconds.get(number) if self._results[number] and failed is None else None
+            made.append(judged.make_result(name, seconds, self._form))
         return made

@@ -18,14 +18,7 @@ BOX = "/box"
 SCRATCH = "/box/tmp"
 INNER_UID = 1000
 NOBODY = 65534
-_SPACES = (
-    syscalls.CLONE_NEWUSER
-    | syscalls.CLONE_NEWNS
-    | syscalls.CLONE_NEWPID
-    | syscalls.CLONE_NEWNET
-    | syscalls.CLONE_NEWIPC
-    | syscalls.CLONE_NEWUTS
-)
+_SPACES = ("user", "mnt", "pid", "net", "ipc", "uts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/usr/share/zoneinfo", "/usr/lib/locale")
 _LIBRARIES = ("/lib64", "/usr/lib64", "/lib/{m}-linux-gnu", "/usr/lib/{m}-linux-gnu", "/usr/local/lib")
@@ -58,7 +51,7 @@ def unshare() -> None:
             os._exit(1)
         os._exit(0)
     try:
-        syscalls.call("unshare", _SPACES)
+        syscalls.call("unshare", sum(syscalls.NEW_NAMESPACES[kind] for kind in _SPACES))
     finally:
         os.write(go, b"g")
         mapped = uid == 0 and os.waitpid(helper, 0)[1] == 0

@@ -69,16 +69,6 @@ _SERVER = _names(
 _LOAD, _JEQ, _JSET, _AND, _JGE, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x06
 _ALLOW, _ERRNO, _KILL, _NOTIFY = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
-_NEW_NAMESPACES = (
-    syscalls.CLONE_NEWNS
-    | syscalls.CLONE_NEWCGROUP
-    | syscalls.CLONE_NEWUTS
-    | syscalls.CLONE_NEWIPC
-    | syscalls.CLONE_NEWUSER
-    | syscalls.CLONE_NEWPID
-    | syscalls.CLONE_NEWNET
-    | syscalls.CLONE_NEWTIME
-)
 # TCGETS (isatty), FIONREAD, FIONBIO, FIOCLEX, FIONCLEX. TIOCSTI would type into a terminal.
 _IOCTLS = (0x5401, 0x541B, 0x5421, 0x5451, 0x5450)
 # PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS.
@@ -174,25 +164,19 @@ class SeccompFilter:
 
 
 class ForkGate:
-    """Answers the kernel's questions about new processes of a session: yes to as many as were ordered, then no."""
+    """Answers the kernel's questions about new processes of a session."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.allowed = 0
-        """How many more may be made."""
 
-    def answer_request(self) -> None:
+    def answer_request(self, *, allow: bool = False) -> None:
         """Answer the request that is waiting."""
         request = bytearray(80)
-        try:
+        with contextlib.suppress(OSError):  # the process that asked has gone
             fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV
-        except OSError:
-            return  # the process that asked has gone
-        (number,) = struct.unpack_from("=Q", request)
-        allow, self.allowed = self.allowed > 0, max(0, self.allowed - 1)
-        yes, no = struct.pack("=QqiI", number, 0, 0, 1), struct.pack("=QqiI", number, 0, -errno.EPERM, 0)
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(self.descriptor, 0xC0182101, yes if allow else no)  # SECCOMP_IOCTL_NOTIF_SEND
+            (number,) = struct.unpack_from("=Q", request)
+            answer = struct.pack("=QqiI", number, 0, *((0, 1) if allow else (-errno.EPERM, 0)))
+            fcntl.ioctl(self.descriptor, 0xC0182101, answer)  # SECCOMP_IOCTL_NOTIF_SEND
 
 
 def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
@@ -219,7 +203,7 @@ def _clone(otherwise: int) -> Instructions:
     """Allow threads, refuse new namespaces, and do `otherwise` about new processes."""
     return [
         _op(_LOAD, _ARGUMENTS),
-        _op(_JSET, _NEW_NAMESPACES, 2, 0),
+        _op(_JSET, sum(syscalls.NEW_NAMESPACES.values()), 2, 0),
         _op(_JSET, syscalls.CLONE_THREAD, 0, 2),
         _op(_RETURN, _ALLOW),
         _op(_RETURN, _ERRNO | errno.EPERM),

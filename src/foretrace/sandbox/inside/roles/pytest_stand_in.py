@@ -97,11 +97,14 @@ _MARKS: dict[str, Any] = {
 }
 
 
-class ExceptionInfo:
-    """What was raised in a block of `raises`."""
+class _Raises:
+    """A block that must raise one of some exceptions; in the block, what was raised."""
 
     value: Any = None
     type: Any = None
+
+    def __init__(self, expected: Any, match: str | None) -> None:
+        self._expected, self._match = expected, match
 
     @property
     def typename(self) -> str:
@@ -113,36 +116,25 @@ class ExceptionInfo:
         assert re.search(pattern, str(self.value)), f"{pattern!r} does not match {str(self.value)!r}"
         return True
 
-
-class raises:  # noqa: N801 - pytest's name
-    """A block, or a call, that must raise one of some exceptions."""
-
-    _expected: Any
-    _match: str | None
-    _info: ExceptionInfo
-
-    def __new__(cls, expected: Any, *call: Any, match: str | None = None, **named: Any) -> Any:
-        """The block; of a call, what it raised."""
-        made = super().__new__(cls)
-        made._expected, made._match, made._info = expected, match, ExceptionInfo()
-        if not call:
-            return made
-        with made as info:
-            call[0](*call[1:], **named)
-        return info
-
-    def __enter__(self) -> ExceptionInfo:
-        return self._info
+    def __enter__(self) -> _Raises:
+        return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
         if error is None:
             raise AssertionError(f"DID NOT RAISE {self._expected!r}")
         if not isinstance(error, self._expected):
             return False
-        self._info.value, self._info.type = error, kind
-        if self._match is not None:
-            self._info.match(self._match)
-        return True
+        self.value, self.type = error, kind
+        return self._match is None or self.match(self._match)
+
+
+def raises(expected: Any, *call: Any, match: str | None = None, **named: Any) -> _Raises:
+    """A block, or a call, that must raise one of some exceptions."""
+    block = _Raises(expected, match)
+    if call:
+        with block:
+            call[0](*call[1:], **named)
+    return block
 
 
 class approx:  # noqa: N801 - pytest's name
@@ -199,7 +191,7 @@ class MonkeyPatch:
     def delattr(self, target: Any, name: str, raising: bool = True) -> None:
         """Delete an attribute."""
         if raising or hasattr(target, name):
-            self._undo.callback(setattr, target, name, getattr(target, name))
+            self.setattr(target, name, None)
             delattr(target, name)
 
     def setitem(self, mapping: Any, key: Any, value: Any) -> None:
@@ -249,21 +241,22 @@ class _Capture:
     """`capsys`: what is printed while a test runs."""
 
     def __init__(self) -> None:
-        self._streams = io.StringIO(), io.StringIO()
+        self.streams = io.StringIO(), io.StringIO()
 
     def readouterr(self) -> _Printed:
         """What was printed since the last time."""
-        texts = [stream.getvalue() for stream in self._streams]
-        for stream in self._streams:
+        texts = [stream.getvalue() for stream in self.streams]
+        for stream in self.streams:
             stream.seek(0)
             stream.truncate()
         return _Printed(*texts)
 
-    @contextlib.contextmanager
-    def capturing(self) -> Generator[_Capture]:
-        """Take what is printed."""
-        with contextlib.redirect_stdout(self._streams[0]), contextlib.redirect_stderr(self._streams[1]):
-            yield self
+
+@contextlib.contextmanager
+def _capture() -> Generator[_Capture]:
+    made = _Capture()
+    with contextlib.redirect_stdout(made.streams[0]), contextlib.redirect_stderr(made.streams[1]):
+        yield made
 
 
 @contextlib.contextmanager
@@ -277,8 +270,8 @@ def _make_folder() -> Generator[Any]:
 BUILTIN_FIXTURES: dict[str, Callable[[], Any]] = {
     "tmp_path": _make_folder,
     "monkeypatch": MonkeyPatch.context,
-    "capsys": lambda: _Capture().capturing(),
-    "capfd": lambda: _Capture().capturing(),
+    "capsys": _capture,
+    "capfd": _capture,
 }
 """By name what makes each: a context manager."""
 

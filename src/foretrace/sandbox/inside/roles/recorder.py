@@ -10,14 +10,13 @@ The code of tests calls the recorder with the leaves of each assert (see `judgin
 
 and where the answer's objects are in this process and one of them has to say itself whether the assert holds:
 
-    [n, "s", class]              it is of a class that the tests do not name
     [n, "l", answers]            what it says of each of a line-up of constants; null without one
-    [n, "b", holds, others, sure]  what it says, and of other operands; `sure`: there were any
-    [n, "c", others]             what it says where an operand was made of other constants
+    [n, "b", holds, others]      what it says, and what of other operands
 """
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import math
 import operator
@@ -31,8 +30,6 @@ from foretrace.sandbox.inside.wire.values import Encoder, NotEncodableError, dec
 
 _MAX_RECORDS = 50_000
 _DECOYS = 6
-_LARGE = 1 << 16
-"""Encoded bytes of leaves that are not sent where there is no constant to compare them with."""
 OWN_MODULE = "solution"
 
 
@@ -98,8 +95,7 @@ class Recorder:
     Args:
         request: `skeletons` (source of a tuple of pairs of functions), `facts` (of each check: whether constants are
             hidden, whether it asks for members, whether it orders two leaves strictly) and `constants` (those that may
-            be known here); for a second run `line_ups` (rows of constants by check) and `natively`: the checks that are
-            asked anew.
+            be known here); for a second run `line_ups`: rows of constants of the checks that are asked anew.
         together: whether the answer's objects are in this process.
     """
 
@@ -107,13 +103,10 @@ class Recorder:
         self._together = together
         self._request = request
         self._facts = request["facts"]
-        self._natively = frozenset(request.get("natively", ()))
         self._line_ups = {n: [[decode(c) for c in row] for row in rows] for n, rows in request.get("line_ups", ())}
         self._skeletons: Any = None
         self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
         self._records: dict[bytes, list[Any]] = {}
-        self.named: frozenset[int] = frozenset()
-        """Ids of the answer's classes that the tests name."""
         self.strangers: list[type] = []
         """Classes of objects that were leaves, and are not plain."""
 
@@ -134,8 +127,12 @@ class Recorder:
             self._records[key] = list(record)
         return True
 
-    def __call__(self, n: int, *leaves: Any) -> None:
-        """Take the leaves of an assert."""
+    def __call__(self, n: int, *leaves: Any, variants: tuple[int, tuple[Any, ...]] = (0, ())) -> None:
+        """Take the leaves of an assert.
+
+        Args:
+            variants: number of a leaf, and functions that give it as it were with other constants in it.
+        """
         if not self._together:
             holds, sides = self._skeleton(n)
             passed = bool(holds(*leaves))
@@ -148,55 +145,41 @@ class Recorder:
         plain = [one is not None for one in encoded]
         if not all(plain) and len(self.strangers) < _MAX_RECORDS:
             self.strangers += [type(leaf) for leaf, known in zip(leaves, plain, strict=True) if not known]
-        is_plain = all(plain) and n not in self._natively
-        if is_plain and not hides and not any(one[1] for one in encoded) and sum(one[2] for one in encoded) > _LARGE:
-            self._note(n, "b", _try(self._skeleton(n)[0], *leaves), [], True)  # plain Python says so here as well
-            return
+        is_plain = all(plain) and n not in self._line_ups
         if is_plain and self._note(n, "v", [one[0] for one in encoded], any(one[1] for one in encoded)):
             return
-        if (hides or any(plain)) and any(map(self._is_stranger, leaves, plain)):
-            self._note(
-                n, "s", next(type(leaf).__name__ for leaf, known in zip(leaves, plain, strict=True) if not known)
-            )
-        elif hides:
+        if hides:
             rows = self._line_ups.get(n)
             self._note(n, "l", rows and [_try(self._skeleton(n)[0], *leaves, *row) for row in rows])
         else:
-            self._ask_objects(n, leaves, encoded, strict)
+            self._ask_objects(n, leaves, encoded, strict, variants)
 
-    def _ask_objects(self, n: int, leaves: tuple[Any, ...], encoded: list[Any], strict: bool) -> None:
+    def _ask_objects(self, n: int, leaves: tuple[Any, ...], encoded: list[Any], strict: bool, variants: Any) -> None:
         from random import Random  # after the fork server has seen to what it does at forks (see `server.preload`)
 
         holds, random = self._skeleton(n)[0], Random()
         said = _try(holds, *leaves)
         if len(leaves) == 1:  # a truth that changes by itself is none
-            self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [], True)
+            self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [])
             return
+
+        def ask(place: int, other: Any) -> bool | None:
+            return _try(holds, *leaves[:place], other, *leaves[place + 1 :])
+
         others: list[Any] = []
         for place in range(len(leaves)):
             for _ in range(_DECOYS if encoded[place] is not None else 0):
                 try:
-                    other = vary(decode(encoded[place][0]), random)
+                    others.append(ask(place, vary(decode(encoded[place][0]), random)))
                 except (NoDecoyError, ValueError):
                     break
-                others.append(_try(holds, *leaves[:place], other, *leaves[place + 1 :]))
-        sure = bool(others)
+        is_sure = bool(others) or all(type(leaf).__module__ != OWN_MODULE for leaf in leaves)
         if strict:
             others += [_try(holds, leaves[1], leaves[0]), _try(holds, leaves[0], leaves[0])]
-        self._note(n, "b", said, others, sure)
-
-    def control(self, n: int, leaves: tuple[Any, ...], place: int, variants: tuple[Any, ...]) -> None:
-        """Take the leaves of an assert, of which one can be made of other constants."""
-        self(n, *leaves)
-        if any(type(leaf).__module__ == OWN_MODULE and self._encode(leaf) is None for leaf in leaves):
-            others: list[Any] = []
-            for variant in variants:
-                try:
-                    other = variant()
-                except Exception:
-                    continue
-                others.append(_try(self._skeleton(n)[0], *leaves[:place], other, *leaves[place + 1 :]))
-            self._note(n, "c", others)
+        for variant in () if is_sure else variants[1]:  # last, since it may change what it is asked of
+            with contextlib.suppress(Exception):
+                others.insert(0, ask(variants[0], variant()))
+        self._note(n, "b", said, others)
 
     def raised(self, n: int) -> None:
         """Note that evaluating the leaves raised the exception that is being handled."""
@@ -229,17 +212,10 @@ class Recorder:
             return functions
         return [lambda *leaves, function=function: function(*leaves, *values) for function in functions]
 
-    def _is_stranger(self, value: Any, plain: bool) -> bool:
-        """Whether it is an object of a class of the answer's that the tests do not name."""
-        kind = type(value)
-        if plain or kind.__module__ != OWN_MODULE:
-            return False
-        return isinstance(value, type) or not any(id(base) in self.named for base in type.mro(kind))
-
     def _encode(self, value: Any) -> Any:
         encoder = _PlainEncoder(self._limit)
         try:
-            return [encoder.walk(value, 0), encoder.extended, self._limit - encoder.left]
+            return encoder.walk(value, 0), encoder.extended
         except Exception:
             return None
 

@@ -2,8 +2,8 @@
 
 Such a process is a checkpoint, or state. It waits on its channel for one of two orders of the fork server: `FORK` with
 a number and the four descriptors of a new process, which runs the block of that number and is a checkpoint itself
-afterwards; and `REPORT_STATUS` with the pid of a process that it forked (0 for none), which is answered with its exit
-status and a dot.
+afterwards; and `REPORT_STATUS` with the pid of a process that it forked. The answers are the pid of the new process (-1
+where there is none) and the exit status, and a dot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foretrace.sandbox.inside.roles import program
 from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 FORK, REPORT_STATUS = b"f", b"w"
-_MAX_CHECKPOINTS = 512
+_MAX_CHECKPOINTS = 256
 _DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * struct.calcsize("=i"))
 
 
@@ -51,10 +51,11 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             try:
                 pid = os.fork()
             except OSError:
-                pid = -1  # the channel that is closed now says so
+                pid = -1
             if pid:
                 for descriptor in descriptors:
                     os.close(descriptor)
+                channel.sendall(b"%d." % pid)
                 continue
             if has_threads:  # of earlier blocks: they are not here
                 threading._after_fork()
@@ -64,7 +65,6 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
             for descriptor in descriptors:
                 os.close(descriptor)
             frames = FrameChannel(child.CHANNEL_FD)
-            frames.send(["ready", os.getpid()])
             message = frames.receive()
             if message is None or not program.run_block(frames, message[1], int(order[1:]), namespace):
                 break
@@ -81,7 +81,7 @@ def _open_channel() -> Any:
 
 def _report_status(channel: Any, pid: int) -> None:
     try:
-        status = os.waitpid(pid, 0)[1] if pid else 0
+        status = os.waitpid(pid, 0)[1]
     except OSError:
         status = -1
     channel.sendall(b"%d." % status)

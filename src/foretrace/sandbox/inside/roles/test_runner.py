@@ -10,7 +10,7 @@ import importlib.util
 import marshal
 import sys
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
@@ -19,7 +19,6 @@ from foretrace.sandbox.inside.roles.pytest_stand_in import FixtureRunner
 
 BYTECODE = importlib.util.MAGIC_NUMBER.hex()
 """Says which compiled code this Python runs."""
-_NOT_MODULES = frozenset({"this", "antigravity"})
 
 
 def import_modules(request: dict[str, Any]) -> None:
@@ -50,10 +49,6 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
     for name in request["names"]:
         if name in answer and (name == entry_point or name not in names):
             names[name] = answer[name]
-        elif name not in names and name in request["library"] and name not in _NOT_MODULES:
-            names[name] = importlib.import_module(name)
-        elif name == "isclose" and name not in names:
-            names[name] = importlib.import_module("math").isclose
     if entry_point in answer:
         names[entry_point] = names["candidate"] = answer[entry_point]
     return names
@@ -71,18 +66,13 @@ def run_tests(
     names: dict[str, Any],
     recorder: Any,
     report: Callable[[int, dict[str, Any] | None], None],
-    is_foreign_exit: Callable[[BaseException], bool] = lambda error: False,
 ) -> None:
-    """Run the tests of a request one after another, and report each: its number, and what it raised.
-
-    Args:
-        is_foreign_exit: whether a SystemExit is the answer's, and not the end of a run of unittest's.
-    """
+    """Run the tests of a request one after another, and report each: its number, and what it raised."""
     earlier: dict[str, Any] = {}
     entry_point = request["entry_point"]
     for number, test in enumerate(request["tests"]):
         problem = None
-        run = _TestRun(number, test, {**names, **earlier, "__check__": recorder}, is_foreign_exit)
+        run = _TestRun(number, test, {**names, **earlier, "__check__": recorder})
         try:
             run.run()
         except BaseException as error:
@@ -97,11 +87,8 @@ def run_tests(
 class _TestRun:
     """One test."""
 
-    def __init__(
-        self, number: int, test: dict[str, Any], names: dict[str, Any], is_foreign_exit: Callable[[BaseException], bool]
-    ) -> None:
+    def __init__(self, number: int, test: dict[str, Any], names: dict[str, Any]) -> None:
         self._test, self._file = test, f"test_{number}.py"
-        self._is_foreign_exit = is_foreign_exit
         self._module = types.ModuleType("__main__")  # as `python test.py` would run it
         self._space = self._module.__dict__
         self._space.update(names, __builtins__=builtins, __file__=self._file)
@@ -113,7 +100,7 @@ class _TestRun:
         """Run it; raises what it raises, and where a test that it defines was not run."""
         sys.modules["__main__"] = self._module
         sys.argv = [self._file]
-        self._execute()
+        exec(_load(self._test, self._file), self._space)
         space, before = self._space, self._before
         self.defined = {k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")}
         if self._test["check"]:
@@ -125,25 +112,9 @@ class _TestRun:
             if not callable(self.defined.get(name)):
                 raise AssertionError(f"the test {name} was not run")
             runner.run(self.defined[name])
-        if not self._test["runs_unittest"]:
-            for name in self._test["classes"]:
-                self._run_class(name, runner)
+        for name in self._test["classes"]:
+            self._run_class(name, runner)
         runner.close()
-
-    def _execute(self) -> None:
-        results: list[Any] = []
-        try:
-            with _watch_runs(results) if self._test["runs_unittest"] else contextlib.nullcontext():
-                exec(_load(self._test, self._file), self._space)
-        except SystemExit as error:
-            if not self._test["may_exit"] or self._is_foreign_exit(error):
-                raise  # else it is the end of a run of unittest's or pytest's
-            if error.code and not results:
-                raise
-        for result in results:
-            _check_result(result)
-        if self._test["must_run_unittest"] and not any(result.testsRun for result in results):
-            raise AssertionError("no test case was run")
 
     def _run_class(self, name: str, runner: FixtureRunner) -> None:
         kind = self.defined.get(name)
@@ -155,7 +126,10 @@ class _TestRun:
             return
         result = unittest.TestResult()
         unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
-        _check_result(result)
+        for test, text in (*result.failures, *result.errors):
+            raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")
+        if result.unexpectedSuccesses:
+            raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was to fail")
         if result.skipped and not self._test["may_skip"]:
             raise AssertionError("a test was skipped")
 
@@ -183,28 +157,3 @@ def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
             _run_plain_class(value, runner)
     if "teardown_class" in found:
         kind.teardown_class()  # type: ignore[attr-defined]
-
-
-@contextlib.contextmanager
-def _watch_runs(results: list[Any]) -> Generator[None]:
-    """Collect the results of what runners of unittest run, which the tests need not look at."""
-    runner: Any = importlib.import_module("unittest").TextTestRunner
-    make_result = runner._makeResult
-
-    def make(self: Any) -> Any:
-        results.append(make_result(self))
-        return results[-1]
-
-    runner._makeResult = make
-    try:
-        yield
-    finally:
-        runner._makeResult = make_result
-
-
-def _check_result(result: Any) -> None:
-    """Fail where a test case has failed, or passed that must not."""
-    failed = [*result.failures, *result.errors, *((test, "it was to fail") for test in result.unexpectedSuccesses)]
-    if failed:
-        test, text = failed[0]
-        raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")

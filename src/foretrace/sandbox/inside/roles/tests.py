@@ -26,7 +26,7 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
         given = channel.receive()
         answer = {name: caller.decode(value) for name, value in given[1].items()}
         names = test_runner.make_names(request, answer)
-        test_runner.run_tests(request, names, recorder, report, lambda error: error in caller.exited)
+        test_runner.run_tests(request, names, recorder, report)
     except NotPlainError as error:
         channel.send(["other", str(error), bool(caller.functions)])
     except AnswerGoneError:

@@ -47,22 +47,11 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
 
     try:
         own = {name: value for name, value in loaded.items() if not name.startswith("__")}
-        named = [name for name in request["names"] if name.lstrip("_")[:1].isupper()] + request["classes"]
-        noted.named = frozenset(id(own[name]) for name in named if isinstance(own.get(name), type))
-        run_tests(request, make_names(request, own), noted, report, lambda error: _is_raised_by_answer(error))
+        run_tests(request, make_names(request, own), noted, report)
     except BaseException as error:
         send(["failed", describe(error)])
         return
     send(["done", find_agreeable_class([*own.values(), *noted.strangers]) or "", watch.find_flags(), token])
-
-
-def _is_raised_by_answer(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == answer.FILE:
-            return True
-        trace = trace.tb_next
-    return False
 
 
 class _Snapshot(NamedTuple):

@@ -39,19 +39,12 @@ def preload_packages(modules: list[str]) -> list[str]:
 
 def find_package_folders() -> list[str]:
     """Folders in which packages are installed for this interpreter: asked of one that has read its `site` module."""
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.dup2(theirs, 1)
-            os.execv(sys.executable, (sys.executable, "-I", "-c", _PRINT_FOLDERS))
-        finally:
-            os._exit(1)
-    os.close(theirs)
-    with os.fdopen(ours) as answer:
-        folders = answer.read().splitlines()
-    os.waitpid(pid, 0)
-    return list(dict.fromkeys(folders))
+    import subprocess
+
+    command = (sys.executable, "-I", "-c", _PRINT_FOLDERS)
+    return list(
+        dict.fromkeys(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout.split("\n"))
+    )
 
 
 def warm_up() -> None:

@@ -1,216 +1,207 @@
-"""One run: fork a child, pass on what it says, kill it where it breaks a limit, reap it, and report its exit."""
+"""One child from its start to its end: pass on what it says, and kill it where it breaks a limit.
+
+A child is a run, or a block of a session (see `watch_session`).
+"""
 
 from __future__ import annotations
 
 import _socket
+import contextlib
 import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
 from foretrace.sandbox.inside.server.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
-from foretrace.sandbox.inside.wire.messages import EXIT, FROM_CHILD, KILL, STDERR, STDOUT
+from foretrace.sandbox.inside.wire.messages import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
 _READ_ONCE_S = 0.002
 """A run that ends within this time is read once, at its end; a longer one is read as it goes."""
-_MAX_DATA_MB = 64
-"""How much a child may say over its channel, MiB."""
+_MAX_DATA = 64 << 20
+"""Bytes that a child may say over its channel."""
 _POLL_S = 0.05
 """How long to wait for an event before the limits are looked at again."""
+_KILLED_BY = {KILL: "ended", CANCEL: "cancelled"}
 
 
-def read_cpu_s(pid: int) -> float:
-    """Processor time that a process has used; 0 where the system does not say, or it has ended."""
-    try:
-        return time.clock_gettime(~pid << 3 | 2)  # the number of its clock, on Linux
-    except OSError:
-        return 0.0
+class WatchedChild:
+    """A child's streams, how much it has said, and why it must end.
 
-
-class ChildStreams:
-    """What connects a child with the fork server, how much it has said, and when it must end."""
+    Args:
+        limits: the fields of `base.Limits`.
+    """
 
     def __init__(self, parent: ParentConnection, limits: dict[str, Any], wall_s: float) -> None:
-        self.parent = parent
-        self.max_output, self.max_cpu_s = int(limits["output_mb"]) << 20, float(limits["cpu_s"])
-        self.output_bytes = 0
+        self._parent = parent
+        self._max_output, self._max_cpu_s = int(limits["output_mb"]) << 20, float(limits["cpu_s"])
+        self._output_bytes = self._data_bytes = 0
         self.kill_reason: str | None = None
+        self.is_kept = False
+        """Whether the parent has said that its block came to its end: it lives on as a state of its session."""
+        self.pid, self._pidfd = 0, -1
         # The plain kind: what the socket module builds around it is expensive after each fork.
         self.channel, self._their_channel = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self.out, their_out = os.pipe()
-        self.err, their_err = os.pipe()
+        self._out, their_out = os.pipe()
+        self._err, their_err = os.pipe()
         self.theirs = (their_out, their_err, self._their_channel.fileno())
         """The child's stdout, stderr and channel."""
-        for descriptor in (self.channel.fileno(), self.out, self.err):
+        self._streams = {self.channel.fileno(), self._out, self._err}
+        for descriptor in self._streams:
             os.set_blocking(descriptor, False)
+        self._poller = select.poll()
+        self._poller.register(parent.incoming, select.POLLIN)
+        self._is_read = self._channel_ended = self._has_ended = False
         self.started = time.monotonic()
-        self.deadline = self.started + wall_s
+        self._deadline = self.started + wall_s
+
+    def begin(self, pid: int, *, reads_at_once: bool) -> None:
+        """Begin to watch: the child is there, and has its ends of the streams.
+
+        Args:
+            reads_at_once: for a child that is answered; what another one says may be read at its end.
+        """
+        self.pid = pid
+        self.close_theirs()
+        with contextlib.suppress(OSError, AttributeError):
+            self._pidfd = os.pidfd_open(pid)
+            self._poller.register(self._pidfd, select.POLLIN)
+        if reads_at_once:
+            self._watch_output()
 
     def close_theirs(self) -> None:
-        """Close the child's ends here: it has them now."""
+        """Close the child's ends here."""
         self._their_channel.close()
         for descriptor in self.theirs[:2]:
             os.close(descriptor)
 
-    def kill(self, why: str) -> None:
-        """Have the child killed; the first reason is the one that counts."""
-        self.kill_reason = self.kill_reason or why
-
-    def check_limits(self, pid: int) -> None:
-        """Have the child killed where its time is over."""
-        if time.monotonic() >= self.deadline:
-            self.kill("timeout")
-        elif pid and read_cpu_s(pid) >= self.max_cpu_s:
-            self.kill("cpu")
-
-    def handle_messages(self) -> None:
-        """Do what the parent asks for: forward bytes to the child, or have it killed."""
-        while self.parent.forward_stream(self.channel.fileno()):
-            message = self.parent.take()
-            if message is None:
-                return
-            self.handle_message(message[0])
-
-    def handle_message(self, kind: bytes) -> None:
-        """Do what the parent asks for by a message without bytes for the child."""
-        if kind == KILL:
-            self.kill("ended")
-
-    def read_printed(self) -> bool:
-        """Queue what the child has printed; return whether there was anything."""
-        before = self.output_bytes
-        for descriptor, kind in ((self.out, STDOUT), (self.err, STDERR)):
-            while self.output_bytes <= self.max_output and (chunk := self.parent.queue_from(descriptor, kind)):
-                self.output_bytes += len(chunk)
-        if self.output_bytes > self.max_output:
-            self.kill("output")
-        return self.output_bytes > before
-
-    def close_printed(self) -> None:
-        """Close stdout and stderr."""
-        os.close(self.out)
-        os.close(self.err)
-
-
-class RunningChild(ChildStreams):
-    """The child of one run."""
-
-    def __init__(
-        self, parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None
+    def watch(
+        self,
+        has_ended: Callable[[], bool],
+        *,
+        max_threads: int | None = None,
+        others: dict[int, Callable[[], None]] | None = None,
     ) -> None:
-        limits = request["limits"]
-        super().__init__(parent, limits, float(limits["wall_s"]))
-        self.max_data = _MAX_DATA_MB << 20
-        self.max_threads = int(limits["processes"])
-        self.data_bytes = 0
-        self.channel_ended = False
-        """Whether the child has said all that it will ever say."""
-        self.may_have_ended = True
-        """Whether it is worth asking for the child's exit status."""
-        if stdin is None:
-            stdin = os.open("/dev/null", os.O_RDONLY)  # anew: what is shared would carry marks from run to run
-        self.pid = os.fork()
-        if self.pid == 0:
-            child.main(confinement, request["mode"], request["rlimits"], (stdin, *self.theirs))
-        self.close_theirs()
-        os.close(stdin)
-        try:
-            self.pidfd = os.pidfd_open(self.pid)
-        except (OSError, AttributeError):
-            self.pidfd = -1
-        self.is_read = False
-        """Whether it is read as it goes; what ends at once is read at its end."""
-        self._streams = {self.channel.fileno(), self.out, self.err}
-        self._poller = select.poll()
-        for descriptor in (parent.incoming, self.pidfd):
+        """Return when the child has ended, has been killed, or is kept.
+
+        Args:
+            has_ended: is asked where it may have.
+            max_threads: threads that it may have; None where the system counts them.
+            others: what else to listen to, by descriptor, and what to do when something has come there.
+        """
+        others = others or {}
+        for descriptor in others:
+            self._poller.register(descriptor, select.POLLIN)
+        may_have_ended = False
+        while not (may_have_ended and has_ended()):
+            self._handle_messages()
+            if self.kill_reason is None and not self.is_kept:
+                may_have_ended = self._wait_for_event(others)
+            if self._is_read and max_threads is not None and self._count_threads() > max_threads:
+                self.kill("threads")
+            self._check_limits()
+            if self._is_read and self._read_output():
+                self._parent.flush()
+            if self.kill_reason or self.is_kept:
+                break
+        else:
+            self._has_ended = True
+
+    def finish(self) -> None:
+        """Queue the last of what the child has said, and close its output."""
+        self._read_output(to_the_end=True)
+        for descriptor in (self._out, self._err, self._pidfd):
             if descriptor >= 0:
-                self._poller.register(descriptor, select.POLLIN)
-        if request.get("interactive"):
-            self.watch_output()
-        self.usage: Any = None
-        self.status = 0
+                os.close(descriptor)
 
     def kill(self, why: str) -> None:
         """Kill the child; what it says after this is not read."""
-        if self.kill_reason is None and self.usage is None:
+        if not (self.kill_reason or self.is_kept or self._has_ended):
             self.kill_reason = why
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
-    def count_threads(self) -> int:
-        """How many threads the child has, where the system says."""
+    def _handle_messages(self) -> None:
+        """Do what the parent asks for: forward bytes to the child, keep it, or have it killed."""
+        while self._parent.forward_stream(self.channel.fileno()) and (message := self._parent.take()):
+            if message[0] in _KILLED_BY:
+                self.kill(_KILLED_BY[message[0]])
+            self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
+
+    def _check_limits(self) -> None:
+        if time.monotonic() >= self._deadline:
+            self.kill("timeout")
+        elif self.read_cpu_s() >= self._max_cpu_s:
+            self.kill("cpu")
+
+    def read_cpu_s(self) -> float:
+        """CPU seconds that the child has used; 0 if the system does not say, or the child has been reaped."""
+        try:
+            return time.clock_gettime(~self.pid << 3 | 2)  # the number of its clock, on Linux
+        except OSError:
+            return 0.0
+
+    def _count_threads(self) -> int:
         try:
             return os.stat(f"/proc/{self.pid}/task").st_nlink - 2
         except OSError:
             return 0
 
-    def reap(self, block: bool) -> bool:
-        """Take the exit status of the child if it has ended (wait for that where `block`); return whether it has."""
-        if self.usage is None:
-            pid, status, usage = os.wait4(self.pid, 0 if block else os.WNOHANG)
-            if pid:
-                self.status, self.usage = status, usage
-        return self.usage is not None
-
-    def read_output(self, *, to_the_end: bool = False) -> bool:
+    def _read_output(self, *, to_the_end: bool = False) -> bool:
         """Queue what the child has printed and sent, in this order; return whether there was anything.
 
         Args:
             to_the_end: for a child that has ended; else what comes while this reads may be left for the next time.
         """
-        found = self.read_printed()
-        while self.kill_reason is None:
-            chunk = self.parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
+        before = self._output_bytes + self._data_bytes
+        for descriptor, kind in ((self._out, STDOUT), (self._err, STDERR)):
+            while self._output_bytes <= self._max_output and (chunk := self._parent.queue_from(descriptor, kind)):
+                self._output_bytes += len(chunk)
+        if self._output_bytes > self._max_output:
+            self.kill("output")
+        while self.kill_reason is None and not self.is_kept:
+            chunk = self._parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
             if not chunk:
-                self.channel_ended = chunk is not None
+                self._channel_ended = chunk is not None
                 break
-            found = True
-            self.data_bytes += len(chunk)
-            if self.data_bytes > self.max_data:
+            self._data_bytes += len(chunk)
+            if self._data_bytes > _MAX_DATA:
                 self.kill("reply")
             if len(chunk) < CHUNK_SIZE and not to_the_end:
                 break  # the rule: one frame at a time, and then nothing
-        return found
+        return self._output_bytes + self._data_bytes > before
 
-    def close(self) -> None:
-        """Close the descriptors."""
-        self.channel.close()
-        self.close_printed()
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-
-    def describe_exit(self) -> dict[str, Any]:
-        """The `EXIT` message."""
-        seconds, cpu_s = time.monotonic() - self.started, self.usage.ru_utime + self.usage.ru_stime
-        return {"killed": self.kill_reason, "status": self.status, "seconds": seconds, "cpu_s": cpu_s}
-
-    def wait_for_event(self) -> None:
-        """Sleep until the child has ended, it or the parent has said something, or a limit is to be looked at."""
-        parent, poller = self.parent, self._poller
+    def _wait_for_event(self, others: dict[int, Callable[[], None]]) -> bool:
+        """Sleep until something has happened or a limit is to be looked at; return whether the child may have ended."""
+        parent, poller = self._parent, self._poller
         blocked, parent_fd, channel = parent.stream_blocked, parent.incoming, self.channel.fileno()
         poller.modify(parent_fd, 0 if blocked else select.POLLIN)
-        if self.is_read and channel in self._streams:
-            reads = 0 if self.channel_ended else select.POLLIN  # one that is half closed is readable for ever
+        if self._is_read and channel in self._streams:
+            reads = 0 if self._channel_ended else select.POLLIN  # one that is half closed is readable for ever
             poller.modify(channel, reads | (select.POLLOUT if blocked else 0))
-        left = min(self.deadline - time.monotonic(), _POLL_S if self.is_read else _READ_ONCE_S)
-        happened = poller.poll(max(0, left if self.pidfd >= 0 else min(left, 0.005)) * 1000 + (not self.is_read))
-        self.may_have_ended = self.pidfd < 0
+        left = min(self._deadline - time.monotonic(), _POLL_S if self._is_read else _READ_ONCE_S)
+        happened = poller.poll(max(0, left if self._pidfd >= 0 else min(left, 0.005)) * 1000 + (not self._is_read))
+        may_have_ended = self._pidfd < 0
         for descriptor, what in happened:
             if descriptor == parent_fd:
                 parent.fill()
-            elif descriptor == self.pidfd:
-                self.may_have_ended = True
-            elif not what & (select.POLLIN | select.POLLOUT) or (what & select.POLLHUP and self.channel_ended):
+            elif descriptor == self._pidfd:
+                may_have_ended = True
+            elif descriptor in others:
+                others[descriptor]()
+            elif not what & (select.POLLIN | select.POLLOUT) or (what & select.POLLHUP and self._channel_ended):
                 poller.unregister(descriptor)  # its other end is closed, which would wake us for ever
                 self._streams.discard(descriptor)
-        if not self.is_read and time.monotonic() - self.started >= _READ_ONCE_S:
-            self.watch_output()
+        if not self._is_read and time.monotonic() - self.started >= _READ_ONCE_S:
+            self._watch_output()
+        return may_have_ended
 
-    def watch_output(self) -> None:
+    def _watch_output(self) -> None:
         """From now on read what the child says as it comes."""
-        self.is_read = True
+        self._is_read = True
         for descriptor in self._streams:
             self._poller.register(descriptor, select.POLLIN)
 
@@ -221,21 +212,27 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
     Args:
         stdin: what the run reads, None for nothing; this closes it.
     """
-    running = RunningChild(parent, confinement, request, stdin)
-    watched = confinement.level in (1, 2)  # where the system has no limit that counts only this child
-    while not (running.may_have_ended and running.reap(block=False)):
-        running.handle_messages()
-        if running.kill_reason is None:
-            running.wait_for_event()
-        if watched and running.is_read and running.count_threads() > running.max_threads:
-            running.kill("threads")
-        running.check_limits(running.pid)
-        if running.is_read and running.read_output():
-            parent.flush()
-        if running.kill_reason:
-            running.may_have_ended = running.reap(block=True)
+    limits = request["limits"]
+    watched = WatchedChild(parent, limits, float(limits["wall_s"]))
+    if stdin is None:
+        stdin = os.open("/dev/null", os.O_RDONLY)  # anew: what is shared would carry marks from run to run
+    pid = os.fork()
+    if pid == 0:
+        child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
+    os.close(stdin)
+    watched.begin(pid, reads_at_once=bool(request.get("interactive")))
+    ended: list[Any] = [0]
+
+    def has_ended() -> bool:
+        ended[:] = os.wait4(pid, os.WNOHANG)
+        return ended[0] != 0
+
+    # At levels 1 and 2 the system has no limit that counts only this child.
+    watched.watch(has_ended, max_threads=int(limits["processes"]) if confinement.level in (1, 2) else None)
+    _, status, usage = ended if ended[0] else os.wait4(pid, 0)
     if confinement.level in (0, 3):  # at the others a child cannot make processes
         kill_descendants()
-    running.read_output(to_the_end=True)
-    parent.send_json(EXIT, running.describe_exit())
-    running.close()
+    watched.finish()
+    watched.channel.close()
+    report = {"killed": watched.kill_reason, "status": status, "seconds": time.monotonic() - watched.started}
+    parent.send_json(EXIT, report | {"cpu_s": usage.ru_utime + usage.ru_stime})

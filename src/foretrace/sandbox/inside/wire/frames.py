@@ -13,7 +13,7 @@ Frames of a child on its channel (file descriptor 3), all JSON lists whose first
               `roles.recorder`); at the end ["done", ...], or ["other", why, ...] where it takes one process
     together  ["loaded"] or ["failed", error]; ["test", number, records, error|null, flags, token] for each test; at the
               end ["done", class, flags, token]
-    session   ["ready", pid], then for each block ["ended", error|null]
+    session   for each block ["ended", error|null]
 
 `error` is {"kind", "message", "line", "traceback"}.
 """
@@ -118,10 +118,7 @@ class FrameChannel:
 
     def send(self, message: Any) -> None:
         """Send one frame."""
-        self._write_all(self._pack(message))
-
-    def _write_all(self, data: bytes) -> None:
-        left = memoryview(data)
+        left = memoryview(self._pack(message))
         while left:
             left = left[self._write(self._descriptor, left) :]
 

@@ -1,16 +1,16 @@
 """Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing.
 
 None, bools, strings, finite floats and small ints are JSON as they are. Containers are `["l", item, ...]` with a tag of
-`_CONTAINERS`; values of `_KINDS` are `["x", kind, text]`; what has no encoding is `["o", type, why]`.
+`_CONTAINERS`; values that are written as text are `["x", type, text]`; what has no encoding is `["o", type, why]`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any, NamedTuple
+from typing import Any
 
 MAX_DEPTH = 200
 """Containers within one another; what is deeper is opaque."""
@@ -49,96 +49,62 @@ class OpaqueValue:
         return f"<{self.type} object{': ' + self.text if self.text else ''}>"
 
 
-class _Kind(NamedTuple):
-    """A type whose values are written as text."""
-
-    module: str
-    write: Callable[[Any], str]
-    read: Callable[[str], Any]
-
-
-def _write_decimal(value: Any) -> str:
-    if value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT):
-        raise ValueError("a decimal that cannot be compared")
-    return str(value)
-
-
-def _read_decimal(text: str) -> Any:
-    from decimal import Decimal
-
-    value = Decimal(text)
-    _write_decimal(value)
-    return value
-
-
-def _read_fraction(text: str) -> Any:
-    from fractions import Fraction
-
-    above, _, below = text.partition("/")
-    return Fraction(int(above, 16), int(below, 16))
-
-
-def _write_moment(value: Any) -> str:
-    if value.tzinfo is not None and type(value.tzinfo).__name__ != "timezone":
-        raise ValueError("a zone of another kind")
-    return str(value.isoformat())
-
-
-def _read_moment(name: str) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        import datetime
-
-        return getattr(datetime, name).fromisoformat(text)
-
-    return read
-
-
-def _read_delta(text: str) -> Any:
-    from datetime import timedelta
-
-    days, seconds, microseconds = map(int, text.split())
-    return timedelta(days, seconds, microseconds)
-
-
-def _read_uuid(text: str) -> Any:
-    from uuid import UUID
-
-    return UUID(hex=text)
-
-
-_KINDS = {
-    "int": _Kind("builtins", hex, lambda text: int(text, 16)),
-    "float": _Kind("builtins", repr, float),
-    "complex": _Kind("builtins", repr, complex),
-    "range": _Kind(
-        "builtins",
+_TEXTS: dict[str, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    "int": (hex, lambda text: int(text, 16)),
+    "float": (repr, float),
+    "complex": (repr, complex),
+    "range": (
         lambda value: f"{value.start:x} {value.stop:x} {value.step:x}",
         lambda text: range(*(int(part, 16) for part in text.split())),
     ),
-    "str": _Kind(
-        "builtins",
+    "str": (
         lambda value: value.encode("utf-8", "surrogatepass").hex(),
         lambda text: bytes.fromhex(text).decode("utf-8", "surrogatepass"),
     ),
-    "bytes": _Kind("builtins", bytes.hex, bytes.fromhex),
-    "bytearray": _Kind("builtins", bytearray.hex, bytearray.fromhex),
-    "ellipsis": _Kind("builtins", lambda value: "", lambda text: ...),
-    "Decimal": _Kind("decimal", _write_decimal, _read_decimal),
-    "Fraction": _Kind("fractions", lambda value: f"{value.numerator:x}/{value.denominator:x}", _read_fraction),
-    "date": _Kind("datetime", lambda value: str(value.isoformat()), _read_moment("date")),
-    "time": _Kind("datetime", _write_moment, _read_moment("time")),
-    "datetime": _Kind("datetime", _write_moment, _read_moment("datetime")),
-    "timedelta": _Kind("datetime", lambda v: f"{v.days} {v.seconds} {v.microseconds}", _read_delta),
-    "UUID": _Kind("uuid", lambda value: str(value.hex), _read_uuid),
+    "bytes": (bytes.hex, bytes.fromhex),
+    "bytearray": (bytearray.hex, bytearray.fromhex),
+    "ellipsis": (lambda value: "", lambda text: ...),
 }
-"""By the type's name. Of builtins these are the values that JSON has no way to write."""
+"""By the name of a builtin type how its values are written and read that JSON has no way to write."""
+_LIBRARY = {
+    "Decimal": "decimal",
+    "Fraction": "fractions",
+    "UUID": "uuid",
+    **dict.fromkeys(("date", "time", "datetime", "timedelta"), "datetime"),
+}
+"""By the name of a type of the standard library whose values are written as text, too: its module."""
 
 
 def _is_of_library(value: Any) -> bool:
-    """Whether the value is of a type of `_KINDS` that is not builtin, exactly."""
+    """Whether the value is of a type of `_LIBRARY`, exactly."""
     kind = type(value)
-    found = _KINDS.get(kind.__name__)
-    return found is not None and getattr(sys.modules.get(found.module), kind.__name__, None) is kind
+    return getattr(sys.modules.get(_LIBRARY.get(kind.__name__, "")), kind.__name__, None) is kind
+
+
+def _write_library(value: Any) -> str:
+    name = type(value).__name__
+    if name == "Decimal" and (value.is_snan() or (value.is_finite() and abs(value.adjusted()) > _MAX_EXPONENT)):
+        raise ValueError("a decimal that cannot be compared")
+    if type(getattr(value, "tzinfo", None)).__name__ not in ("NoneType", "timezone"):
+        raise ValueError("a zone of another kind")
+    if name == "timedelta":
+        return f"{value.days} {value.seconds} {value.microseconds}"
+    text = str(value.isoformat() if hasattr(value, "isoformat") else value)
+    if len(text) > _MAX_TEXT:
+        raise ValueError("too long")
+    return text
+
+
+def _read_library(name: str, text: str) -> Any:
+    kind = getattr(__import__(_LIBRARY[name]), name)
+    if len(text) > _MAX_TEXT or (name == "Fraction" and "e" in text.lower()):  # a power is dear
+        raise ValueError("too long")
+    if name == "timedelta":
+        days, seconds, microseconds = map(int, text.split())
+        return kind(days, seconds, microseconds)
+    value = kind.fromisoformat(text) if hasattr(kind, "fromisoformat") else kind(text)
+    _write_library(value)
+    return value
 
 
 class NotEncodableError(Exception):
@@ -197,7 +163,7 @@ class Encoder:
         self.pay(len(quoted) - len(value))
         # Two lone surrogates in a row would be read back as one character.
         if "\\ud" in quoted and any("\ud800" <= char <= "\udfff" for char in value):
-            return self.written("str", value)
+            return self.written("str", _TEXTS["str"][0](value))
         return value
 
     def scalar(self, value: Any, kind: type) -> Any:
@@ -210,14 +176,10 @@ class Encoder:
         length = value.bit_length() // 4 if kind is int else 2 * len(value) if kind in (bytes, bytearray) else 0
         if length > self.left:
             raise NotEncodableError("too large")
-        return self.written(kind.__name__, value)
+        return self.written(kind.__name__, _TEXTS[kind.__name__][0](value))
 
-    def written(self, name: str, value: Any) -> list[str]:
-        """A value of a kind that is written as text."""
-        kind = _KINDS[name]
-        text = kind.write(value)
-        if kind.module != "builtins" and len(text) > _MAX_TEXT:
-            raise ValueError("too long")
+    def written(self, name: str, text: str) -> list[str]:
+        """A value that is written as text."""
         self.pay(len(text) + len(name) + 11)
         return ["x", name, text]
 
@@ -257,7 +219,7 @@ class Encoder:
             item = value.item()
             if type(item) in _NUMBERS or type(item) in (str, bytes):
                 return self.walk(item, 0)
-        return self.written(kind.__name__, value) if _is_of_library(value) else None
+        return self.written(kind.__name__, _write_library(value)) if _is_of_library(value) else None
 
 
 def decode(tagged: Any) -> Any:
@@ -319,7 +281,7 @@ class Decoder:
         if list(map(type, rest)) != [str, str]:
             raise ValueError("parts that do not fit")
         if tag == "x":
-            return _read_kind(*rest)
+            return _read_text(*rest)
         self.is_plain = False
         return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
@@ -328,13 +290,12 @@ class Decoder:
         raise ValueError("no known kind of value")
 
 
-def _read_kind(name: str, text: str) -> Any:
-    kind = _KINDS.get(name)
-    if kind is None or (kind.module != "builtins" and len(text) > _MAX_TEXT):
-        raise ValueError("no known kind of value")
+def _read_text(name: str, text: str) -> Any:
     try:
-        return kind.read(text)
-    except (ArithmeticError, TypeError) as error:
+        if name in _LIBRARY:
+            return _read_library(name, text)
+        return _TEXTS[name][1](text)
+    except (ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(str(error)) from None
 
 
@@ -382,58 +343,40 @@ def find_type_name(value: Any) -> str:
 
 
 def show_value(value: Any, limit: int = 500) -> str:
-    """`repr` for a human, at most `limit` characters long, the same for equal sets; it reads no more than it shows."""
-    pieces: list[str] = []
-    length = 0
-    for piece in _pieces(value, limit):
-        pieces.append(piece)
-        length += len(piece)
-        if length > limit:
-            return "".join(pieces)[: limit - 3] + "..."
-    return "".join(pieces)
+    """`repr` for a human, at most `limit` characters long, the same for equal sets."""
+    text = _show(value, limit)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def _pieces(value: Any, limit: int) -> Iterator[str]:
+def _show(value: Any, limit: int) -> str:
+    """The text of a value; of a longer one than `limit` not all of it is there."""
     kind = type(value)
     if kind is int:
-        yield repr(value) if value.bit_length() <= _LONG_INT else hex(value)
-    elif kind in (str, bytes, bytearray):
-        yield repr(value[: limit + 1])
-    elif kind in _SHOWN_WHOLE or (not value and kind in _BRACKETS):
-        yield repr(value)
-    elif kind in _BRACKETS:
+        return repr(value) if value.bit_length() <= _LONG_INT else hex(value)
+    if kind in (str, bytes, bytearray):
+        return repr(value[: limit + 1])
+    if kind in _SHOWN_WHOLE or (not value and kind in _BRACKETS):
+        return repr(value)
+    if kind is dict:
+        return f"{{{_join((f'{_show(key, limit)}: {_show(item, limit)}' for key, item in value.items()), limit)}}}"
+    if kind in _BRACKETS:
         begin, end = _BRACKETS[kind]
-        yield begin
-        for number, item in enumerate(_sorted(value) if kind in (set, frozenset) else value):
-            yield ", " if number else ""
-            yield from _pieces(item, limit)
-        yield ",)" if kind is tuple and len(value) == 1 else end
-    elif kind is dict:
-        yield "{"
-        for number, (key, item) in enumerate(value.items()):
-            yield ", " if number else ""
-            yield from _pieces(key, limit)
-            yield ": "
-            yield from _pieces(item, limit)
-        yield "}"
-    elif _is_of_library(value):
-        yield repr(value)[: limit + 1]
-    else:
-        yield f"<{find_type_name(value)} object>"
+        is_set = kind in (set, frozenset)
+        numbers = is_set and all(isinstance(member, (int, float)) for member in value)
+        shown: Any = (_show(item, limit) for item in (sorted(value) if numbers else value))
+        if is_set and not numbers:
+            shown = sorted(shown) if len(value) <= _MAX_SORTED else [f"<{len(value)} members>"]
+        return begin + _join(shown, limit) + (",)" if kind is tuple and len(value) == 1 else end)
+    return repr(value)[: limit + 1] if _is_of_library(value) else f"<{find_type_name(value)} object>"
 
 
-def _sorted(members: Any) -> list[Any]:
-    """The members in an order that does not depend on hashes; of a set that is too large for that, their number."""
-    if len(members) == 1:
-        return list(members)  # a chain of these, sorted at each level, would take twice as long with each level
-    if all(_weigh(member) <= _MAX_SORTED // len(members) for member in members):
-        numbers = all(isinstance(member, (int, float)) for member in members)
-        return sorted(members, key=None if numbers else show_value)
-    return [OpaqueValue("set", f"{len(members)} members")]
-
-
-def _weigh(value: Any) -> int:
-    """How many values are in a member of a set; many where they are nested deeply, since each level sorts anew."""
-    if type(value) not in (tuple, frozenset):
-        return 1
-    return 1 + sum(_MAX_SORTED if type(item) in (tuple, frozenset) else 1 for item in value)
+def _join(texts: Iterable[str], limit: int) -> str:
+    """The texts with commas, up to the one with which they are longer than `limit`."""
+    joined: list[str] = []
+    length = 0
+    for text in texts:
+        joined.append(text)
+        length += len(text) + 2
+        if length > limit + 2:
+            break
+    return ", ".join(joined)
