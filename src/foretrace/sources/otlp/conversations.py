@@ -142,7 +142,7 @@ class Conversations:
         self.tree = SpanTree(spans)
         self.runs: list[ToolRun] = []
         self._runs: dict[tuple[str, str, str], deque[ToolRun]] = {}
-        """By trace, and by the call's id or the tool's name; the second part of the key says which."""
+        """By trace, `call` or `tool`, and the call's id or the tool's name."""
         self._near: dict[str, list[Thread]] = {}
         """Threads by trace, and by session."""
         self._spans: dict[tuple[str, str], Thread] = {}
