@@ -1,7 +1,7 @@
 """The Agent Data Protocol's standard rows: `{id, content: [{class_, ...}], details}`. Its ATIF rows are read as `atif`.
 
-An action is a turn of the agent. What follows a call is its result, whatever role it came in: many of the sets behind
-the protocol let the environment speak as the user.
+An action is an agent turn. An observation after a call is its result, whatever its role: in many data sets that were
+converted to the protocol, the environment speaks as the user.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ITEM = frozenset({
 _ROW = frozenset({"id", "content"})
 _SHELLS = frozenset({"bash", "sh", "shell", "zsh", "powershell"})
 _DECLARED = re.compile(r"tool_declare<\|im_middle\|>(\[.*\])<\|im_end\|>", re.DOTALL)
-"""How Kimi's chat template writes tools into a system message, which the protocol kept as text."""
+"""Tools as Kimi's chat template writes them into a system message; the protocol keeps them as text."""
 
 
 class Adp(RecordFiles):
@@ -85,7 +85,7 @@ def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> 
         else:
             account.meet_unknown(kind)
     own_id = as_text(row.get("id")) or make_row_id(row)
-    # Ids count the rows of one set, and many sets have a row of that number: what was asked tells them apart.
+    # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
     asked = next((as_text(item.get("content")) for item in as_dicts(items) if item.get("source") == "user"), "")
     key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
     details = as_dict(row.get("details"))
@@ -106,7 +106,7 @@ def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> 
 def _add_action(
     talk: Conversation, item: dict[str, Any], kind: str, at: int, open_calls: list[str], is_quoted: bool
 ) -> list[str]:
-    """Add an action; returns the ids of the calls that wait for a result."""
+    """Add an action, and return the ids of the calls that wait for a result."""
     said = as_text(item.get("description"))
     reasoning = as_text(item.get("reasoning_content")) or None
     extra = find_unknown_fields(item, _ITEM)

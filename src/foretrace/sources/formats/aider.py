@@ -1,5 +1,5 @@
-"""Aider's `.aider.chat.history.md`: sessions one behind the other, with what was asked behind `####` and what the
-program says behind `>`."""
+"""Aider's `.aider.chat.history.md`: one session after another, with `####` before the user's text and `>` before the
+program's output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foretrace.sources.sessions import Session
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 _START_BYTES = re.compile(rb"\s*# aider chat started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _BREAK = "  "
-"""Ends every line that Aider quotes: a heading or a quotation that the model writes has none."""
+"""Ends every line that Aider marks; headings and quotations that the model writes do not end with it."""
 _TO_MODEL = frozenset({"/ask", "/code", "/architect", "/context", "/help"})
 """Commands whose text goes to the model; others are for the program."""
 _APPLIED = re.compile(r"Applied edit to (.+)")
@@ -37,7 +37,7 @@ _END = re.compile(r">{5,9} REPLACE\s*")
 _FENCE = re.compile(r"(`{3,})([^`]*)")
 _SHELLS = frozenset(["bash", "sh", "shell", "cmd", "batch", "powershell", "ps1", "zsh", "fish", "ksh", "csh", "tcsh"])
 _NAME_LINES = 3
-"""Lines before a block in which the name of its file may stand."""
+"""How many lines before a block are searched for its file name."""
 _MAX_NAME = 300
 
 
@@ -49,7 +49,7 @@ class _Block(NamedTuple):
 
 
 class Aider:
-    """Each start of Aider is a session. The file has no times but theirs, and the output of commands is not in it."""
+    """Each start of Aider is a session. The file has no other times, and lacks the output of commands."""
 
     name = "aider"
     license = None
@@ -82,7 +82,7 @@ def _read_session(path: Path, started: str, first: int, lines: list[str], accoun
     session.created_at = f"{when}+00:00"
     session.project = path.resolve().parent.name
     session.types = Counter(block.kind for block in blocks)
-    account.use()  # the line that starts it
+    account.use()  # the line that starts the session
     talk = _Talk(session, account)
     for index, block in enumerate(blocks):
         talk.add(block, blocks[index + 1] if index + 1 < len(blocks) else None)
@@ -90,7 +90,7 @@ def _read_session(path: Path, started: str, first: int, lines: list[str], accoun
 
 
 def _split(first: int, lines: list[str]) -> Iterator[_Block]:
-    """Blocks of lines of one kind."""
+    """Successive lines of one kind as a block."""
     block: _Block | None = None
     for offset, line in enumerate(lines):
         kind, text = "agent", line
@@ -103,13 +103,13 @@ def _split(first: int, lines: list[str]) -> Iterator[_Block]:
             if block is not None:
                 yield block
             block = _Block(kind, first + offset, [text])
-        # A blank line between what others say is nobody's.
+        # A blank line between blocks of the user and the program belongs to neither.
     if block is not None:
         yield block
 
 
 class _Talk:
-    """Puts the blocks of a session together."""
+    """Builds the conversation from the blocks of a session."""
 
     def __init__(self, session: Session, account: Account) -> None:
         self.talk = Conversation(account)
@@ -117,11 +117,11 @@ class _Talk:
         self._account = account
         self._asked = False
         self._open: list[str] = []
-        """Ids of the calls that wait for what Aider says of them."""
+        """Ids of the calls whose outcome Aider has not printed yet."""
         self._count = 0
 
     def add(self, block: _Block, following: _Block | None) -> None:
-        """Add a block; `following` tells what became of a reply's requests."""
+        """Add a block; `following` shows the outcome of a reply's requests."""
         if block.kind == "user":
             self._add_user(block)
         elif block.kind == "program":
@@ -169,7 +169,7 @@ class _Talk:
 
 
 class Request(NamedTuple):
-    """One call, and the lines of the reply that it takes: `lines[start:end]`."""
+    """One call, and its lines in the reply: `lines[start:end]`."""
 
     name: str
     arguments: dict[str, Any]
@@ -181,9 +181,8 @@ def find_requests(lines: Sequence[str], applied: Iterable[str], runs_commands: b
     """The calls in the lines of a reply, in order.
 
     Args:
-        applied: Files of which Aider says that it edited them: one that no SEARCH block names was given as a whole, or
-            as a diff.
-        runs_commands: Whether Aider asked about a command of the reply; without that, a command is only shown.
+        applied: Files that Aider says it edited. One that no SEARCH block names was given as a whole file or a diff.
+        runs_commands: Whether Aider asked to run a command of the reply; if not, commands are only shown.
     """
     requests = list(_find_replacements(lines))
     taken = {number for each in requests for number in range(each.start, each.end)}
@@ -223,7 +222,7 @@ def _find_replacements(lines: Sequence[str]) -> Iterator[Request]:
             continue
         middle = _find_line(lines, _DIVIDER, number + 1)
         end = _find_line(lines, _END, middle + 1) if middle else None
-        if middle is None or end is None:  # nor is there one behind any block below
+        if middle is None or end is None:  # blocks below have no end either
             return
         found, start = _find_name(lines, number, before)
         path = found or path
@@ -243,7 +242,7 @@ def _find_line(lines: Sequence[str], pattern: re.Pattern[str], start: int) -> in
 
 
 def _find_name(lines: Sequence[str], number: int, before: int = 0) -> tuple[str, int]:
-    """The name of a file above a block, behind fences only, and the first line that belongs to the block."""
+    """The file name above a block, with only fences in between, and the first line that belongs to the block."""
     start = number
     for at in range(number - 1, max(before, number - _NAME_LINES) - 1, -1):
         line = lines[at].strip()
@@ -263,13 +262,13 @@ def _is_bare_fence(line: str) -> bool:
 
 
 def _find_fences(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Blocks in fences: first line, the line behind the last, and the language."""
+    """Fenced blocks: the first line, the line after the last, and the language."""
     opened: tuple[int, str, str] | None = None
     for number, line in enumerate(lines):
         fence = _FENCE.fullmatch(line.rstrip())
         if fence is None:
             continue
-        if opened is None or fence[2].strip():  # a fence with a language begins one, also where none was closed
+        if opened is None or fence[2].strip():  # a fence with a language always begins a block
             opened = number, fence[1], fence[2].strip().lower()
         elif len(fence[1]) >= len(opened[1]):
             yield opened[0], number + 1, opened[2]

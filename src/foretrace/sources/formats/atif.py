@@ -1,8 +1,8 @@
 """ATIF trajectories, versions 1.0 to 1.8 (Harbor's Agent Trajectory Interchange Format): documents, lists, or lines.
 
-A step has one stamp, for the reply and the results of its calls alike: no time is told from stamps. Steps that are
-copied from an earlier trajectory (`is_copied_context`) are shown and not done: their author is `demo`. Task and reward
-of a trajectory that Harbor wrote are those of the trial's `result.json`, one folder up.
+A step has one stamp for its reply and all results, so durations are not taken from stamps. Replies that were copied
+from an earlier trajectory (`is_copied_context`) have the author `demo`: they were shown, not made. Task and reward of a
+trajectory that Harbor wrote come from the trial's `result.json`, one folder up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from foretrace.sources.json_values import (
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 
 _MAX_DEPTH = 8
-"""Generations of agents that start agents."""
+"""How deeply agents that start agents may be nested."""
 _VERSIONS = frozenset(f"ATIF-v1.{minor}" for minor in range(9))
 _DOCUMENT = frozenset({
     "schema_version", "agent", "steps", "session_id", "trajectory_id", "subagent_trajectories"
@@ -55,7 +55,7 @@ _METRICS = frozenset({"prompt_tokens", "completion_tokens", "prompt_token_ids", 
 
 
 class Atif(RecordFiles):
-    """Agents that a trajectory starts are traces of their own, whose `parent` names the call."""
+    """Each agent that a trajectory starts is another trace, whose `parent` names the call."""
 
     name = "atif"
 
@@ -65,11 +65,11 @@ class Atif(RecordFiles):
         return f"schema_version is {version[:20]}" if version.startswith("ATIF-v") else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """A document, the agents that it starts, and the trajectories in other files that it names."""
+        """The traces of a document, of the agents that it starts, and of trajectories in other files that it names."""
         return _Reader(path, account).read(record, None, None, 0)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """Trajectories beside the file that it names, of subagents and those that go on with it; the trial's result."""
+        """Trajectory files next to this one that it names (subagents, continuations), and the trial's result."""
         found: dict[Path, None] = dict.fromkeys(filter(None, [_find_result(path)]))
         waiting = [path]
         while waiting and len(found) < 1000:
@@ -85,7 +85,7 @@ class Atif(RecordFiles):
 
 
 class _Reader:
-    """Reads a document with all that belongs to it."""
+    """Reads a document and everything that belongs to it."""
 
     def __init__(self, path: Path, account: Account) -> None:
         self._path = path
@@ -120,7 +120,7 @@ class _Reader:
                     yield from self.read(other, Parent(key=key, call_id=call_id or None), task, depth + 1)
 
     def _make_own_id(self, document: dict[str, Any]) -> str:
-        """What names a trajectory wherever its file lies; it may grow without being another one."""
+        """An id that stays the same if the file is moved or the trajectory grows."""
         names = [as_text(document.get(field)) for field in ("session_id", "trajectory_id")]
         own_id = "/".join(dict.fromkeys(name for name in names if name))
         if not own_id:
@@ -170,7 +170,7 @@ class _Reader:
 
 
 def _find_result(path: Path) -> Path | None:
-    """What Harbor says of the trial whose trajectory this is: `TRIAL/result.json` for `TRIAL/agent/trajectory.json`."""
+    """Harbor's result of the trial: `TRIAL/result.json` for `TRIAL/agent/trajectory.json`."""
     result = path.parent.parent / "result.json"
     return result if path.parent.name == "agent" and result.is_file() else None
 
@@ -182,7 +182,7 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 
 def _make_outcome(trial: dict[str, Any]) -> Outcome:
-    """A reward of 1 or more is success; of several rewards without one that is called so, neither is known."""
+    """A reward of 1 or more is success. If there are several rewards and none is named `reward`, both are unknown."""
     given = as_dict(as_dict(trial.get("verifier_result")).get("rewards"))
     rewards = {name: number for name, value in given.items() if (number := as_number(value)) is not None}
     reward = rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
@@ -206,7 +206,7 @@ def _add_step(talk: Conversation, account: Account, step: dict[str, Any], index:
     text, parts = read_any_content(step.get("message"))
     extra = {**as_dict(step.get("extra")), **find_unknown_fields(step, _STEP)}
     if source != "agent" and step.get("observation") is not None:
-        extra["observation"] = step["observation"]  # of no call: what a compaction or a dispatch left behind
+        extra["observation"] = step["observation"]  # not the result of a call: left by a compaction or a dispatch
     copied: dict[str, Any] = {}
     if step.get("is_copied_context") is True:
         extra["is_copied_context"] = True
@@ -261,7 +261,7 @@ def _add_results(
         if call_id and call_id not in own:
             account.note("results of another step's call")
             extra["source_call_id"], call_id = call_id, ""
-        # A result that names no call is that of all the step's calls that have none of their own, or of one each.
+        # Results that name no call: one each for the unanswered calls if the numbers match, else each for all of them.
         also: list[str] = []
         if not call_id and "source_call_id" not in extra:
             also = [unanswered.pop(0)] if is_paired else unanswered
@@ -306,14 +306,14 @@ def _read_sampled(metrics: dict[str, Any]) -> Sampled | None:
 
 
 def _read_seconds(extra: dict[str, Any]) -> float | None:
-    """What NeMo Agent Toolkit measured of one call, of a model or of a tool."""
+    """The duration of a model or tool call as NeMo Agent Toolkit measured it."""
     span = as_dict(extra.get("invocation"))
     return measure(span.get("start_timestamp"), span.get("end_timestamp"))
 
 
 def _find_references(document: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Ids and files of other trajectories that a document names, with the call that started each; no call for the one
-    that goes on with it."""
+    """Ids and files of other trajectories that a document names, each with the call that started it; None for the
+    continuation."""
     for step in as_dicts(document.get("steps")):
         for result in as_dicts(as_dict(step.get("observation")).get("results")):
             references = result.get("subagent_trajectory_ref")
@@ -327,7 +327,7 @@ def _find_references(document: dict[str, Any]) -> Iterator[tuple[str, str | None
 
 
 def _names_others(path: Path) -> bool:
-    """Whether a file has a field that names another trajectory, found without decoding it."""
+    """Whether a file names another trajectory; checked without decoding it."""
     sign, end = b"trajectory_ref", b""
     with path.open("rb") as raw, contextlib.suppress(TruncatedError):
         for chunk in read_unpacked(path, raw):
@@ -338,7 +338,7 @@ def _names_others(path: Path) -> bool:
 
 
 def _find_beside(path: Path, name: str) -> Path | None:
-    """The file of that name in the folder of `path` or below it; never elsewhere, whatever the name says."""
+    """The file with that name in the folder of `path` or below it; never elsewhere, whatever the name."""
     if not name.endswith(".json") or len(name) > 512 or "\0" in name:
         return None
     folder = path.parent.resolve()

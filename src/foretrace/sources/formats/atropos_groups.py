@@ -1,7 +1,7 @@
-"""Groups of scored attempts that Atropos environments save: a line a group, with messages, scores and tokens.
+"""Groups of scored attempts that Atropos environments save: one group per line, with messages, scores and tokens.
 
-Every attempt of a group is a trace, and all of a group are siblings. Groups that hold only tokens say nothing that can
-be read: each of their attempts is a Drop.
+Every attempt is a trace, and the attempts of a group are siblings. If a group has only tokens and no messages, each of
+its attempts is a Drop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from foretrace.sources.json_values import (
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 
 _MASKED = -100
-"""In `masks`, for a token that is not trained on; other tokens stand for themselves."""
+"""In `masks`, marks a token that is not trained on; all other entries repeat the token."""
 _GROUP_EXTRA = ("group_overrides", "generation_params", "env_id")
 _MESSAGE = frozenset({"role", "content", "tool_calls", "tool_call_id", "tool_call_ids", "reasoning_content"})
 
@@ -46,7 +46,7 @@ class AtroposGroups(RecordFiles):
     name = "atropos_groups"
 
     def recognize(self, head: FileHead) -> str | None:
-        """By three lists of one length, a list of ids each in two of them."""
+        """By the lists `tokens`, `masks` and `scores`; the first two are lists of lists."""
         first = head.first
         lists = [first.get(name) for name in ("tokens", "masks", "scores")]
         if not all(isinstance(value, list) and value for value in lists):
@@ -118,8 +118,8 @@ def _add_message(
 
 
 def _split_tokens(group: dict[str, Any], index: int, messages: list[dict[str, Any]]) -> dict[int, Sampled]:
-    """The tokens of messages by their index: those that are trained on lie in as many runs as there are replies, or the
-    messages do not say where they belong. What lies between two runs is that of the message before the second."""
+    """The tokens of messages by index; empty if the trained tokens do not form as many runs as there are replies. The
+    tokens between two runs belong to the message before the second run."""
     replies = [number for number, message in enumerate(messages) if message.get("role") == "assistant"]
     ids = as_token_ids(_get(group, "tokens", index))
     masks = as_list(_get(group, "masks", index))

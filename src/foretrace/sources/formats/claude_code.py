@@ -33,19 +33,19 @@ _PROMPT = "prompt_snapshot"
 """The attachment that holds the system prompt and the tools."""
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _SPOKEN_NOTICES = frozenset({"compact_boundary", "microcompact_boundary", "local_command"})
-"""Notices of the program that the conversation shows."""
+"""Program notices that belong to the conversation."""
 _WAITS = frozenset({"AskUserQuestion", "ExitPlanMode", "EnterPlanMode"})
 """Tools that wait for a person."""
 _EDITORS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _MAX_EDIT_S = 2.0
-"""Seconds; an edit of a file that took longer waited for a person to allow it, which no record says."""
+"""Seconds; an edit that took longer waited for a person to allow it, which no record says."""
 _USAGE = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 _DENIED = re.compile(r"\s*(?:The user doesn't want to |\[Request interrupted by user|User rejected )")
 _HUMAN = frozenset({"", "human", "cli", "user", "keyboard"})
 
 
 class ClaudeCode:
-    """A session is one trace; each subagent, in a file of its own or inside the session, another with a `parent`."""
+    """A session is one trace. Each subagent, in its own file or inside the session, is another with a `parent`."""
 
     name = "claude_code"
     license = None
@@ -56,7 +56,7 @@ class ClaudeCode:
             kind = get_text(record, "type")
             if not _has_session(record):
                 continue
-            if "parts" in get_dict(record, "message"):  # Qwen Code's, which has Gemini's messages in lines like these
+            if "parts" in get_dict(record, "message"):  # Qwen Code has Gemini's messages in lines like these
                 return None
             if kind in (*_SPOKEN, "system", "attachment", "progress") and get_text(record, "uuid"):
                 return f"line {number}: type {kind} with sessionId and uuid"
@@ -65,7 +65,7 @@ class ClaudeCode:
         return None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """The subagents' files of a session."""
+        """The files of a session's subagents."""
         folder = path.parent / path.name.partition(".jsonl")[0] / "subagents"
         if ".jsonl" in path.name and folder.is_dir():
             yield from sorted(p for p in folder.rglob("agent-*") if p.is_file() and ".json" in p.name)
@@ -92,7 +92,7 @@ def _has_session(record: dict[str, Any]) -> bool:
 
 
 _Parents = dict[str, Parent]
-"""Who called a subagent, by its id and by what it was asked."""
+"""The callers of subagents, by the subagent's id and by its prompt."""
 
 
 class _Line(msgspec.Struct):
@@ -106,7 +106,7 @@ class _Line(msgspec.Struct):
     is_side: bool
     message_id: str = ""
     results: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
-    """The results of calls that a `user` record holds."""
+    """The results of calls in a `user` record."""
 
     @property
     def is_prompt(self) -> bool:
@@ -119,7 +119,7 @@ class _Line(msgspec.Struct):
 
 
 class _Lines:
-    """The lines of one file, each with its fate; `user`, `assistant` and what else belongs to the conversation kept."""
+    """Reads the records of one file, counts each of them, and keeps those that belong to the conversation."""
 
     def __init__(self, path: Path, account: Account, session: str = "") -> None:
         self.path = path
@@ -174,7 +174,7 @@ class _Lines:
         )  # fmt: skip
 
     def find_root(self, uuid: str, known: dict[str, str]) -> str:
-        """The first record of the chain that a record stands in; `known` is filled."""
+        """The first record of the chain that a record is in; added to `known` for the whole chain."""
         way = {uuid: None}
         node = uuid
         while node not in known:
@@ -188,9 +188,9 @@ class _Lines:
         return known[node]
 
     def _count_other(self, record: dict[str, Any], kind: str, again: bool) -> bool:
-        """Count a record that is not a line of the conversation; whether it was one."""
+        """Count a record if it is not a line of the conversation, and return whether it is not."""
         account = self.account
-        if kind in ("tool_use", "tool_result"):  # of early versions: blocks as records
+        if kind in ("tool_use", "tool_result"):  # in early versions: blocks as records
             return False
         if kind in _SPOKEN:
             content = get_dict(record, "message").get("content")
@@ -252,7 +252,7 @@ def _read_subagent(
 
 
 class _Talk:
-    """One conversation out of lines that belong together."""
+    """Builds one conversation from the lines that belong to it."""
 
     def __init__(
         self,
@@ -286,8 +286,8 @@ class _Talk:
         return self.session.make_trace(self._talk, self._lines.path)
 
     def _keep_main_line(self, own: list[_Line]) -> Iterator[_Line]:
-        """The lines of the main line, in the order of the file. Calls of one reply, and their results, fork as well:
-        those are not branches."""
+        """The lines of the main branch, in file order. The calls of one reply and their results fork as well, but are
+        not branches."""
         main = find_main_line(self._lines.parents, [line.uuid for line in own])
         replies = {line.message_id for line in own if line.uuid in main and line.message_id}
         calls = {
@@ -341,7 +341,7 @@ class _Talk:
             self._talk.add_user(text, line.number, author="environment", at=line.at, extra=boundary)
 
     def _add_prompt(self, line: _Line) -> None:
-        """A system prompt, which is said again when the session is resumed or compacted."""
+        """Add a system prompt; it is repeated when the session is resumed or compacted."""
         attachment = get_dict(line.record, "attachment")
         text, _ = read_blocks(attachment.get("systemPrompt", attachment.get("system")))
         if text and text != self._prompt and (not self._prompt or self._talk.has_agent):
@@ -369,7 +369,7 @@ class _Talk:
             self.session.models[model] += 1
         if reply:
             self._usage[reply] = usage
-        inherited = bool(line.record.get("forkedFrom"))  # a copy out of the session that this one was forked from
+        inherited = bool(line.record.get("forkedFrom"))  # copied from the session that this one was forked from
         calls = [make_call(get_text(b, "id"), get_text(b, "name"), b.get("input")) for b in pieces.calls]
         self._calls.update((call.id, (call.name, line.at)) for call in calls)
         self._talk.add_agent(
@@ -392,7 +392,7 @@ class _Talk:
                 self._parents.setdefault(prompt.strip(), parent)
 
     def _find_fullest_usage(self, message_id: str, usage: dict[str, Any]) -> dict[str, Any]:
-        """Usage is repeated on every line of a reply, and is complete on the last of them at the latest."""
+        """The most complete usage of a reply so far: every line has one, and at least the last one is complete."""
         known = self._usage.get(message_id, {}) if message_id else {}
         counts = {name: usage[name] for name in _USAGE if isinstance(usage.get(name), int)}
         return counts if counts.get("output_tokens", 0) >= known.get("output_tokens", 0) else known
@@ -440,7 +440,7 @@ class _Talk:
         return name in _EDITORS and at is not None and asked_at is not None and at - asked_at > _MAX_EDIT_S
 
     def _add_queued_command(self, line: _Line) -> None:
-        """What a person typed while the agent worked; also notices of tasks that ended."""
+        """Add what a person typed while the agent worked, or a notice that a task ended."""
         attachment = get_dict(line.record, "attachment")
         human = get_text(attachment, "commandMode") != "task-notification" and attachment.get("isMeta") is not True
         human = human and get_text(get_dict(attachment, "origin"), "kind") in _HUMAN

@@ -49,18 +49,18 @@ _COPIES = frozenset({
     "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "UserMessage", "AgentMessage",
     "Reasoning", "Plan", "HookPrompt", "ContextCompaction", "injected_message",
 })  # fmt: skip
-"""Events that repeat what response items say."""
+"""Events that repeat response items."""
 _PERSON_TOOLS = frozenset({"request_user_input", "request_permissions"})
 
 
 class Codex:
-    """A rollout is one trace. Response items are the conversation; events beside them are copies, and say times."""
+    """A rollout is one trace. Response items are the conversation; events repeat them and add times."""
 
     name = "codex"
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By envelopes of a type, a `payload` and a stamp."""
+        """By envelopes with a type, a `payload` and a timestamp."""
         for number, record in enumerate(head.records or (head.first,), 1):
             kind = get_text(record, "type")
             if kind in _ENVELOPES and isinstance(record.get("payload"), dict) and "timestamp" in record:
@@ -82,12 +82,12 @@ class _Item(msgspec.Struct):
     kind: str
     payload: dict[str, Any]
     record: dict[str, Any]
-    """The payload, in its envelope where it has one."""
+    """The payload, in its envelope if it has one."""
     is_event: bool = False
 
 
 class _Rollout:
-    """The records of one file, each with its fate or waiting for it in `items`."""
+    """Reads the records of one file, and counts all but `items` and `facts`, which are counted when they are used."""
 
     def __init__(self, path: Path, account: Account) -> None:
         self.path = path
@@ -186,7 +186,7 @@ class _Rollout:
             self.account.ignore(item.kind)
 
     def _roll_back(self, turns: int) -> None:
-        """Take the last turns away: the person went back, and what follows does not know them."""
+        """Remove the last turns: the user went back, and what follows does not build on them."""
         prompts = [i for i, item in enumerate(self.items) if _is_prompt(item)]
         if turns <= 0 or not prompts:
             return
@@ -197,7 +197,7 @@ class _Rollout:
 
 
 class _Talk:
-    """The conversation of a rollout."""
+    """Builds the conversation of a rollout."""
 
     def __init__(self, rollout: _Rollout, account: Account) -> None:
         self.session = rollout.session
@@ -208,14 +208,14 @@ class _Talk:
         self._tokens: float | None = None
         self._measured: dict[str, Execution] = {}
         self._open: dict[str, str] = {}
-        """Calls without a result: name by id."""
+        """Names of the calls without a result, by id."""
         self._exec: list[dict[str, Any]] | None = None
-        """Commands of the latest call of code mode: a program that calls tools."""
+        """Commands of the latest `exec` call of code mode, a program that calls tools."""
         self._exec_id = ""
         self._sessions: dict[str, dict[str, Any]] = {}
-        """Processes that go on after their call, by session id."""
+        """Processes that outlive their call, by session id."""
         self._left: dict[str, dict[str, Any]] = {}
-        """The same by the call that came back before them."""
+        """The same, by the id of the call that they outlive."""
         self._arguments: dict[str, Any] = {}
         base = get_text(get_dict(rollout.meta, "base_instructions"), "text")
         if text := base or get_text(rollout.meta, "instructions"):
@@ -260,7 +260,7 @@ class _Talk:
         self._talk.add_agent(item.number, reply=f"reply {self._reply}", at=item.at, **more)
 
     def _add_input(self, item: _Item, text: str, **more: Any) -> None:
-        """What the program says. The model's next item belongs to another reply."""
+        """Add what the program says; the model's next item begins a new reply."""
         self._talk.add_user(text, item.number, author="environment", at=item.at, **more)
         self._reply += 1
 
@@ -309,7 +309,7 @@ class _Talk:
             if measured.approved_by_person and seconds is None and measured.seconds is None:
                 self._talk.wait_for_person(call_id)
             code = measured.exit_code if code is None else code
-            # An execution lasts as long as its process, a call that gives back before only until then.
+            # An execution lasts as long as its process; a call that returns before that is shorter.
             if measured.seconds is not None and output.running is None:
                 seconds = measured.seconds
         extra: dict[str, Any] = {} if code is None else {"exit_code": code}
@@ -323,7 +323,7 @@ class _Talk:
         self._reply += 1
 
     def _join_polls(self, call_id: str, running: str | None, seconds: float | None, extra: dict[str, Any]) -> None:
-        """A command that outlives its call is polled: its whole time stands beside the first result."""
+        """Add up the time of a command that outlives its call and is polled; the first result has the total."""
         arguments = make_call("", "", self._arguments.pop(call_id, "")).arguments
         polled = msgspec.json.decode(arguments).get("session_id")
         process = self._sessions.get(str(polled)) if polled is not None else None
@@ -347,7 +347,7 @@ class _Talk:
             self._add_execution(item, execution)
 
     def _count_tokens(self, item: _Item) -> None:
-        """Token counts come at the end of each reply of the model, some of them twice."""
+        """A token count ends a reply of the model, unless it repeats the one before."""
         self._account.ignore("token_count")
         tokens = get_number(get_dict(get_dict(item.payload, "info"), "total_token_usage"), "total_tokens")
         if tokens is not None and tokens != self._tokens:
@@ -358,7 +358,7 @@ class _Talk:
         account = self._account
         call_id = execution.id
         if not self._talk.has_call(call_id) and len(self._open) == 1 and "exec" not in self._open.values():
-            call_id = next(iter(self._open))  # of an item whose id is not the call's
+            call_id = next(iter(self._open))  # an item whose id is not that of its call
         if execution.by_user and not self._talk.has_call(execution.id):
             account.ignore(f"{item.kind} of the user")
         elif self._talk.has_call(call_id):
@@ -392,7 +392,7 @@ def _is_prompt(item: _Item) -> bool:
 
 
 def _spell_item(kind: str) -> str:
-    """The spelling of the table: files have `UserMessage`, `userMessage` and `user_message`."""
+    """The type as `_COPIES` spells it: files have `UserMessage`, `userMessage` and `user_message`."""
     words = kind.split("_") if "_" in kind else [kind]
     return "".join(word[:1].upper() + word[1:] for word in words)
 
@@ -404,7 +404,7 @@ def _find_parent(meta: dict[str, Any]) -> Parent | None:
 
 
 def _read_tools(meta: dict[str, Any]) -> Any:
-    """Tools that the client brought: the others are not written down."""
+    """Tools that the client provides; no others are recorded."""
     tools: list[dict[str, Any]] = []
     given = meta.get("dynamic_tools")
     for group in given if isinstance(given, list) else [given]:

@@ -1,4 +1,4 @@
-"""Events that `codex exec --json` prints: a thread, its turns, and items that are begun, changed and completed."""
+"""Events that `codex exec --json` prints: a thread, its turns, and items that are started, updated and completed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _IGNORED = frozenset({"item.plan.delta", "request_user_input"})
 
 
 class CodexExec:
-    """What was asked is not among the events: a trace begins with what the agent does. A file may hold several runs;
-    those that go on with one thread are one trace."""
+    """The prompt is not among the events: a trace begins with what the agent does. A file may hold several runs; those
+    of one thread are one trace."""
 
     name = "codex_exec"
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By an event that starts a thread, or one of an item with its type."""
+        """By an event that starts a thread, or an event of an item of a known type."""
         for number, record in enumerate(head.records or (head.first,), 1):
             kind = get_text(record, "type")
             if kind in _STARTS and get_text(record, "thread_id", "session_id"):
@@ -42,7 +42,7 @@ class CodexExec:
         return None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The threads of the file, in the order of their starts."""
+        """A trace for each thread of the file, in the order of their starts."""
         runs: dict[str, _Run] = {}
         run: _Run | None = None
         for number, record in account.drop_unread(read_records(path)):
@@ -56,7 +56,7 @@ class CodexExec:
 
 
 class _Run:
-    """One thread. What the model writes until something answers it is one reply."""
+    """One thread. What the model writes up to the next result is one reply."""
 
     def __init__(self, own: str, account: Account) -> None:
         self.session = Session(source=CodexExec.name, agent="codex", id=own)
@@ -64,7 +64,7 @@ class _Run:
         self._account = account
         self._reply = 0
         self._made: dict[str, str] = {}
-        """Item -> the id of its call: items of each run of a thread are numbered anew."""
+        """Item -> the id of its call: each run of a thread numbers its items anew."""
         self._count = 0
 
     def add(self, number: int, record: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class _Run:
             self._reply += 1
             self._made.clear()
             self._note_failure(kind, record)
-        elif kind in _IGNORED or _get_type(item) == "error":  # a warning, an error that the run survives
+        elif kind in _IGNORED or _get_type(item) == "error":  # warnings, and errors that the run survives
             self._account.ignore(f"{kind} {_get_type(item)}".strip())
         elif kind not in _ITEMS:
             self._account.meet_unknown(kind or "(no type)")
@@ -92,7 +92,7 @@ class _Run:
                 self._account.ignore(f"{kind} {_get_type(item)}")
 
     def make_trace(self, path: Path) -> Trace | Drop:
-        """The trace."""
+        """The trace of the thread."""
         return self.session.make_trace(self.talk, path)
 
     def _note_failure(self, kind: str, record: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ class _Run:
             self.session.outcome = Outcome()
 
     def add_text(self, number: int, item: dict[str, Any], kind: str, at: float | None) -> bool:
-        """What the model says or thinks; items that are not completed are pieces."""
+        """Add the model's text or reasoning when it is complete; returns whether the event was used."""
         if kind != "item.completed":
             return False
         text = get_text(item, "text")
@@ -114,7 +114,7 @@ class _Run:
         return True
 
     def add_call(self, number: int, item: dict[str, Any], kind: str, at: float | None) -> bool:
-        """A call at its start, or where only its end is there; the result at its end."""
+        """Add a call at its start (at its end if there is no start), and its result at the end."""
         own = _identify(item)
         is_new = own not in self._made
         if not is_new and kind != "item.completed":
@@ -133,7 +133,7 @@ class _Run:
         return True
 
     def add_plan(self, number: int, item: dict[str, Any], kind: str, at: float | None) -> bool:
-        """Each version of the list of things to do is a call, which nothing answers; its end repeats the last one."""
+        """Add each version of the to-do list as a call without a result; the completed item repeats the last one."""
         own = _identify(item)
         if kind == "item.completed" and own in self._made:
             return False
@@ -169,9 +169,9 @@ def _get_type(item: dict[str, Any]) -> str:
 
 
 def _identify(item: dict[str, Any]) -> str:
-    """The id of an item; of one without, what is the same at its start and its end."""
+    """The id of an item; if it has none, what is the same at its start and its end."""
     kind = _get_type(item)
-    if (own := get_text(item, "id")) or kind in ("web_search", "todo_list"):  # the query is known at the end only
+    if (own := get_text(item, "id")) or kind in ("web_search", "todo_list"):  # the query is only known at the end
         return own or kind
     return f"{kind} {write_text(_read_call(item))}"
 
@@ -194,7 +194,7 @@ def _read_call(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _read_result(item: dict[str, Any]) -> tuple[str, bool | None]:
-    """What came of a call, and whether it failed."""
+    """The result of a call, and whether it failed."""
     failed = get_text(item, "status") in ("failed", "declined")
     code = get_number(item, "exit_code")
     is_error = code != 0 if code is not None else True if failed else None

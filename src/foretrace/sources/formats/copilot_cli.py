@@ -16,7 +16,7 @@ from foretrace.sources.json_values import get_dict, get_dicts, get_text
 from foretrace.sources.sessions import Session, add_user_content
 
 _IGNORED = ("assistant.", "session.", "hook.", "tool.", "subagent.", "skill.", "abort")
-"""Beginnings of types that are known to be no part of the conversation: progress, turns, bookkeeping."""
+"""Prefixes of types that are known not to belong to the conversation: progress, turns, bookkeeping."""
 _STARTS = frozenset({"session.start", "session.resume"})
 _USED = _STARTS | {
     "session.model_change", "system.message", "user.message", "assistant.message", "tool.execution_complete",
@@ -25,8 +25,8 @@ _OTHER_AGENT = "parentToolCallId"
 
 
 class CopilotCli:
-    """A file is one session of events, each with its stamp. What a subagent did is in the same file and is not a step
-    of this one: its result is that of the call that started it."""
+    """A file is one session of events with timestamps. A subagent's events are in the same file, but are not steps of
+    the session: only its result is, as that of the call that started it."""
 
     name = "copilot_cli"
     license = None

@@ -27,7 +27,7 @@ class Cursor:
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By lines of a role and a `message` with content, and nothing that other programs write beside them."""
+        """By lines with a role and a `message` with content, and without the fields of other programs."""
         for number, record in enumerate(head.records, 1):
             if get_text(record, "type").startswith("cursor_"):
                 return f"line {number}: type {record['type']}"

@@ -25,7 +25,7 @@ _PERSON_TOOLS = frozenset({"ask_user", "exit_plan_mode"})
 
 
 class GeminiCli:
-    """A file is one session. In JSON lines a later message replaces that with its id, and a person may go back."""
+    """A file is one session. In JSON lines, a later message replaces one with the same id, and a person may go back."""
 
     name = "gemini_cli"
     license = None
@@ -36,7 +36,7 @@ class GeminiCli:
         if get_text(first, "sessionId") and get_text(first, "projectHash"):
             return "sessionId and projectHash"
         messages = get_dicts(first, "messages")
-        kinds = {get_text(message, "type") for message in messages[:-1] or messages}  # the last one may be cut
+        kinds = {get_text(message, "type") for message in messages[:-1] or messages}  # the last one may be cut off
         if kinds <= _KINDS and "gemini" in kinds and all("timestamp" in m for m in messages[:-1]):
             return "messages of type gemini with a timestamp"
         history = get_dicts(first, "history")
@@ -75,11 +75,11 @@ class _Message(NamedTuple):
     number: int
     record: dict[str, Any]
     counts: bool = True
-    """Whether it is a record of its own; one in a list that a line sets is not."""
+    """Whether it is its own record; a message in a list that a line sets is not."""
 
 
 def _read(path: Path, account: Account) -> tuple[list[dict[str, Any]], list[_Message]]:
-    """What is said of the session, and its messages.
+    """The records about the session, and its messages.
 
     Raises:
         SourceError: a document that cannot be read.
@@ -108,7 +108,7 @@ def _read_lines(path: Path, account: Account) -> tuple[list[dict[str, Any]], lis
         elif message_id := get_text(record, "id"):
             if message_id in by_id:
                 account.ignore("message that a later line replaces")
-            by_id[message_id] = _Message(number, record)  # in the place of the one that it replaces
+            by_id[message_id] = _Message(number, record)  # keeps the place of the one that it replaces
         elif isinstance(record.get("$set"), dict) or get_text(record, "sessionId"):
             update: dict[str, Any] = get_dict(record, "$set") or record
             rest = {key: value for key, value in update.items() if key != "messages"}
@@ -129,7 +129,7 @@ def _rewind(by_id: dict[str, _Message], target: str, account: Account) -> None:
 
 
 def _find_parent(path: Path, facts: dict[str, Any]) -> Parent | None:
-    """A subagent's file lies in a folder that is named after the session that started it."""
+    """The session that started a subagent, whose file is in a folder with the session's name."""
     if get_text(facts, "kind") != "subagent" or path.parent.name in ("", "chats"):
         return None
     return Parent(key=f"{GeminiCli.name}@{path.parent.name}")
@@ -198,7 +198,7 @@ class _Talk:
             self._add_recorded_result(number, call)
 
     def _add_recorded_result(self, number: int, call: dict[str, Any]) -> None:
-        """The result that the call itself holds, with the time at which it was written."""
+        """Add the result that is stored in the call itself, with the time when it was written."""
         status = get_text(call, "status").lower()
         results = [b for b in get_dicts(call, "result") if isinstance(b.get("functionResponse"), dict)]
         at = read_time(call.get("timestamp"))

@@ -1,4 +1,4 @@
-"""Sessions of Hermes Agent as it exports them: rows of messages, without times. Saved trajectories are rows of chat."""
+"""Sessions that Hermes Agent exports: rows of messages, without times. Saved trajectories are read as `chat`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foretrace.sources.sessions import Session, add_user_content
 
 
 class Hermes(RecordFiles):
-    """A row is one session. Its stamps were written at the end of each turn, and so say nothing of times."""
+    """A row is one session. Its stamps were written at the end of each turn, so they do not show durations."""
 
     name = "hermes"
 
@@ -79,7 +79,7 @@ def _read_messages(row: dict[str, Any], session: Session, talk: Conversation, ac
 
 
 def _read_calls(value: Any) -> list[ToolCall]:
-    """Calls as a list, or as the JSON text of one; text that is none is kept as a call that cannot be read."""
+    """Calls from a list or the JSON text of one; other text is kept as a call that cannot be read."""
     calls = decode_json(value)
     if calls is None and isinstance(value, str):
         return [make_call("", "", value)] if value.strip() not in ("", "null") else []

@@ -21,7 +21,7 @@ from foretrace.sources.openai_messages import read_tool_specs
 
 
 class HubSession:
-    """One session a file; several, one after the other, are read as well."""
+    """Usually one session per file; several in a row are read as well."""
 
     name = "hub_session"
     license: str | None = None

@@ -1,8 +1,8 @@
 """inspect_ai logs (`.eval` and `.json`): each sample of each epoch is an attempt.
 
-The messages of a sample are its conversation; its events say how long each call of the model and of a tool took,
-without the time that was spent waiting for others. Model calls that are not messages of it (of graders, of other
-agents) are counted, and do not become turns.
+The messages of a sample are its conversation. Its events show how long each model and tool call took, without the time
+spent waiting for others. Model calls that are not among the messages (by graders, by other agents) are counted, but do
+not become turns.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _MESSAGE = frozenset({
 })  # fmt: skip
 _STATUSES = frozenset({"started", "success", "cancelled", "error"})
 _SAMPLE = re.compile(r"samples/.+_epoch_\d+\.json")
-"""The member of a whole sample, whose id may have slashes, as `HumanEval/0`; pieces lie below `samples/ID_epoch_N/`."""
+"""The member of a whole sample, whose id may have slashes (`HumanEval/0`); pieces are below `samples/ID_epoch_N/`."""
 _ZSTD = 93
-"""The method of zip that Python before 3.14 does not know."""
+"""The compression method that `zipfile` does not know before Python 3.14."""
 _ATTACHMENT = "attachment://"
 _MAX_DEPTH = 60
 
@@ -60,7 +60,7 @@ class InspectAI:
     license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By the members of the archive, or by `status` and what `eval` holds."""
+        """By the members of the archive, or by `status` and the fields of `eval`."""
         if is_eval_archive(head):
             return "a zip with the members of an inspect_ai log"
         about = as_dict(head.first.get("eval"))
@@ -68,7 +68,7 @@ class InspectAI:
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """Every sample that the log has."""
+        """A trace for every sample of the log."""
         header, samples = _read_archive(path) if is_eval_archive(read_head(path)) else _read_log(path)
         found = 0
         for sample in samples:
@@ -93,9 +93,9 @@ class _Sample:
         self._messages = as_list(resolve_attachments(raw.get("messages"), attachments))
         self._events = as_dicts(raw.get("events"))
         self._replies: dict[str, dict[str, Any]] = {}
-        """Events of model calls by the id of the message that they gave."""
+        """Events of model calls, by the id of the reply."""
         self._runs: dict[str, dict[str, Any]] = {}
-        """Events of tools by the id of the call."""
+        """Events of tools, by the id of the call."""
         self._tools: tuple[ToolSpec, ...] = ()
 
     def read(self, path: Path) -> Trace | Drop:
@@ -189,7 +189,7 @@ def _make_call(call: dict[str, Any]) -> ToolCall:
 
 
 def _read_seconds(event: dict[str, Any]) -> float | None:
-    """Working time, which leaves out waiting for others; else from beginning to end."""
+    """Working time, which excludes waiting for others; if there is none, the time from start to end."""
     seconds = as_number(event.get("working_time"))
     if seconds is None:
         return measure(event.get("timestamp"), event.get("completed"))
@@ -214,7 +214,7 @@ def _read_sampled(event: dict[str, Any]) -> Sampled | None:
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:
-    """Grades are 1 (correct), 1/2 (partly) and 0; success is what all scorers agree on."""
+    """Grades are 1 (correct), 0.5 (partly) and 0. Reward and success are known only if all scorers agree."""
     metrics = {
         name: value for name, score in as_dict(raw.get("scores")).items() if (value := _read_score(score)) is not None
     }
@@ -240,13 +240,13 @@ def _read_score(score: Any) -> float | None:
 
 
 def is_eval_archive(head: FileHead) -> bool:
-    """Whether a file is a zip with the members of a log."""
+    """Whether a file is a zip with the members of an inspect_ai log."""
     start = head.start
     return start.startswith(b"PK\x03\x04") and (b"_journal/start.json" in start or b"_epoch_" in start[:4096])
 
 
 def _read_archive(path: Path) -> tuple[dict[str, Any], Iterator[Any]]:
-    """What a log says of the evaluation (`eval`, `status`), and its samples, one at a time."""
+    """The header of a log (`eval`, `status`), and its samples, read one at a time."""
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
@@ -256,7 +256,7 @@ def _read_archive(path: Path) -> tuple[dict[str, Any], Iterator[Any]]:
 
 
 def _read_samples(archive: zipfile.ZipFile) -> Iterator[Any]:
-    """The samples of an archive. Of one that was written twice the last counts."""
+    """The samples of an archive. If one was written twice, the last counts."""
     with archive:
         for name in dict.fromkeys(archive.namelist()):
             if _SAMPLE.fullmatch(name):
@@ -266,7 +266,7 @@ def _read_samples(archive: zipfile.ZipFile) -> Iterator[Any]:
 
 
 def _read_log(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """The same of a log that is one document; numbers that JSON does not know (NaN) are None."""
+    """Header and samples of a log that is one document, in which NaN may appear as a number."""
     value = read_document(path)
     if isinstance(value, Drop) and value.reason == "bad_json":
         value = _decode(path.read_bytes())
@@ -277,7 +277,7 @@ def _read_log(path: Path) -> tuple[dict[str, Any], list[Any]]:
 
 
 def resolve_attachments(value: Any, attachments: dict[str, Any], depth: int = 0) -> Any:
-    """The value with the texts that a log keeps once, under the digest by which it names them."""
+    """The value with the text in place of each `attachment://DIGEST`: a log keeps long texts once."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list) and depth <= _MAX_DEPTH:
@@ -288,7 +288,7 @@ def resolve_attachments(value: Any, attachments: dict[str, Any], depth: int = 0)
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> Any:
-    """The JSON value of a member; None where there is none, a Drop where it cannot be read."""
+    """The JSON value of a member; None if it is missing, a Drop if it cannot be read."""
     info = archive.NameToInfo.get(name)
     if info is None:
         return None
@@ -318,7 +318,7 @@ def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 def _decode(data: bytes) -> Any:
     try:
-        return jiter.from_json(data, cache_mode="none")  # which reads NaN, too
+        return jiter.from_json(data, cache_mode="none")  # reads NaN, too
     except ValueError as error:
         return Drop("bad_json", str(error)[:200])
 

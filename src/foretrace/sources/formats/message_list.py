@@ -1,8 +1,8 @@
-"""A file that is one conversation: a JSON list of messages, or a message a line, with or without an envelope.
+"""A file that is one conversation: a JSON list of messages, or one message per line, with or without an envelope.
 
-So write Cline and Roo (`api_conversation_history.json`), Goose, Droid, Qwen Code, `claude -p --output-format
-stream-json`, Pydantic AI, Semantic Kernel, and whoever dumps the messages of an API. A message is what `chat` takes for
-a turn of a row.
+Such files come from Cline and Roo (`api_conversation_history.json`), Goose, Droid, Qwen Code, `claude -p
+--output-format stream-json`, Pydantic AI, Semantic Kernel, and programs that dump the messages of an API. A message is
+whatever `chat` accepts as a turn of a row.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from foretrace.sources.toolkit_messages import is_task, open_list, read_toolkit
 from foretrace.sources.turn_items import ROLES, flatten_turns, is_agent, is_turn
 
 _MAX_BEFORE = 20
-"""Records that are not messages which may stand before the first one: what the file is about."""
+"""The first message must be among this many records; those before it describe the file."""
 _IDS = ("sessionId", "session_id", "thread_id", "sessionID", "conversation_id", "conversationId", "threadId", "chat_id")
 _PARTIAL = frozenset({"stream_event"})
-"""Types of records that are pieces of a message that comes whole too."""
+"""Types of records that are pieces of messages that also come whole."""
 _GENERAL_NAMES = frozenset({"api_conversation_history", "ui_messages", "messages", "conversation", "events", "log"})
-"""Names of files that say nothing: the folder does."""
+"""File names that say nothing: the folder's name is used instead."""
 
 
 class MessageList:
-    """The messages of one file are one trace, or one for each session that they name; those that a call of another one
-    started (`parent_tool_use_id`) are a trace of their own."""
+    """The messages of a file are one trace, or one for each session that they name. Those of a subagent, which a call
+    started (`parent_tool_use_id`), are another trace."""
 
     name = "message_list"
     license: str | None = None
     is_general = True
-    """Many programs write messages: one that is known goes before."""
+    """Many programs write messages, so the format of a known program is preferred."""
 
     def recognize(self, head: FileHead) -> str | None:
-        """By records that are mostly messages, of the agent and of a user or tool, and hold no conversation in a
-        column: rows of which each is a message of the agent are replies to questions of their own."""
+        """By records that are mostly messages, of the agent and of a user or tool. Records with a conversation in a
+        column are rows; so are messages that are all of the agent, which answer separate questions."""
         listed = head.records or ((head.document,) if head.document else ())
         opened = [each for record in listed for each in open_list(record)]
         # A document that is not a list is a message by itself, not a conversation.
@@ -64,7 +64,7 @@ class MessageList:
         return f"record {said + 1} is a message of the agent"
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The conversation, then those within it."""
+        """A trace for each session, and for each conversation that a call started."""
         talks: dict[tuple[str, str], list[dict[str, Any]]] = {}
         types: Counter[str] = Counter()
         session = own = ""
@@ -117,20 +117,19 @@ class MessageList:
 
 
 def _is_message(record: dict[str, Any]) -> bool:
-    """Whether a record is a message. Where a person, too, may have a role and a text (of staff, of a mail), it is none
-    by these alone."""
+    """Whether a record is a message. A role and a text are not enough: lists of staff and e-mails have these, too."""
     named = "role" in record or "from" in record
     is_vague = named and not record.keys() & {"content", "value", "parts", "blocks", "tool_calls", "function_call"}
     return is_turn(record) and not is_vague
 
 
 def _is_answered(records: list[dict[str, Any]]) -> bool:
-    """Whether somebody asks the agent, or a tool answers it."""
+    """Whether somebody asks the agent something, or a tool answers it."""
     return any(is_task(record) or (_is_message(record) and _is_of_another(record)) for record in records)
 
 
 def _is_of_another(record: dict[str, Any]) -> bool:
-    """Whether a message is of a user or a tool, or has one in it: steps of toolkits hold their results."""
+    """Whether a message is from a user or a tool, or contains one: steps of toolkits contain their results."""
     try:
         messages = list(flatten_turns([(None, record)], (None, None)))
     except RowError:
@@ -140,15 +139,15 @@ def _is_of_another(record: dict[str, Any]) -> bool:
 
 
 def _find_session(record: dict[str, Any]) -> str:
-    """The session that a record names; some number theirs."""
+    """The id of the session that a record names, a text or a number; empty if there is none."""
     return next((str(record[key]) for key in _IDS if record.get(key) and isinstance(record[key], (str, int))), "")
 
 
 def _join_first(
     talks: dict[tuple[str, str], list[dict[str, Any]]], own: str
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The talks with messages before the first that names its session in that session; one of none where there is no
-    message."""
+    """The conversations, with messages before the first one that names a session moved to that session. If there are no
+    messages, one empty conversation."""
     joined: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (session, call), turns in talks.items():
         joined.setdefault((session or own, call), []).extend(turns)
@@ -163,7 +162,7 @@ def _is_of_agent(record: dict[str, Any]) -> bool:
 
 
 def _name_of(path: Path) -> str:
-    """What the file is called without its endings; its folder where that says nothing."""
+    """The file's name without suffixes; its folder's name if the file's says nothing."""
     name = path.name.partition(".")[0] or path.name.lstrip(".").partition(".")[0]
     return path.parent.name if name in _GENERAL_NAMES and path.parent.name else name
 

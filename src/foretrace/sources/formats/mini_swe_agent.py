@@ -1,8 +1,8 @@
-"""mini-swe-agent's `.traj.json`, versions 1 and 2: messages of a chat, with what ran in `extra`.
+"""mini-swe-agent's `.traj.json`, versions 1 and 2: chat messages, with what ran in `extra`.
 
-An action is a shell command: in a fence of the text, a call of the tool `bash`, or an item of the Responses API. The
-results of one reply share one stamp, so that the last of them gets the time of all. The command that submits has no
-result: what it printed is the submission.
+An action is a shell command: in a code fence, a call of the tool `bash`, or an item of the Responses API. The results
+of one reply share one stamp, so the last of them gets the time of all. The command that submits has no result: its
+output is the submission.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LIMITS = frozenset({"LimitsExceeded", "TimeExceeded", "StepLimitExceeded", "Cos
 
 
 class MiniSweAgent(RecordFiles):
-    """One file is one attempt; no success is claimed, since the tests of the instance ran elsewhere."""
+    """One file is one attempt. Its success is unknown, since the tests of the instance ran elsewhere."""
 
     name = "mini_swe_agent"
 
     def recognize(self, head: FileHead) -> str | None:
-        """By `trajectory_format`, which stands at the end, or by what `info` holds."""
+        """By `trajectory_format`, which is at the end, or by the fields of `info`."""
         document = head.first
         version = as_text(document.get("trajectory_format"))
         if version.startswith("mini-swe-agent"):
@@ -65,7 +65,7 @@ class _Reader:
         self._account = account
         self._talk = Conversation(account)
         self._open: list[str] = []
-        """Ids of the calls of the last reply that wait for a result."""
+        """Ids of the last reply's calls that wait for a result."""
         self._met: Counter[str] = Counter()
         self._submission: str | None = None
 
@@ -170,7 +170,7 @@ def _is_reply(message: dict[str, Any]) -> bool:
 
 
 def _find_commands(text: str, actions: list[dict[str, Any]], index: int) -> list[ToolCall]:
-    """Commands as the runner read them; version 1 did not write down what it read."""
+    """The commands that the runner found; version 1 did not record them, so the text is searched for them."""
     commands = [(as_text(action.get("tool_call_id")), as_text(action.get("command"))) for action in actions]
     if not actions:
         commands = [("", match[1]) for match in _FENCE.finditer(text)]

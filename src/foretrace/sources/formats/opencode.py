@@ -25,14 +25,14 @@ _MAGIC = b"SQLite format 3\x00"
 _IGNORED = frozenset({"snapshot", "patch", "agent", "step-start", "retry", "compaction"})
 _ASKED = frozenset({"text", "file", "subtask"})
 _SAID = frozenset({"text", "reasoning", "tool", "file", "step-finish"})
-"""Parts of a user's message and of a reply."""
+"""Types of parts: `_ASKED` in a user's message, `_SAID` in a reply."""
 _PERSON_TOOLS = frozenset({"question", "plan_exit", "plan_enter"})
 BUSY_S = 5.0
 """Seconds to wait for OpenCode to finish writing."""
 
 
 class OpenCode:
-    """A database, or a storage folder, holds many sessions; one that another started has it as its parent."""
+    """A database or storage folder has many sessions; a session's parent is the one that started it, if any."""
 
     name = "opencode"
     license = None
@@ -52,7 +52,7 @@ class OpenCode:
         return "a SQLite database named opencode" if head.path.name.startswith("opencode") else None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """What SQLite keeps beside a database."""
+        """The files that SQLite keeps next to a database."""
         return [p for suffix in ("-wal", "-shm", "-journal") if (p := path.with_name(path.name + suffix)).is_file()]
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
@@ -76,7 +76,7 @@ def _read_stored(path: Path, account: Account) -> Iterator[StoredSession]:
 
 
 class _Talk:
-    """The conversation of one session; calls that start others are added to `started`."""
+    """Builds the conversation of one session; adds calls that start other sessions to `started`."""
 
     def __init__(self, stored: StoredSession, account: Account, started: dict[str, Parent]) -> None:
         session = stored.session
@@ -130,7 +130,7 @@ class _Talk:
                 self.account.ignore("part of an unknown message")
 
     def _use(self, message: dict[str, Any], parts: list[dict[str, Any]], kinds: frozenset[str]) -> None:
-        """Use a message with those of its parts that are of the kinds; count the others."""
+        """Use a message with its parts of these kinds; count the other parts."""
         used = [part for part in parts if get_text(part, "type") in kinds]
         self.talk.use({**message, "parts": used}, count=1 + len(used))
         for part in parts:
@@ -140,7 +140,7 @@ class _Talk:
                 self._count_other(kind)
 
     def _add_user(self, number: int, message: dict[str, Any], parts: list[dict[str, Any]], at: float | None) -> None:
-        if not any(get_text(part, "text", "prompt") for part in parts):  # some versions kept the text here only
+        if not any(get_text(part, "text", "prompt") for part in parts):  # some versions have the text only here
             add_user_content(self.talk, get_text(get_dict(message, "summary"), "body"), number, at=at)
         for part in parts:
             kind = get_text(part, "type")
@@ -157,7 +157,7 @@ class _Talk:
                 self.talk.add_user(text, number, author="environment", at=at, extra={"kind": kind})
 
     def _count_other(self, kind: str) -> None:
-        """Count a part that is not part of the conversation."""
+        """Count a part that does not belong to the conversation."""
         if kind not in _IGNORED:
             self.account.meet_unknown(f"part {kind}")
             return
@@ -166,7 +166,7 @@ class _Talk:
         self.account.note("compactions", kind == "compaction")
 
     def note_error(self, error: dict[str, Any]) -> None:
-        """Count how a reply failed."""
+        """Note how a reply failed, if it did."""
         aborted = get_text(error, "name") == "MessageAbortedError"
         self.account.note("turns that were broken off" if aborted else "errors of the model's API", bool(error))
 
@@ -176,7 +176,7 @@ class _Talk:
 
 
 class _Reply:
-    """An assistant message: one reply of the model, or several steps of one each."""
+    """Adds an assistant message: one reply of the model, or several steps with one reply each."""
 
     def __init__(self, talk: _Talk, number: int, message: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         self._talk = talk
@@ -200,7 +200,7 @@ class _Reply:
                 self._step += 1
             seen.add(kind)
             if kind == "text" and part.get("synthetic") is True:
-                after.append(part)  # the program's, in the agent's name
+                after.append(part)  # written by the program in the agent's name
             elif kind in _SAID:
                 self._add_part(kind, part)
         if not seen & {"text", "reasoning", "tool"} and (body := get_text(get_dict(message, "summary"), "body")):
@@ -260,8 +260,8 @@ class _Reply:
         )
 
     def _set_time(self) -> None:
-        """Of a message that is one reply: its whole time without that of its tools. Where the end is not there, the
-        message ends with its last part."""
+        """Set the time of a message that is one reply: its whole time minus that of its tools. If its end was not
+        recorded, it ends with its last part."""
         states = [get_dict(part, "state") for part in self._parts]
         stamps = [at for each in (*self._parts, *states) for at in _read_times(each) if at is not None]
         completed = read_time(get_dict(self._message, "time").get("completed"))
@@ -279,7 +279,7 @@ class _Reply:
 
 
 def _read_times(record: dict[str, Any]) -> tuple[float | None, float | None]:
-    """When a part, or the tool of a state, began and ended."""
+    """When a part, or the tool that a state is about, began and ended."""
     times = get_dict(record, "time")
     return read_time(times.get("start")), read_time(times.get("end"))
 
@@ -299,7 +299,7 @@ class StoredSession(NamedTuple):
 
 
 def read_database(path: Path, account: Account) -> Iterator[StoredSession]:
-    """The sessions of a database, oldest first, which is opened for reading only.
+    """The sessions of a database, oldest first; it is opened read-only.
 
     Raises:
         SourceError: it is locked, damaged, or holds other tables.
@@ -357,7 +357,7 @@ def read_export(path: Path, account: Account) -> Iterator[StoredSession]:
 
 
 def _unwrap(record: dict[str, Any], held: str) -> dict[str, Any]:
-    """What `info` says, with what stands beside it, but for what it is the info of."""
+    """The fields of `info` and those next to it, without the field (`held`) that `info` describes."""
     return {name: value for name, value in record.items() if name not in ("info", held)} | get_dict(record, "info")
 
 
@@ -368,7 +368,7 @@ def _count_lost(parts: dict[str, list[dict[str, Any]]], account: Account) -> Non
 
 @contextmanager
 def open_database(path: Path, account: Account, program: str) -> Generator[sqlite3.Connection]:
-    """A database of a program, for reading only.
+    """Open a program's database read-only.
 
     Raises:
         SourceError: it is locked, damaged, or holds other tables.
@@ -392,7 +392,7 @@ def _connect(address: str, account: Account) -> sqlite3.Connection:
         database.close()
         if "unable to open" not in str(error):
             raise
-        # Beside a database in a folder that is read-only, its write-ahead log cannot be opened.
+        # In a read-only folder, SQLite cannot open the write-ahead log of a database.
         account.note("databases that were read without their latest changes")
         return sqlite3.connect(f"{address}?immutable=1", uri=True)
     return database
@@ -405,7 +405,7 @@ _JSON_COLUMNS = ("data", "revert", "model")
 
 
 def _read_rows(rows: sqlite3.Cursor, account: Account) -> list[dict[str, Any]]:
-    """Rows as the files have them: names in camel case, and what the JSON in `data` holds; sorted by time and id."""
+    """Rows in the form of the files: camel-case names, and the fields of the JSON in `data`; sorted by time and id."""
     found: list[dict[str, Any]] = []
     names = [column[0] for column in rows.description]
     for row in rows:
@@ -428,7 +428,7 @@ def _get_place(record: dict[str, Any]) -> tuple[float, str]:
 
 
 def _find_sessions(path: Path, account: Account) -> list[dict[str, Any]]:
-    """What the folder says of each session; of one that has messages only, its id."""
+    """The record of each session in a folder; just the id of a session that has only messages."""
     found: dict[str, dict[str, Any]] = {}
     for place in _list_folders(path / "session"):
         for session in _read_files(place, account):

@@ -1,7 +1,7 @@
-"""OpenHands conversations, version 1 (the software agent SDK): a folder with one file an event, or one file of lines.
+"""OpenHands conversations, version 1 (the software agent SDK): a folder with a file per event, or a file of lines.
 
-Actions of one reply of the model share `llm_response_id`. Stamps are local times without a zone: differences hold, and
-are taken as they stand. Where a conversation was forked (`parent_id`), the branch that ends last is read.
+Actions of one model reply share `llm_response_id`. Stamps are local times without a zone; they are taken as they are,
+and their differences are right. If a conversation was forked (`parent_id`), the branch that ends last is read.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _STATUS: dict[str, Status] = {"error": "error", "stuck": "error", "paused": "can
 
 
 class OpenHands:
-    """One conversation a folder or file."""
+    """One conversation per folder or file."""
 
     name = "openhands"
     license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By the names in a folder, or by `kind` and `source` of the first events."""
+        """By the names in a folder, or by `kind` and `source` of the first event."""
         if head.is_folder:
             if {"base_state.json", "events/"} <= set(head.names):
                 return "holds base_state.json and events/"
@@ -77,7 +77,7 @@ class OpenHands:
         yield _Reader(_find_branch(events, account), state, account).read(path)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """All files of the folder of a conversation."""
+        """All files in the folder of a conversation."""
         folders = (path, path / "events") if path.is_dir() else ()
         return [file for folder in folders if folder.is_dir() for file in sorted(folder.iterdir()) if file.is_file()]
 
@@ -100,7 +100,7 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _find_branch(events: list[dict[str, Any]], account: Account) -> list[dict[str, Any]]:
-    """The events of the branch that ends last; those that stand in no tree belong to all branches."""
+    """The events of the branch that ends last; events outside the tree belong to all branches."""
     parents = {as_text(event.get("id")): parent for event in events if (parent := as_text(event.get("parent_id")))}
     in_tree = parents.keys() | set(parents.values())
     last = next((name for event in reversed(events) if (name := as_text(event.get("id"))) in parents), "")
@@ -247,7 +247,7 @@ class _Reader:
 
 
 def _match_tokens(events: list[dict[str, Any]]) -> dict[int, Sampled]:
-    """Token ids by the index of the first event of the reply that they belong to: they are written after it."""
+    """Token ids by the index of the first event of their reply; they are recorded after it."""
     found: dict[int, Sampled] = {}
     reply: tuple[str, int] | None = None
     for index, event in enumerate(events):
@@ -269,7 +269,7 @@ def _read_thinking(value: Any) -> str | None:
 
 
 def _read_tools(value: Any) -> tuple[ToolSpec, ...]:
-    """Tool definitions; some versions write the class in the place of the name, as `TerminalTool` for `terminal`."""
+    """Tool definitions; some versions have a class instead of a name, as `TerminalTool` for `terminal`."""
     tools: list[dict[str, Any]] = []
     for tool in as_dicts(value):
         name = as_text(tool.get("name")) or as_text(as_dict(tool.get("function")).get("name"))

@@ -1,8 +1,8 @@
-"""OpenTelemetry traces as OTLP JSON, of agents: OTel GenAI in its several versions, and OpenInference.
+"""OpenTelemetry traces of agents as OTLP JSON: OTel GenAI in its several versions, and OpenInference.
 
-A conversation is what model calls say to one another: each repeats the history, of which only the end is new. Spans of
-model calls and of tools measure times; the length of an agent's span is never added to them. What was said is only
-there where its capture was switched on: else the conversation is a Drop, `content_not_captured`.
+A conversation is a chain of model calls: each repeats the history and adds to its end. Times come from the spans of
+model calls and tools; the length of an agent's span is never added. Spans have messages only if their capture was
+switched on; otherwise the conversation is a Drop, `content_not_captured`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _SAMPLING = {
     "max_tokens": "gen_ai.request.max_tokens", "seed": "gen_ai.request.seed",
 }  # fmt: skip
 _OWN = ("trace", "last_messages")
-"""What our own exports keep on the span of an agent."""
+"""What our own exports keep in an agent's span."""
 
 
 class Otlp:
-    """One trace for each conversation; a conversation that another one started has it as its parent."""
+    """One trace for each conversation; its parent is the conversation that started it, if any."""
 
     name = "otlp"
     license: str | None = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By the key at the top, or by the keys of a span of another tool."""
+        """By a top-level key, or by the keys of another tool's spans."""
         found = next((root for root in _ROOTS if isinstance(head.first.get(root), list)), None)
         if found:
             return f"holds {found}"
@@ -51,7 +51,7 @@ class Otlp:
         return f"spans as {exporter} exports them" if exporter else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """All conversations of a file; spans come in any order, so that the whole file is held."""
+        """All conversations of a file. Spans come in any order, so the whole file is held in memory."""
         spans: list[Span] = []
         read = read_exported if _find_exporter(read_head(path)) else read_spans
         for span in read(path, account):
@@ -130,7 +130,7 @@ def _find_agent_name(owner: Span | None, first: Span) -> str | None:
 
 
 class _Writer:
-    """Writes the entries of a conversation, with the times of tools and the results that only their spans have."""
+    """Writes the entries of a conversation, with tool times, and results that only the tools' spans have."""
 
     def __init__(self, talk: Conversation, thread: Thread, found: Conversations, account: Account) -> None:
         self._talk = talk
@@ -139,7 +139,7 @@ class _Writer:
         self._traces = list(dict.fromkeys(exchange.span.trace_id for exchange in thread.exchanges))
         self._account = account
         self._open: dict[str, tuple[ToolCall, Exchange | None]] = {}
-        """Calls that wait for a result, by id."""
+        """Calls without a result so far, by id."""
 
     def write(self) -> None:
         for index, entry in enumerate(self._thread.entries):
@@ -169,7 +169,7 @@ class _Writer:
         more: dict[str, Any] = {"extra": turn.extra}
         if exchange is not None:
             span = exchange.span
-            # A span with a reply and no question reports one call of a model; it is not the call itself.
+            # A span with a reply but no input only reports a model call: its length is not that of the call.
             seconds = span.seconds if exchange.inputs else None
             more |= {"at": span.started, "seconds": seconds, "measured_by": "span"}
             if exchange.is_cut:
@@ -182,7 +182,7 @@ class _Writer:
 
     def _add_result(self, turn: Turn, index: int) -> None:
         call_id = turn.call_id
-        if self._thread.has_new_only:  # our own exports leave nothing out: an empty text is one
+        if self._thread.has_new_only:  # our own exports are complete: an empty text is the result
             self._write_result(call_id, turn.text, index, self._found.take_run(self._traces, "call", call_id), turn)
             return
         if call_id not in self._open:
@@ -196,7 +196,7 @@ class _Writer:
         self._write_result(call_id, text, index, run, turn)
 
     def _add_results_of_spans(self, index: int) -> None:
-        """Results of the calls that no later model call was sent, where the tool's span has them."""
+        """Add results that no later model call was sent, if the tools' spans have them."""
         if self._thread.has_new_only:
             return
         for call_id, (call, exchange) in list(self._open.items()):
@@ -217,7 +217,7 @@ class _Writer:
         self._talk.add_result(call_id, text, index, parts=turn.parts, extra=turn.extra, **more)
 
     def _find_run(self, call_id: str, call: ToolCall, exchange: Exchange | None) -> ToolRun | None:
-        """The run of a call: by the id, else the first one of its name since the model asked for it."""
+        """The run of a call: by its id, else the first run of the tool since the model asked for it."""
         run = self._found.take_run(self._traces, "call", call_id)
         if run is None:
             since = exchange.span.start_ns if exchange is not None else 0

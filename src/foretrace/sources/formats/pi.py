@@ -23,12 +23,11 @@ _SPOKEN = _SUMMARIES | {"message", "custom_message"}
 _ROLES = frozenset({
     "user", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary", "compactionSummary",
 })  # fmt: skip
-"""Roles of messages that are not replies; the program's are the last ones."""
+"""Roles of messages that are not replies; all but `user` and `toolResult` are added as notices of the program."""
 
 
 class Pi:
-    """A file is one session: linear in its first version, a tree of entries since; the way to the last entry is the
-    trace."""
+    """A file is one session: a list of entries in version 1, a tree since. The path to the last entry is the trace."""
 
     name = "pi"
     license = None
@@ -157,7 +156,7 @@ class _Talk:
         inherited = at is not None and self._forked_at is not None and at < self._forked_at
         if inherited:
             extra["inherited"] = True
-        # The message's own stamp is the start of the reply, that of the entry its end.
+        # The message's own stamp is the start of the reply; the entry's stamp is its end.
         began = read_time(message.get("timestamp"))
         self.talk.add_agent(
             number, text=said.text, reasoning=said.reasoning, calls=calls, at=at, began=began,

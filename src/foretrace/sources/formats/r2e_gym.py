@@ -1,4 +1,4 @@
-"""R2E-Gym trajectories: a row an attempt, whose steps have the model's time and the environment's."""
+"""R2E-Gym trajectories: one attempt per row, with the times of the model and the environment in each step."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ROW = frozenset({"trajectory_steps", "problem_statement", "agent_args", "ds", "
 
 
 class R2EGym(RecordFiles):
-    """Calls are read out of the text of the action."""
+    """One row is one trace; its calls are read from the text of each step."""
 
     name = "r2e_gym"
 
     def recognize(self, head: FileHead) -> str | None:
-        """By the first of `trajectory_steps`."""
+        """By the first item of `trajectory_steps`."""
         step = next(iter(as_dicts(head.first.get("trajectory_steps"))), {})
         return "trajectory_steps[0] has action and observation" if {"action", "observation"} <= step.keys() else None
 
@@ -110,13 +110,13 @@ def _add_step(talk: Conversation, step: dict[str, Any], index: int) -> None:
 
 
 def _read_seconds(value: Any) -> float | None:
-    """What was measured; 0 stands for what did not run."""
+    """The measured time; 0 means that nothing ran."""
     seconds = as_number(value)
     return seconds if seconds is not None and seconds > 0 else None
 
 
 def _read_outcome(row: dict[str, Any]) -> Outcome:
-    """The reward is 1 where all tests passed, and 0 elsewhere."""
+    """The reward is 1 if all tests passed, else 0."""
     reward, ended = as_number(row.get("reward")), as_text(row.get("exit_reason"))
     is_limit = any(word in ended for word in ("limit", "max_", "timeout"))
     status: Status = "limit" if is_limit else "error" if "error" in ended else "done"

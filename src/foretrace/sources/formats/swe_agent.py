@@ -1,7 +1,7 @@
 """SWE-agent's `.traj` files: what the model saw (`history`), what ran and how long (`trajectory`), the end (`info`).
 
-Demonstrations are shown, not done. Where several attempts were made at an instance, each is a trace; the copy of the
-chosen one at the top is not read again. Only the run of an action is measured, not the model.
+Demonstrations have the author `demo`: they were shown to the model, not made by it. If there were several attempts at
+an instance, each is a trace; the copy of the chosen one at the top is not read. Only actions are timed, not the model.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NAMED_ENDS: dict[str, Status] = {"exit_cost": "limit", "exit_context": "limit",
 
 
 class SweAgent(RecordFiles):
-    """One trace for each attempt; no success is claimed, since the tests of the instance ran elsewhere."""
+    """One trace for each attempt. Its success is unknown, since the tests of the instance ran elsewhere."""
 
     name = "swe_agent"
 
@@ -110,8 +110,8 @@ def _is_turn(message: Any) -> bool:
 
 
 def _match_times(history: list[Any], steps: list[dict[str, Any]], account: Account) -> dict[int, float]:
-    """Seconds of the action of each turn, by its index in the history. Replies that could not be read, and were asked
-    for again, are steps of which the history knows nothing."""
+    """Seconds that the action of each turn took, by the turn's index in the history. Replies that could not be parsed
+    and were requested again are steps, but not in the history."""
     found: dict[int, float] = {}
     at = 0
     for index, message in enumerate(history):
@@ -130,7 +130,7 @@ def _match_times(history: list[Any], steps: list[dict[str, Any]], account: Accou
 
 
 def _read_calls(history: list[Any]) -> dict[int, list[ToolCall]]:
-    """Calls of the agent's messages by index: as they are given, or out of the text."""
+    """Calls of the agent's messages, by index: native calls, or else those in the text."""
     found: dict[int, list[ToolCall]] = {}
     for index, message in enumerate(history):
         if isinstance(message, dict) and message.get("role") == "assistant":
@@ -206,7 +206,7 @@ def _read_outcome(info: dict[str, Any]) -> Outcome:
 
 
 def _find_instance(path: Path) -> str:
-    """The instance after which SWE-agent names the file."""
+    """The instance, which is the name that SWE-agent gives the file; empty if the name is not an instance id."""
     stem = path.name.removesuffix(".gz").removesuffix(".zst").removesuffix(".json").removesuffix(".traj")
     return stem if _INSTANCE.fullmatch(stem) else ""
 

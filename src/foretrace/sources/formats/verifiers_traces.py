@@ -1,8 +1,8 @@
-"""`traces.jsonl` of the verifiers library, version 1: an episode a line, each agent's messages as a graph.
+"""`traces.jsonl` of the verifiers library, version 1: one episode per line, each agent's messages as a graph.
 
-Each branch of a graph (a leaf and what leads to it) is an attempt. Turns that an earlier branch holds already are shown
-in the later ones, and done once: their author is `demo` there. Model calls are measured; tools are not, since the gap
-to the next call is the harness's too.
+Each branch of a graph (the path to a leaf) is an attempt. Replies that an earlier branch already has were made only
+once: their author is `demo` in later branches. Model calls are timed. Tools are not, since the gap before the next call
+includes the harness.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class _Graph:
         calls = as_dicts(raw.get("calls"))
         self._calls = {node: call for call in calls if (node := as_count(call.get("node"))) is not None}
         self._seen: set[int] = set()
-        """Nodes of the branches that were read."""
+        """Nodes of the branches read so far."""
 
     def _find_parent(self, index: int) -> int | None:
-        """A node comes after its parent: what says otherwise has none, so that no path is a circle."""
+        """The parent of a node. A parent that does not come before the node is ignored, so that no path is a cycle."""
         parent = as_count(self._nodes[index].get("parent"))
         return parent if parent is not None and parent < index else None
 
@@ -162,8 +162,8 @@ class _Graph:
 
 
 def _split_tokens(nodes: list[dict[str, Any]]) -> list[Sampled | None]:
-    """Token ids of each node of a path: all that comes before the first reply is its prompt, and the model's own tokens
-    are the reply's. What the template puts before a later reply belongs to the message before it."""
+    """Token ids of each node of a path. All before the first reply is its prompt; a reply has only the model's own
+    tokens. What the template puts before a later reply belongs to the message before it."""
     found: list[Sampled | None] = []
     before: list[int] = []
     is_first = True

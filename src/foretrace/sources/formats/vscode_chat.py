@@ -33,8 +33,8 @@ _FIRST, _SET, _PUSH, _DELETE = range(4)
 
 
 class VsCodeChat:
-    """A file is one session (a document, or a log of the changes to it), or one on each line. Where a request holds its
-    rounds, these are the turns; else the parts of the response that was shown."""
+    """A file is one session (a document, or a log of changes to it), or has one per line. The turns are the rounds of a
+    request if it has them, else the parts of the response that was shown."""
 
     name = "vscode_chat"
     license = None
@@ -47,7 +47,7 @@ class VsCodeChat:
             state, where = get_dict(state, "v"), "v.requests of a log of changes"
         if not any(mark in state for mark in _MARKS) or not isinstance(state.get("requests"), list):
             return None
-        if isinstance(state.get("messages"), list):  # a row of a chat, with a column of this name beside it
+        if isinstance(state.get("messages"), list):  # a row of a chat that also has a column of this name
             return None
         requests = get_dicts(state, "requests")
         if not requests and where == "requests":
@@ -60,7 +60,7 @@ class VsCodeChat:
         """The session of the file, or those of its lines."""
         records = (record for _, record in account.drop_unread(read_objects(path)))
         for record in records:
-            if is_change(record):  # all behind it are changes to it
+            if is_change(record):  # all records after it are changes to it
                 yield _read_session(path, replay_changes(record, records, account), account, is_log=True)
             else:
                 yield _read_session(path, record, account, is_log=False)
@@ -74,7 +74,7 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log
     session.folder = get_text(state, "workingDirectory").removeprefix("file://")
     talk = Conversation(account, durations_from_stamps=False)
     rest = [request for request in get_list(state, "requests") if not isinstance(request, dict)]
-    talk.use({**state, "requests": rest}, count=int(not is_log))  # the lines of a log are counted
+    talk.use({**state, "requests": rest}, count=int(not is_log))  # of a log, the lines are counted
     for number, request in enumerate(requests):
         session.types["request"] += 1
         if request.get("shouldBeRemovedOnSend"):
@@ -88,7 +88,7 @@ def _read_session(path: Path, state: dict[str, Any], account: Account, *, is_log
 
 
 class _Request:
-    """What a person asks, and all that the agent does about it."""
+    """Adds what a person asks, and all that the agent does in response."""
 
     def __init__(self, session: Session, talk: Conversation, number: int, request: dict[str, Any]) -> None:
         self._session = session
@@ -97,7 +97,7 @@ class _Request:
         self._request = request
         self._reply = 0
         self._pieces: list[str] = []
-        """Text that is not added yet: it comes in pieces, between which names of files stand."""
+        """Text that is not added yet: it comes in pieces, with names of files in between."""
 
     def add(self) -> None:
         """Add its messages."""
@@ -176,7 +176,7 @@ class _Request:
 
 
 def _read_request(message: Any) -> str:
-    """What a person asks; early versions have it in parts."""
+    """The text of a request; early versions have it in parts."""
     if isinstance(message, str):
         return message
     parts = (get_text(part, "text") for part in get_dicts(message, "parts"))
@@ -189,7 +189,7 @@ def _read_markdown(part: dict[str, Any]) -> str:
 
 
 def _read_reference(part: dict[str, Any]) -> str:
-    """The name of a file or symbol within a text."""
+    """The name of a file or symbol in a text."""
     inner = get_dict(part, "inlineReference")
     uri = get_dict(inner, "uri") or get_dict(get_dict(inner, "location"), "uri") or inner
     name = get_text(part, "name") or get_text(inner, "name") or get_text(uri, "path", "fsPath").rpartition("/")[2]
@@ -202,7 +202,7 @@ def _join(value: Any) -> str:
 
 
 def _read_arguments(data: dict[str, Any], details: Any) -> Any:
-    """What a tool was called with, as far as it is shown."""
+    """The arguments of a tool call, as far as they are shown."""
     line = get_dict(data, "commandLine")
     if command := get_text(line, "toolEdited", "userEdited", "original") or get_text(data, "command"):
         return {"command": command}
@@ -212,7 +212,7 @@ def _read_arguments(data: dict[str, Any], details: Any) -> Any:
 
 
 def _read_details(details: Any) -> str:
-    """What a tool gave, as it is shown."""
+    """The output of a tool, as it is shown."""
     output = details.get("output") if isinstance(details, dict) else None
     if isinstance(output, str):
         return output
@@ -220,7 +220,7 @@ def _read_details(details: Any) -> str:
 
 
 def _read_result(result: Any) -> str:
-    """What the model was given as the result of a call: texts, or trees of the pieces of a prompt."""
+    """The result of a call as the model got it: texts, or trees of pieces of a prompt."""
     texts: list[str] = []
     for part in get_dicts(result, "content"):
         value = part.get("value", part.get("text"))
@@ -241,12 +241,12 @@ def _read_tree(value: Any) -> str:
 
 
 def is_change(record: dict[str, Any]) -> bool:
-    """Whether a record is the first one of a log: a state."""
+    """Whether a record begins a log of changes: it holds a whole state."""
     return record.get("kind") == _FIRST and not isinstance(record["kind"], bool) and isinstance(record.get("v"), dict)
 
 
 def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any]], account: Account) -> dict[str, Any]:
-    """The last state. A change whose place is not there is counted as dropped: a line before it is missing."""
+    """The state after all changes. A change to a place that does not exist is dropped: an earlier line is missing."""
     state: dict[str, Any] = first["v"]
     account.use()
     for change in changes:
@@ -263,7 +263,7 @@ def replay_changes(first: dict[str, Any], changes: Iterable[dict[str, Any]], acc
 
 
 def _apply(state: dict[str, Any], change: dict[str, Any]) -> bool:
-    """Make a change; whether its place is there."""
+    """Make a change, and return whether its place exists."""
     kind, value, length = change["kind"], change.get("v"), change.get("i")
     try:
         *above, key = change["k"]

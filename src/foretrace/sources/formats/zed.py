@@ -1,4 +1,4 @@
-"""Threads of Zed's agent: the database `threads.db`, where each is JSON (packed with zstd), or a file of one."""
+"""Threads of Zed's agent: the database `threads.db`, where each is JSON (packed with zstd), or a file with one."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _SPEAKERS = ("User", "Agent", "Resume")
 
 
 class Zed:
-    """What a person attached to a message follows its text. Threads have no times but that of their last change."""
+    """One trace per thread. Mentions become part of a message's text. The only time is that of the last change."""
 
     name = "zed"
     license = None
 
     def recognize(self, head: FileHead) -> str | None:
-        """By a table of threads with a type of data, or by messages of `User` and `Agent`."""
+        """By a table `threads` with `data_type`, or by messages of `User` and `Agent`."""
         if head.start.startswith(_MAGIC):
             is_there = re.search(rb"CREATE TABLE [^(]{0,40}threads\b", head.start) and b"data_type" in head.start
             return "a SQLite database with threads" if is_there else None
@@ -54,7 +54,7 @@ class Zed:
         return None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """What SQLite keeps beside a database."""
+        """The files that SQLite keeps next to a database."""
         return [place for end in ("-wal", "-shm") if (place := path.with_name(path.name + end)).exists()]
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:

@@ -1,4 +1,4 @@
-"""Join the model calls of a file into conversations: each call repeats the history, of which only the end is new."""
+"""Join the model calls of a file into conversations: each call repeats the history and adds to its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foretrace.sources.otlp.spans import Span
 _MAX_ANCESTORS = 200
 _NONE: set[str] = set()
 _MAX_CANDIDATES = 32
-"""Conversations of one trace, or session, that a model call is held against: the latest."""
+"""How many of the latest conversations of a trace or session a model call is compared with."""
 _RESULTS = (
     "gcp.vertex.agent.tool_response", "gen_ai.tool.call.result", "tool_response", "output.value",
     "traceloop.entity.output",
@@ -24,36 +24,36 @@ _CALL_IDS = ("gen_ai.tool.call.id", "tool_call.id", "tool.id")
 
 
 class ToolRun(msgspec.Struct):
-    """One run of a tool, as its span says."""
+    """One run of a tool, as its span records it."""
 
     span: Span
     call_id: str
     name: str
     result: Any
-    """None where it was not captured."""
+    """None if it was not captured."""
     taken: bool = False
 
 
 class Entry(msgspec.Struct):
-    """A turn of a conversation, and where it is from."""
+    """A turn of a conversation, and its origin."""
 
     turn: Turn
     exchange: Exchange | None = None
-    """Of a reply: the model call that gave it; None for what is only known from the history of a later call."""
+    """The model call that gave a reply; None for a turn that is only known from the history of a later call."""
 
 
 class Thread(msgspec.Struct):
-    """One conversation: model calls of which each goes on with the one before."""
+    """One conversation: model calls that each continue the one before."""
 
     trace_id: str
     session: str
     owner: str
-    """Id of the agent's span that it lies in, else empty."""
+    """Id of the agent span around it; empty if there is none."""
     exchanges: list[Exchange] = msgspec.field(default_factory=list[Exchange])
     entries: list[Entry] = msgspec.field(default_factory=list[Entry])
     call_ids: set[str] = msgspec.field(default_factory=set[str])
     number: int = 0
-    """Place among the threads of the file."""
+    """Position among the threads of the file."""
 
     @property
     def first(self) -> Span:
@@ -62,11 +62,12 @@ class Thread(msgspec.Struct):
 
     @property
     def has_new_only(self) -> bool:
-        """Whether its model calls hold only what is new: see `Exchange`."""
+        """Whether its model calls hold only new messages: see `Exchange`."""
         return bool(self.exchanges) and self.exchanges[0].has_new_only
 
     def goes_on_with(self, exchange: Exchange, owner: str) -> bool:
-        """Whether a model call repeats what was said here, or answers a call that was made here."""
+        """Whether a model call continues this conversation: it repeats what was said or answers a call made here. If
+        there is no history to compare, its trace decides."""
         inputs = exchange.inputs
         if exchange.has_new_only or self.has_new_only:
             is_same = owner == self.owner and exchange.span.trace_id == self.trace_id
@@ -86,29 +87,29 @@ class Thread(msgspec.Struct):
         return last is not None and owner == self.owner and any(t.signature == last.signature for t in inputs)
 
     def _answers_last_reply(self, inputs: list[Turn], shared: int) -> bool:
-        """Whether a model call is sent the history without the last reply, which called a tool, and then its result:
-        some libraries leave out a message that has no text."""
+        """Whether the input of a model call lacks the last reply, which called a tool, but has the tool's result: some
+        libraries leave out messages without text."""
         reply = self.entries[-1].turn if self.entries else None
         is_left_out = reply is not None and bool(reply.calls) and shared == len(self.entries) - 1 < len(inputs)
         return is_left_out and inputs[shared].role == "tool"
 
     def _has_calls(self, turn: Turn) -> bool:
-        """Whether all calls of a turn, which has some, are known here by their ids."""
+        """Whether a turn has calls, and the ids of all of them are known here."""
         return bool(turn.calls) and all(call.id in self.call_ids for call in turn.calls)
 
     def count_shared(self, inputs: list[Turn]) -> int:
-        """How many of the first turns are known here already, in this order."""
+        """How many of the first turns are already known here, in this order."""
         for index, (turn, entry) in enumerate(zip(inputs, self.entries, strict=False)):
-            is_reply = entry.exchange is not None and turn.role == "assistant"  # it may be written in another way
+            is_reply = entry.exchange is not None and turn.role == "assistant"  # it may be written differently
             if not is_reply and turn.signature != entry.turn.signature:
                 return index
         return min(len(inputs), len(self.entries))
 
     def add(self, exchange: Exchange) -> None:
-        """Add what a model call was sent that is new, and its reply."""
+        """Add the new messages that a model call was sent, and its reply."""
         new = exchange.inputs
         if not exchange.has_new_only:
-            # A reply with several calls may come back as one turn a call.
+            # The history may repeat a reply with several calls as one turn per call.
             found = self._find_new(new)
             new = [t for t in found if not self._has_calls(t) and (t.role == "tool" or not t.is_empty)]
         self.entries += [Entry(turn) for turn in new]
@@ -125,7 +126,7 @@ class Thread(msgspec.Struct):
         shared = self.count_shared(inputs)
         if shared in (len(self.entries), len(inputs)):
             return inputs[shared:]
-        # History that was cut or summed up: what follows the last turn that is known is new.
+        # The history was cut or summarized: what follows the last known turn is new.
         recent = [entry.turn.signature for entry in self.entries[-4:]]
         known = [index for index, turn in enumerate(inputs) if turn.signature in recent]
         start = known[-1] + 1 if known else shared
@@ -134,19 +135,18 @@ class Thread(msgspec.Struct):
 
 
 class Conversations:
-    """The conversations of a file, in the order of their first model call, and the runs of tools; every span is
-    counted."""
+    """The conversations of a file, in the order of their first model calls, and its tool runs; counts every span."""
 
     def __init__(self, spans: list[Span], account: Account) -> None:
         self.threads: list[Thread] = []
         self.tree = SpanTree(spans)
         self.runs: list[ToolRun] = []
         self._runs: dict[tuple[str, str, str], deque[ToolRun]] = {}
-        """By trace, and by the call's id or the tool's name."""
+        """By trace, `call` or `tool`, and the call's id or the tool's name."""
         self._near: dict[str, list[Thread]] = {}
-        """Threads by their trace, and by their session."""
+        """Threads by trace, and by session."""
         self._spans: dict[tuple[str, str], Thread] = {}
-        """Threads by the spans of their model calls, and by those of their agents."""
+        """Threads by the spans of their model calls and agents."""
         replies: dict[tuple[str, str], Span] = {}
         for span in spans:
             if span.kind == "tool":
@@ -170,11 +170,11 @@ class Conversations:
         since: int = 0,
         avoid: set[str] = _NONE,
     ) -> ToolRun | None:
-        """The first run of these traces that is not taken, by the id of the call or the name of the tool.
+        """Take the first free run in these traces with this call id or tool name.
 
         Args:
-            since: When the model asked for it; nanoseconds.
-            avoid: Ids of calls whose runs are not meant.
+            since: When the model call that asked for it began; nanoseconds.
+            avoid: Ids of calls whose runs are passed over.
         """
         for trace_id in traces:
             waiting = self._runs.get((trace_id, what, name), deque())
@@ -187,7 +187,7 @@ class Conversations:
         return None
 
     def find_parent(self, thread: Thread) -> tuple[Thread, str | None] | None:
-        """The conversation that started another one, and the id of the call that did it, where a span says so."""
+        """The conversation that started another one, and the id of the call that did it, if spans show it."""
         call_id: str | None = None
         for above in self.tree.climb(thread.first):
             found = self._spans.get((above.trace_id, above.span_id))
@@ -226,10 +226,10 @@ class Conversations:
 def _take_exchange(
     span: Span, tree: SpanTree, replies: dict[tuple[str, str], Span], account: Account
 ) -> Exchange | None:
-    """The model call of a span; None where another span stands for the same call (two instrumentations at once)."""
+    """The model call of a span; None if another span reports the same call (two instrumentations at once)."""
     response = span.get_text("gen_ai.response.id")
     other = replies.get((span.trace_id, response)) if response else None
-    overlaps = other is not None and span.start_ns < other.end_ns  # some give all calls of a run the id of the run
+    overlaps = other is not None and span.start_ns < other.end_ns  # some give all calls of a run the same id
     if overlaps or tree.find_same_kind_above(span) is not None:
         account.ignore("second span of one model call")
         return None
@@ -250,7 +250,7 @@ def _find_call_id(span: Span) -> str:
 
 
 def _read_tool_run(span: Span) -> ToolRun:
-    # ADK writes a copy of its own beside an output.value that is wrapped in the call.
+    # ADK's own copy comes first: its output.value is wrapped in the call.
     result = next((v for name in _RESULTS if (v := span.attributes.get(name)) is not None), None)
     return ToolRun(
         span=span,
@@ -261,7 +261,7 @@ def _read_tool_run(span: Span) -> ToolRun:
 
 
 class SpanTree:
-    """Spans by their parents."""
+    """Finds the spans above and below a span."""
 
     def __init__(self, spans: list[Span]) -> None:
         self._spans = {(span.trace_id, span.span_id): span for span in spans}
@@ -270,11 +270,11 @@ class SpanTree:
             self._children.setdefault((span.trace_id, span.parent_id), []).append(span)
 
     def get(self, trace_id: str, span_id: str) -> Span | None:
-        """The span of that id."""
+        """The span with that id."""
         return self._spans.get((trace_id, span_id))
 
     def climb(self, span: Span) -> Iterator[Span]:
-        """The spans above one, from its parent on."""
+        """The ancestors of a span, its parent first."""
         for _ in range(_MAX_ANCESTORS):
             above = self._spans.get((span.trace_id, span.parent_id))
             if above is None or above is span:
@@ -283,11 +283,11 @@ class SpanTree:
             span = above
 
     def find_owner(self, span: Span) -> str:
-        """Id of the agent's span that a span lies in, else empty."""
+        """Id of the nearest agent span above a span; empty if there is none."""
         return next((above.span_id for above in self.climb(span) if above.kind == "agent"), "")
 
     def find_same_kind_above(self, span: Span) -> Span | None:
-        """A span of the same kind that this one lies in, with no agent or other work between: both are one event."""
+        """The ancestor of the same kind, with only spans of kind `other` in between: both report one event."""
         for above in self.climb(span):
             if above.kind == span.kind:
                 return above
@@ -296,7 +296,7 @@ class SpanTree:
         return None
 
     def find_same_kind_below(self, span: Span) -> Iterator[Span]:
-        """The spans that lie in one and are the same event."""
+        """The spans below one that report the same event."""
         waiting, seen = [span], 0
         while waiting and seen < _MAX_ANCESTORS:
             seen += 1

@@ -1,5 +1,5 @@
-"""Spans as other tracing tools export them, made into spans with the attributes of OTel GenAI: OpenAI's Agents SDK,
-Langfuse, LangSmith and MLflow. Others export OTLP."""
+"""Convert the exports of tracing tools that do not write OTLP (OpenAI's Agents SDK, Langfuse, LangSmith, MLflow) into
+spans with OTel GenAI attributes."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _OPERATIONS: dict[SpanKind, str] = {"model": "chat", "tool": "execute_tool", "ag
 
 
 class _Tool(NamedTuple):
-    """Where a tool writes what a span says; keys lead into objects."""
+    """Where a tool writes the facts of a span; several keys are a path through nested objects."""
 
     name: str
     signs: tuple[str, ...]
-    """Keys that all its records have."""
+    """Keys that all records of the tool have."""
     kinds: dict[str, SpanKind]
     kind: Keys
     ids: tuple[str, str, str]
-    """Of the trace, the span and its parent."""
+    """Keys of the ids of the trace, the span and its parent."""
     times: tuple[str, str]
     label: Keys
     asked: Keys
@@ -80,7 +80,7 @@ _TOOLS = (
 
 
 def find_exporter(records: Iterable[Record]) -> str | None:
-    """Which tool wrote these records, or the spans in them."""
+    """The name of the tool that wrote these records, or the spans in them; None if unknown."""
     found = (_find_tool(span) for record in records for span in _list_spans(record))
     return next((tool.name for tool in found if tool is not None), None)
 
@@ -90,7 +90,7 @@ def _find_tool(record: Record) -> _Tool | None:
 
 
 def _list_spans(record: Record) -> list[Record]:
-    """The records of the spans that a record holds: itself, or those of a whole trace in one document."""
+    """The span records in a record: the record itself, or all spans of a trace that is one document."""
     if "observations" in record and "id" in record:
         return [{"traceId": record["id"], **each} for each in get_dicts(record, "observations")]
     spans = get_dicts(get_dict(record, "data"), "spans")
@@ -98,7 +98,7 @@ def _list_spans(record: Record) -> list[Record]:
 
 
 def read_exported(path: Path, account: Account) -> Iterator[Span | Drop]:
-    """All spans of a file, in the order of their start; records that cannot be read first, as Drops."""
+    """All spans of a file, ordered by start; before them a Drop for each record that cannot be read."""
     spans: dict[tuple[str, str], Span] = {}
     for value in read_objects(path):
         if isinstance(value, Drop):
@@ -119,7 +119,7 @@ def read_exported(path: Path, account: Account) -> Iterator[Span | Drop]:
 
 
 def _find(value: Any, keys: Keys) -> Any:
-    """What lies behind these keys; JSON text on the way, and at its end, is read."""
+    """The value at a path of keys; JSON text on the way, and at the end, is decoded."""
     for key in keys:
         value = decode_quoted(decode_nested(as_dict(value).get(key)))
     return value
@@ -153,7 +153,7 @@ def _read_ns(value: Any) -> int:
 
 
 def _list_messages(value: Any) -> list[Record]:
-    """The messages that a model was sent: a list, a body that holds one, or a text."""
+    """The messages sent to a model, from a list, a request body with a list, or a text."""
     if isinstance(value, dict):
         value = next((value[key] for key in ("messages", "input", "contents") if value.get(key)), value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
@@ -162,7 +162,7 @@ def _list_messages(value: Any) -> list[Record]:
 
 
 def _list_replies(value: Any) -> list[Record]:
-    """What a model replied: the body of a response, a message, several, or a text."""
+    """The model's replies, from a response body, one or several messages, or a text."""
     if isinstance(value, str):
         return [{"role": "assistant", "content": value}]
     if isinstance(value, dict):
@@ -173,7 +173,7 @@ def _list_replies(value: Any) -> list[Record]:
 
 
 def _unify(turns: Any) -> list[Record]:
-    """Messages of any vocabulary as OpenAI writes them."""
+    """Messages of any vocabulary in OpenAI's format."""
     try:
         return [
             message for _, message in flatten_turns([(None, t) for t in as_dicts(turns) if is_turn(t)], (None, None))

@@ -1,8 +1,8 @@
-"""What a span of a model call says of its messages, in any of the vocabularies: one `Exchange`.
+"""Read the messages in the span of a model call, in any of the vocabularies, into an `Exchange`.
 
-OTel GenAI writes `gen_ai.input.messages` and `gen_ai.output.messages` (JSON text, or lists of pairs), before that
-events (`gen_ai.user.message`, `gen_ai.choice`: of the span, or as log records), and before that flat attributes
-(`gen_ai.prompt.0.role`), which some libraries still do. OpenInference writes `llm.input_messages.0.message.role`.
+OTel GenAI has `gen_ai.input.messages` and `gen_ai.output.messages` (JSON text, or lists of key-value pairs). Before, it
+had events (`gen_ai.user.message`, `gen_ai.choice`: of the span, or as log records), and at first flat attributes
+(`gen_ai.prompt.0.role`), which some libraries still write. OpenInference has `llm.input_messages.0.message.role`.
 """
 
 from __future__ import annotations
@@ -42,51 +42,51 @@ _USAGE = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
 )
-"""Attributes that count the tokens of a prompt, and of a reply."""
+"""Attributes with the token counts of the prompt, and of the reply."""
 
 
 class Turn(msgspec.Struct):
-    """A message, or the result of one call out of a message that holds several."""
+    """A message, or one of several results in a message."""
 
     role: Role
     text: str = ""
     reasoning: str | None = None
     calls: list[ToolCall] = msgspec.field(default_factory=list[ToolCall])
     call_id: str = ""
-    """Of a result: the call that it answers."""
+    """For a result: the call that it answers."""
     tool: str = ""
-    """Of a result: the tool's name, where that is all that is known of the call."""
+    """For a result: the tool's name, which may be all that is known of the call."""
     parts: tuple[Part, ...] = ()
     extra: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing at all."""
+        """Whether it has no content at all."""
         return not (self.text or self.reasoning or self.calls or self.parts or self.call_id)
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """By which a message is known again where the next call repeats it."""
+        """Identifies the message when a later call repeats it."""
         return self.role, self.text.strip(), tuple(call.name for call in self.calls)
 
 
 class Exchange(msgspec.Struct):
-    """One call of a model: what it was sent, and what it replied."""
+    """One model call: its input and its reply."""
 
     span: Span
     inputs: list[Turn]
     reply: Turn | None
     finish_reason: str | None
     is_cut: bool = False
-    """Whether the beginning of the reply is missing: attributes of a span have a limit."""
+    """Whether the beginning of the reply is missing: the number of attributes of a span is limited."""
     alternatives: int = 0
-    """Further replies to the same input, which are not kept."""
+    """Number of further replies to the same input; they are not kept."""
     has_new_only: bool = False
-    """Whether the input is what was said since the call before, and not all of the history: our own exports."""
+    """Whether the input is only what is new since the previous call, not the whole history: our own exports."""
 
     @property
     def usage(self) -> Usage | None:
-        """Token counts."""
+        """Token counts; None if unknown."""
         get = self.span.attributes.get
         prompt, completion = (
             as_count(next((value for name in names if (value := get(name)) is not None), None)) for names in _USAGE
@@ -97,7 +97,7 @@ class Exchange(msgspec.Struct):
 
 
 def read_exchange(span: Span) -> Exchange:
-    """The messages of a span of a model call, from the first vocabulary that has any."""
+    """The messages in the span of a model call, from the first vocabulary that has any."""
     attributes = span.attributes
     inputs, outputs = _read_attribute_messages(attributes)
     if attributes.get(f"{FIELD}.input") == "new":
@@ -142,7 +142,7 @@ def _lacks_first(attributes: dict[str, Any], prefix: str) -> bool:
 
 
 def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
-    """`a.0.b`, `a.1.b`, ... under a prefix as a list of objects; None where there is nothing under it."""
+    """The attributes `PREFIX.0.b`, `PREFIX.1.b`, ... as a list of objects; None if there are none."""
     tree: dict[str, Any] = {}
     for name, value in attributes.items():
         if not name.startswith(prefix + "."):
@@ -196,7 +196,7 @@ def _read_events(span: Span) -> tuple[list[Turn], list[Turn]]:
 
 
 def _read_value(attributes: dict[str, Any], name: str) -> list[Turn]:
-    """`input.value` or `output.value` of OpenInference: text, or the body that was sent to an API or came from it."""
+    """OpenInference's `input.value` or `output.value`: text, or the request or response body of an API."""
     value = attributes.get(name)
     role: Role = "user" if name == "input.value" else "assistant"
     decoded = decode_json(value)
@@ -208,13 +208,13 @@ def _read_value(attributes: dict[str, Any], name: str) -> list[Turn]:
 
 
 def read_messages(value: Any) -> list[Turn]:
-    """The turns of a list of messages, or of one."""
+    """The turns of a message or a list of messages."""
     messages = value if isinstance(value, list) else as_dicts([value])
     return [turn for message in messages if isinstance(message, dict) for turn in _read_message(message)]
 
 
 def _read_message(raw: dict[str, Any]) -> list[Turn]:
-    """A message as turns: each result that it holds is one, and what else it says is another."""
+    """The turns of a message: one for each result in it, and one for the rest."""
     message = get_dict(raw, "message") or raw  # OpenInference
     role = ROLES.get(str(message.get("role")).lower(), "assistant" if message.get("tool_calls") else "user")
     turn, results = Turn(role), list[Turn]()
@@ -242,8 +242,8 @@ def _read_message(raw: dict[str, Any]) -> list[Turn]:
 
 
 def _decode_parts(value: Any, role: Role) -> Any:
-    """A list of parts, also where it is written as JSON text; any other text stays as it is, and so does the JSON that
-    a tool gave."""
+    """Decode a list of parts that is written as JSON text. Other text stays as it is, and so does a tool's JSON output
+    unless it is a list of text parts."""
     if not isinstance(value, str) or not value.startswith("[{"):
         return value
     decoded = decode_json(value)
@@ -274,12 +274,13 @@ def _make_call(raw: dict[str, Any]) -> ToolCall:
 
 
 def read_id(value: Any) -> str:
-    """An id; Microsoft's is a list of two."""
+    """An id as text; Microsoft's is a list of two."""
     return write_text(decode_json(value) if isinstance(value, str) and value.startswith("[") else value)
 
 
 def _find_calls_in_text(turn: Turn) -> Turn:
-    """Flat attributes have no place for calls: some libraries write them as JSON text, some in the role of a tool."""
+    """The turn with calls out of its text: flat attributes have no field for calls, so some libraries write them as
+    JSON text, and some of these with the role of a tool."""
     if turn.calls or not turn.text.lstrip().startswith(("[", "{")):
         return turn
     decoded = decode_json(turn.text)
@@ -297,8 +298,8 @@ def _is_call(item: dict[str, Any]) -> bool:
 
 
 def _merge_reply(outputs: list[Turn], *, joins_texts: bool) -> tuple[Turn | None, int]:
-    """The reply out of the output messages, and how many others there are: messages with calls belong together, and
-    so do all of OpenInference; else they are alternatives, of which the first one was used."""
+    """Merge the output messages into the reply, and count alternatives to it. Messages belong together if any has calls
+    or they are OpenInference's; otherwise they are alternatives, and the first one was used."""
     if not outputs:
         return None, 0
     if len(outputs) > 1 and not joins_texts and not any(turn.calls for turn in outputs):
@@ -315,7 +316,7 @@ def _merge_reply(outputs: list[Turn], *, joins_texts: bool) -> tuple[Turn | None
 
 
 def read_tools(span: Span) -> tuple[ToolSpec, ...]:
-    """Tools that a model call offered."""
+    """The tools that the model was offered."""
     attributes = span.attributes
     for name in ("gen_ai.tool.definitions", "gen_ai.request.tools"):
         if tools := read_tool_specs(decode_json(attributes.get(name))):

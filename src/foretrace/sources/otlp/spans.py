@@ -1,4 +1,4 @@
-"""Spans of OTLP JSON, with the log records that belong to them, as plain values."""
+"""Read spans of OTLP JSON, and the log records that belong to them, as plain values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGENT_OPERATIONS = frozenset({"invoke_agent", "create_agent", "invoke_workflow"
 _OPENINFERENCE: dict[str, SpanKind] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent"}
 _TRACELOOP: dict[str, SpanKind] = {"tool": "tool", "agent": "agent"}
 _MODEL_SIGNS = ("gen_ai.output.messages", "gen_ai.response.finish_reasons", "gen_ai.response.model")
-"""Attributes that only the call of a model has, where nothing names the operation."""
+"""Attributes that only model calls have, for spans that do not name their operation."""
 _MAX_DEPTH = 32
 _ERROR = 2
 
@@ -28,11 +28,11 @@ class SpanEvent(msgspec.Struct, frozen=True):
 
     name: str
     values: dict[str, Any]
-    """Its attributes, and over them the fields of its body."""
+    """Its attributes, overridden by the fields of its body."""
 
 
 class Span(msgspec.Struct):
-    """One span."""
+    """One span of a trace."""
 
     trace_id: str
     span_id: str
@@ -44,26 +44,26 @@ class Span(msgspec.Struct):
     resource: dict[str, Any]
     events: list[SpanEvent]
     error: str | None = None
-    """What went wrong, where the span says that something did."""
+    """The error message, if the span failed."""
     kind: SpanKind = "other"
 
     @property
     def seconds(self) -> float | None:
-        """How long it took; None for spans without a length, whose clock is too coarse."""
+        """How long it took; None if unknown, or if the clock was too coarse to measure it."""
         return round((self.end_ns - self.start_ns) / 1e9, 9) if self.end_ns > self.start_ns > 0 else None
 
     @property
     def started(self) -> float | None:
-        """Seconds since 1970."""
+        """When it started, in seconds since 1970; None if unknown."""
         return self.start_ns / 1e9 if self.start_ns > 0 else None
 
     def get_text(self, *names: str) -> str:
-        """The first of these attributes that is a text."""
+        """The first of these attributes that has text; empty if none has."""
         return next((text for name in names if (text := as_text(self.attributes.get(name)))), "")
 
 
 def read_spans(path: Path, account: Account) -> Iterator[Span | Drop]:
-    """All spans of a file, in the order of their start; records that cannot be read first, as Drops."""
+    """All spans of a file, ordered by start; before them a Drop for each record that cannot be read."""
     spans: dict[tuple[str, str], Span] = {}
     logs: list[dict[str, Any]] = []
     for value in read_objects(path):
@@ -120,7 +120,7 @@ def _make_span(raw: dict[str, Any], resource: dict[str, Any]) -> Span:
 
 
 def _attach_log(log: dict[str, Any], spans: dict[tuple[str, str], Span], account: Account) -> None:
-    """Make a log record an event of its span: some instrumentations write what was said only there."""
+    """Make a log record an event of its span: some instrumentations write messages only there."""
     attributes, body = decode_attributes(log.get("attributes")), decode_value(log.get("body"))
     name = as_text(_get(log, "eventName", "event_name")) or as_text(attributes.get("event.name"))
     span = spans.get((as_text(_get(log, "traceId", "trace_id")), as_text(_get(log, "spanId", "span_id"))))
@@ -134,7 +134,7 @@ def _attach_log(log: dict[str, Any], spans: dict[tuple[str, str], Span], account
 
 
 def find_kind(span: Span) -> SpanKind:
-    """What a span stands for, by what its writer says of it."""
+    """What a span reports, as its attributes and name tell."""
     names = span.attributes
     operation = span.get_text("gen_ai.operation.name")
     if operation in _MODEL_OPERATIONS:
@@ -157,12 +157,12 @@ def find_kind(span: Span) -> SpanKind:
 
 
 def decode_attributes(value: Any) -> dict[str, Any]:
-    """Attributes as a mapping; of two with one name the last one counts."""
+    """Attributes as a mapping; if two have the same name, the last one counts."""
     return {str(item.get("key")): decode_value(item.get("value")) for item in as_dicts(value)}
 
 
 def decode_value(value: Any, depth: int = 0) -> Any:
-    """A typed value of OTLP as a plain one; whole numbers are written as text in it."""
+    """A typed OTLP value as a plain one; OTLP writes whole numbers as text."""
     if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return None if isinstance(value, dict) else value
     kind, inner = next(iter(value.items()), ("", None))
