@@ -13,7 +13,7 @@ from foretrace.rows.head import FileHead
 
 
 class Jsonl:
-    """Key, provenance and content come back as they were; the id is made anew and must agree."""
+    """Key, provenance and content come back unchanged; the id is computed again and must match."""
 
     name = "jsonl"
     license: str | None = None
