@@ -1,7 +1,6 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli`, `envs` and `doctor` use this module; lower layers take objects. Plugins are looked up in
-`core/plugins.py`.
+Only `api`, `cli`, `envs` and `doctor` use this; lower layers take objects. `core/plugins.py` looks plugins up.
 """
 
 from __future__ import annotations
@@ -147,8 +146,7 @@ def load_problems(
     """The first problems of a set, given as `NAME` or `NAME:FILE`; all of them without a limit.
 
     Args:
-        on_unusable: Called with each unusable row before the last of these problems; without it, such a row is an
-            error.
+        on_unusable: Called with each unusable row before the last of these problems; such a row is an error without it.
 
     Raises:
         UsageError: no such set, or a path that does not fit.

@@ -56,8 +56,8 @@ def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -
 
 
 def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: int) -> None:
-    """Let each stage take the results of its jobs, one stage after the other; meanwhile the jobs of later stages are
-    done, as in `run_in_order`.
+    """Let each stage take the results of its jobs, one after the other, while jobs of later stages are done
+    (`run_in_order`).
 
     Args:
         stages: Read ahead, like their jobs.
@@ -84,8 +84,7 @@ _STAGE_END = Job(bool, (), 0, is_ours=True)
 
 
 def _mark_stages(stages: Iterable[Stage[Any]], left: Container[int]) -> Iterator[Job[Any]]:
-    """For each stage: a job that returns its number and the stage, its own jobs until the stage is left, and its
-    end."""
+    """For each stage: a job that returns its number and the stage, its own jobs until the stage is left, its end."""
     for number, stage in enumerate(stages):
         yield Job(lambda *stage: stage, (number, stage), 0, is_ours=True)
         for job in stage.jobs:

@@ -200,8 +200,8 @@ def _import_ray(module: str = "") -> Any:
 
 @contextlib.contextmanager
 def connect(address: str | None) -> Generator[Any]:
-    """Ray, connected. All pools opened in the block share the connection, and the Ray started on this machine if there
-    is no cluster.
+    """Ray, connected. All pools opened in the block share the connection, and the Ray that is started if there is no
+    cluster.
 
     Args:
         address: As in `RayTasks`.

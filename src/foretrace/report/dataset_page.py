@@ -63,8 +63,7 @@ def is_dataset(folder: Path) -> bool:
 
 
 def is_result_file(path: Path) -> bool:
-    """Whether a file looks like a result of `score` or `replay`: one JSON document, whereas predictions are JSON
-    lines."""
+    """Whether a file looks like a result of `score` or `replay`: one JSON document (predictions are JSON lines)."""
     return path.suffix.lower() == ".json" and path.is_file()
 
 

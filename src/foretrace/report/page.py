@@ -201,8 +201,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _refuse_stranger(folder: Path) -> None:
-    """Refuse to overwrite anything but a page of foretrace, or to replace the current folder or one that contains
-    it."""
+    """Refuse to overwrite anything but a page of foretrace, or to replace a folder that contains the current one."""
     here = Path.cwd()
     if folder.resolve() in (here, *here.parents):
         raise StoreError(f"{folder}: holds the current folder; name one for the page, e.g. ", Setting("out", "view"))

@@ -429,8 +429,7 @@ def _count_parquet(path: Path) -> int | None:
 
 
 def _read_row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of one row group. If it is damaged, each row that cannot be read becomes a Drop; other groups are still
-    read."""
+    """Rows of one row group. If it is damaged, each unreadable row becomes a Drop; other groups are still read."""
     import pyarrow as pa
 
     left: int = file.metadata.row_group(group).num_rows

@@ -150,8 +150,7 @@ def _has_enough(chunk: bytes) -> bool:
 
 
 def _read_lines(text: bytes) -> tuple[dict[str, Any], ...]:
-    """The records of complete lines; a line that is cut off is not JSON. If most lines are not records, there are
-    none."""
+    """The records of complete lines; a line that is cut off is not JSON. None if most lines are not records."""
     records: list[dict[str, Any]] = []
     at = lines = 0
     while at < len(text) and len(records) < _MAX_RECORDS and (at < _DECODED or len(records) < _MIN_RECORDS):

@@ -4,9 +4,8 @@ A `Source` reads rows, each of which is one trace. A `FileSource` reads files (o
 spans many records: sessions, spans, events. Both may recognize their format from the beginning of a file (`recognize`).
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Source`, and name it in `BUILT_IN` of
-`core/plugins.py`. It may also have `scan`, if it must see all rows once before it can decide, and `settings`, a text,
-if its settings change the traces that it makes (an import only continues from a cursor under the same settings). See
-docs/sources.md.
+`core/plugins.py` (see docs/sources.md). It may also have `scan`, if it must see all rows once before it can decide, and
+`settings`, a text, if its settings change its traces (an import only continues from a cursor under the same settings).
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def make_row_id(row: dict[str, Any]) -> str:
 
 
 class RowError(ValueError):
-    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`, optionally with a remedy as in
-    `Drop`."""
+    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`; may have a remedy, like a `Drop`."""
 
     def __init__(self, reason: str, detail: str = "", *remedy: str | Setting) -> None:
         super().__init__(reason, detail)

@@ -27,8 +27,7 @@ from foretrace.sources.turn_items import flatten_turns, is_agent
 
 _REWARDS = ("reward", "outcome.reward", "reward_info.reward")
 _FLAGS = ("correct", "pass", "tests_passed")
-"""Columns that say whether an attempt succeeded if they hold true or false; they may also hold an answer or a
-number."""
+"""Columns that say whether an attempt succeeded if they hold true or false; they may also hold an answer."""
 FIELDS = {
     "messages": (),
     "role": (),
@@ -69,8 +68,7 @@ _MAX_SHOWN_VALUE = 80
 
 
 class Chat:
-    """Calls are read from the messages' own fields, or else from the text, in the encoding that most of the agent's
-    turns use.
+    """Calls are read from the messages' own fields, or else from the text, in the encoding that most turns use.
 
     Args:
         columns: Field -> the column that holds it, or a path into objects (`response.output`).

@@ -113,8 +113,7 @@ def read_output(payload: dict[str, Any]) -> Output:
 
 
 def read_execution(payload: dict[str, Any]) -> Execution | None:
-    """The contents of an event of one of the types in `EXECUTIONS`, or of an item in `EXECUTION_ITEMS`; `None` for
-    others."""
+    """The contents of an event with a type in `EXECUTIONS`, or of an item in `EXECUTION_ITEMS`; `None` for others."""
     item = get_dict(payload, "item") if get_text(payload, "type") == "item_completed" else payload
     kind = get_text(item, "type")
     if kind not in EXECUTIONS and kind.replace("_", "").lower() not in EXECUTION_ITEMS:

@@ -136,7 +136,7 @@ def digest_body(body: str) -> str:
 
 
 def read_block(block: Block) -> Block:
-    """A block of any provider in Anthropic's form: `tool_use`, `tool_result`, `thinking` or `text`; any other is
+    """A block of any provider in Anthropic's form (`tool_use`, `tool_result`, `thinking`, `text`); others are
     unchanged.
 
     Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, Semantic Kernel,

@@ -147,8 +147,7 @@ class Conversation:
         author: Author = "model",
         **more: Any,
     ) -> None:
-        """Add a message of the model, or a part of one: records with the same `reply` are one message, wherever they
-        are.
+        """Add a message of the model, or a part of one: all records with the same `reply` are one message.
 
         Args:
             reply: The format's own id of the model's reply.

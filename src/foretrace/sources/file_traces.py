@@ -84,8 +84,7 @@ def finish_trace(
         task: A session's task gets its first request as the statement. What the program says after the last turn that
             anybody answered then goes to `extra`.
         met: Number of records of each type, to say what was found instead.
-        facts: What is known of the conversation as a whole, and need not be kept in `extra`; by default, its
-            provenance.
+        facts: What else is known of the conversation, and need not be kept in `extra`; by default, its provenance.
         origin: Further fields of `Provenance`; empty texts are not set.
     """
     if not talk.has_agent:

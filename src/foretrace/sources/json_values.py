@@ -1,4 +1,4 @@
-"""Take values out of foreign JSON that may hold anything: a value of the wrong kind reads as empty, never as an
+"""Take values out of foreign JSON that may hold anything: a value of the wrong kind reads as empty, without an
 error."""
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class _Said(msgspec.Struct):
 
 
 def find_rest(value: Any, made: Any) -> Any:
-    """The part of a row's value that is missing in what was made of it, nested as in the value; `None` if nothing is
-    missing.
+    """The part of a row's value that is missing in what was made of it, nested as in the value; `None` if all is there.
 
     Texts are found anywhere, long ones also within others; numbers are found under the same key.
     """

@@ -162,8 +162,7 @@ def _restore_message(message: Message) -> Message:
 
 
 def _restore_sampled(kept: dict[str, Any], read: Sampled | None) -> Sampled:
-    """The sampled tokens. JSON has no number for the logprob of a token that could not be sampled: it is written as
-    null."""
+    """The sampled tokens. JSON has no number for the logprob of a token that could not be sampled: it is null."""
     logprobs = kept.get("logprobs")
     if isinstance(logprobs, list):
         kept = {**kept, "logprobs": [-math.inf if p is None else p for p in logprobs]}

@@ -243,8 +243,7 @@ def _answers_text_call(last: Message | None, text: str) -> bool:
 
 
 def _mark_example(messages: list[Message]) -> tuple[Message, ...]:
-    """Mark an example before the task that is written as turns: it is the same in every row, and must not be
-    trained."""
+    """Mark an example before the task that is written as turns: every row has the same, and it must not be trained."""
     start = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
     task = next(
         (
@@ -283,8 +282,7 @@ _READY = re.compile(
 
 
 def _read_train_flag(item: Row) -> bool | None:
-    """Whether to train the turn, from flags in trainers' formats that exclude turns from the loss; `None` without a
-    flag."""
+    """Whether to train the turn, from trainers' flags that exclude turns from the loss; `None` without a flag."""
     for name in ("train", "trainable", "loss"):
         if isinstance(item.get(name), bool):
             return item[name]

@@ -80,8 +80,7 @@ def read_turns(row: Row, path: str) -> FoundTurns:
 
 
 def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
-    """Add what else the columns of the conversation contain: a step's rest goes to its message, all others to the
-    row."""
+    """Add what else the columns of the conversation contain: a step's rest goes to its message, others to the row."""
     places: dict[int | None, list[int]] = {}
     for number, (place, _) in enumerate(found.turns):
         places.setdefault(place, []).append(number)

@@ -124,8 +124,7 @@ def _find_split(raw: list[dict[str, Any]]) -> Split:
 
 
 def _unify(message: Message, start: int) -> Message:
-    """The message in the form common to all three encodings: after the agent's first turn, user messages are the
-    environment's."""
+    """The message as in all three encodings: after the agent's first turn, user messages are the environment's."""
     extra = message.extra
     if extra.get("thought") == message.content:
         extra = {name: value for name, value in extra.items() if name != "thought"}

@@ -70,8 +70,7 @@ class Taker:
         limit: int | None = None,
         since: str = "",
     ) -> Cursor:
-        """Take the results of an input, seal at the fixed places, and store the cursor in the manifest; returns the
-        cursor.
+        """Take the results of an input, seal at the fixed places, and store the cursor in the manifest; returns it.
 
         Args:
             name: The key of the cursor.

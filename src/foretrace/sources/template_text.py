@@ -96,8 +96,7 @@ def goes_on(text: str) -> bool:
 
 
 def split_observations(text: str) -> list[Row]:
-    """The agent's text, and the observations that its program put after each action, as turns; one turn if there are
-    none."""
+    """The agent's text, and the observations that its program put after each action, as turns."""
     turns: list[Row] = []
     at = 0
     while True:

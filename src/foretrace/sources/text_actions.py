@@ -54,8 +54,7 @@ class AgentText(NamedTuple):
 
 
 class CallReader:
-    """Reads the calls of one conversation in the chosen encoding; texts without any are searched for tags that name a
-    call."""
+    """Reads the calls of one conversation in the chosen encoding, or else in tags that name a call."""
 
     def __init__(self, texts: Sequence[AgentText], pattern: Encoding | None = None) -> None:
         self.encoding = pattern or _choose(texts[:_MAX_LOOKED_AT])
@@ -94,8 +93,7 @@ def _find_usual(encodings: Sequence[Encoding], texts: Sequence[AgentText]) -> En
 
 
 def _is_tagged(text: str) -> bool:
-    """Whether a text makes a call in one of the tags known to agents of any encoding; prose may only mention the
-    tags."""
+    """Whether a text makes a call in one of the tags known to agents of any encoding, not just mentions a tag."""
     return ("<function=" in text or "<tool_call>" in text) and any(call.name for call in find_calls(text))
 
 

@@ -21,8 +21,7 @@ _SPEAKERS = {
 """Speakers in a dialogue, where the system is the one that answers the user."""
 _SPOKEN = ("content", "text", "utterance", "message")
 _OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", *_SPOKEN})
-"""Keys for the content of a dialogue's turn, and keys that would be mistaken for another vocabulary; other keys are
-kept."""
+"""Keys for the content of a dialogue's turn, and keys that another vocabulary uses; other keys are kept."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
 """Keys next to a message that is one of several replies, or a piece of one, and so not a turn."""
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
