@@ -46,7 +46,7 @@ _TEXTS_SHARE = 0.75
 
 
 class RowLimits(msgspec.Struct, frozen=True):
-    """How many rows of a config a page shows."""
+    """Most rows of a config that a page shows."""
 
     of_split: int = 200
     """Rows of each split of `proposer` and `verifier`."""

@@ -20,7 +20,7 @@ class Hub(NamedTuple):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """The refusal of one row."""
+    """Why one row was refused."""
 
     reason: str
     """A slug for counting, e.g. `bad_json`."""

@@ -1,4 +1,4 @@
-"""Rows of local files: .jsonl, .json, .csv, plain or with .gz or .zst, .parquet and .arrow."""
+"""Rows of local files: .jsonl, .ndjson, .json and .csv (also as .gz or .zst), .parquet and .arrow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a Hugging Face dataset, streamed with the `datasets` library; a local dataset folder works the same."""
+"""Rows of a Hugging Face dataset, streamed with the `datasets` library; a local dataset folder works, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in which each record is a conversation, and the Trace of a conversation from a file."""
+"""Files whose records each hold whole conversations, and the Trace of a conversation from a file."""
 
 from __future__ import annotations
 

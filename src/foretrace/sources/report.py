@@ -88,7 +88,7 @@ def _describe(trace: Trace, index: int) -> str:
 
 
 class SourceReport(Counts, kw_only=True):
-    """What was read as one source."""
+    """The part of the report for one source."""
 
     files: int = 0
     """Files, or folders that are read as one, that this run read."""
