@@ -56,8 +56,7 @@ def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -
 
 
 def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: int) -> None:
-    """Let each stage take the results of its jobs, one after the other, while jobs of later stages are done
-    (`run_in_order`).
+    """Let each stage take its jobs' results, one after the other, while jobs of later stages are done (`run_in_order`).
 
     Args:
         stages: Read ahead, like their jobs.

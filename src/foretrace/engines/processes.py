@@ -125,8 +125,8 @@ THIS_PROCESS = Processes(1)
 
 
 class _JobFuture(Future[Any]):
-    """A future that may be canceled while its pool breaks. In Python 3.11 this kills the thread that cleans up a broken
-    pool, and the process then waits for the pool forever."""
+    """A future that may be canceled while its pool breaks. In Python 3.11 a canceled future kills the thread that
+    cleans up a broken pool, and the process then waits for the pool forever."""
 
     def result(self, timeout: float | None = None) -> Any:
         return take_result(super().result(timeout))

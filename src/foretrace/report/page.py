@@ -48,7 +48,7 @@ class Page(Protocol):
     """Most bytes of data."""
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
-        """Add a value, unless this would exceed this share of the limit; returns whether it was added."""
+        """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
         ...
 
     def finish(self, title: str) -> Path:

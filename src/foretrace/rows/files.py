@@ -144,7 +144,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any] | Drop]:
 
 
 def read_document(path: Path, limit: int = MAX_LINE) -> Any:
-    """The JSON value of a file of any name, plain or compressed; a Drop if it is not valid JSON.
+    """The JSON value of a file of any name, plain or compressed; a Drop if it cannot be decoded.
 
     Args:
         limit: Most uncompressed bytes that are read; the value is held in memory as a whole.

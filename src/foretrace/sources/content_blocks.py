@@ -36,7 +36,7 @@ _HELD = (
     "toolUse", "toolResult", "toolCall", "functionCall", "function_call", "functionResponse", "function_response",
     "reasoningContent", "run", "function", "server_tool_call",
 )  # fmt: skip
-"""Keys under which a block holds the object that says what the block is about."""
+"""Keys under which a block may nest its actual contents."""
 _KINDS = ("type", "part_kind", "block_type", "$type")
 _IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "Id", "CallId")
 _NAMES = ("name", "toolName", "tool_name", "FunctionName")
@@ -136,8 +136,7 @@ def digest_body(body: str) -> str:
 
 
 def read_block(block: Block) -> Block:
-    """A block of any provider in Anthropic's form (`tool_use`, `tool_result`, `thinking`, `text`); others are
-    unchanged.
+    """A block of any provider in Anthropic's form (`tool_use`, `tool_result`, `thinking`, `text`), or else unchanged.
 
     Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, Semantic Kernel,
     LlamaIndex, Goose, Amp and Pi.

@@ -40,7 +40,7 @@ _ROWS_BYTES, _MAX_ROWS = 2 << 20, 256
 _FILES_BYTES, _MAX_FILES = 1 << 20, 32
 """Most bytes and session files that one job reads."""
 _IN_FLIGHT_BYTES = 16 << 20
-"""Least bytes of rows or session files that may be read ahead of what was taken."""
+"""Minimum of the bytes (of rows or session files) that may be read ahead of what was taken."""
 
 
 class RowImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether all rows were read."""
+        """Whether no rows are left to read."""
         cursor = self.cursor
         return cursor.done or (self.limit is not None and cursor.rows >= self.limit)
 
@@ -86,7 +86,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         """Whether rows are left.
 
         Raises:
-            UsageError: an earlier scan saw fewer or more rows.
+            UsageError: the earlier rows were judged by a scan with another limit.
         """
         cursor = self.cursor
         if self.is_finished:
@@ -114,7 +114,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         self.progress(text, start, total)
         for done, row in enumerate(rows, start + 1):
             yield row
-            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # the first rows may be large
+            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # if there are few rows, each may be large
                 self.progress(text, done, total)
 
     def _take(self, results: Iterator[Iterable[PlacedResult]]) -> None:

@@ -1,5 +1,4 @@
-"""Take values out of foreign JSON that may hold anything: a value of the wrong kind reads as empty, without an
-error."""
+"""Take values out of foreign JSON that may hold anything: a value of the wrong kind reads as empty, not as an error."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def as_number(value: Any) -> float | None:
 
 
 def read_success(value: Any) -> bool | None:
-    """A clear yes or no: true or false, 1 or 0, or one of these as text; `None` for anything else."""
+    """A clear yes or no: true or false, 1 or 0, or a word such as `passed`; `None` for anything else."""
     if isinstance(value, str):
         value = _ANSWERS.get(value.strip().lower())
     return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None

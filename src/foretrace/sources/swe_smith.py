@@ -117,7 +117,7 @@ def _find_split(raw: list[dict[str, Any]]) -> Split:
             fenced += text.rstrip().endswith("\n```")
         if tagged + fenced == _VOTES:
             break
-    # If the task is an agent's own code, the text may contain the tags of the other encoding.
+    # If the task is about an agent's source code, the text may contain the tags of the other encoding.
     if not tagged and not fenced:
         return "tool"
     return "xml" if tagged >= fenced else "ticks"

@@ -82,7 +82,7 @@ def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, st
     for place, item in turns:
         item = _rename(item, *keys)
         found = [{"role": "user", "content": item["task"]}] if has_steps and is_task(item) else read_toolkit(item)
-        if found and get_speaker(item) == "system" and "assistant" in speakers:  # "assistant" answers
+        if found and get_speaker(item) == "system" and "assistant" in speakers:  # not the assistant
             found = [{**each, "role": "system"} for each in found]
         made: list[Row] = []
         thoughts: list[str] = []
