@@ -45,6 +45,6 @@ def run_as_done(
 
 
 def _has_room(pool: Pool, running: int, left: int) -> bool:
-    """Whether to give one more call to the workers: each has a second one ready, but a process that helps gets the
-    last."""
+    """Whether to give the workers one more call: each has a second one ready, but a process that helps gets the last
+    one."""
     return not pool.helps or running < pool.workers or (running < 2 * pool.workers and left > 1)

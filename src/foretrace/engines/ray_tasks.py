@@ -200,7 +200,7 @@ def _import_ray(module: str = "") -> Any:
 
 @contextlib.contextmanager
 def connect(address: str | None) -> Generator[Any]:
-    """Ray, connected. All pools opened in the block share the connection, and the Ray that is started without a
+    """Ray, connected. Pools opened in the block share the connection, and the Ray that is started if there is no
     cluster.
 
     Args:
