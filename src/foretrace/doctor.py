@@ -1,6 +1,6 @@
 """Examine a sandbox: how well it isolates, guard by guard, and how fast it is.
 
-Or a model: what its server can do, which protocols that is enough for, and how one real episode goes.
+Or a model: what its server supports, which protocols this is enough for, and the outcome of one real episode.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _JUDGED = {
     ),
     "a program": ("print({})", ("int(input()) * 2", "input()"), None),
 }
-"""Kinds of answers: code, what makes it right and wrong, and a test (None: of a program, 4 in and 8 out)."""
+"""Kinds of answers: code, its right and wrong filling, and a test (`None` for a program that reads 4 and prints 8)."""
 _ALONE_S, _ALL_WORKERS_S = 0.4, 0.8
-"""Seconds of measuring one run after another, and all workers at once."""
+"""Seconds to measure one run at a time, and all workers at once."""
 _REPORT_FROM_WITHIN = """
 import json, platform, resource
 print(json.dumps([platform.python_version(), platform.machine(), resource.getrlimit(resource.RLIMIT_AS)[0] >> 20]))
@@ -63,9 +63,9 @@ print(json.dumps([platform.python_version(), platform.machine(), resource.getrli
 
 
 def examine_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, Any] | None, SandboxError | None]:
-    """What was found of the first sandbox of `names` that starts, and the error that says why none serves.
+    """Facts about the first sandbox of `names` that starts, and the error that says why none is usable.
 
-    Where none serves at the level asked for, what is found at a lower one is returned beside the error.
+    If none is usable at the required level, the facts found at a lower level are returned along with the error.
 
     Raises:
         UsageError: no such sandbox, or a setting that does not fit.
@@ -103,7 +103,7 @@ async def _examine(sandbox: Sandbox, settings: SandboxSettings) -> dict[str, Any
             "interpreter": settings.interpreter,
             "preload": settings.preload,
             "workers": settings.workers,
-            # As found from within: a preload set may ask for more memory, and a system may not limit it.
+            # Measured inside: a preload set may require more memory, and some systems do not limit it.
             "limits": msgspec.to_builtins(settings.limits) | {"memory_mb": memory_mb},
             "start_s": round(started, 3),
             "judged": await _judge_examples(sandbox),
@@ -112,7 +112,7 @@ async def _examine(sandbox: Sandbox, settings: SandboxSettings) -> dict[str, Any
 
 
 async def _judge_examples(sandbox: Sandbox) -> dict[str, bool]:
-    """For each kind of answer, whether a right one is accepted and a wrong one is not."""
+    """For each kind of answer, whether a right one is accepted and a wrong one is rejected."""
     found: dict[str, bool] = {}
     for kind, (code, fillings, test) in _JUDGED.items():
         tests = [Test(stdin="4\n", stdout="8\n") if test is None else Test(code=test)]
@@ -123,7 +123,7 @@ async def _judge_examples(sandbox: Sandbox) -> dict[str, bool]:
 
 
 async def _measure(sandbox: Sandbox, workers: int) -> dict[str, Any]:
-    """Wall-clock milliseconds of one run alone (median), and runs a second with all workers at it."""
+    """Wall-clock milliseconds of a single run (median), and runs per second with all workers busy."""
     alone: list[float] = []
     end = time.monotonic() + _ALONE_S
     while not alone or time.monotonic() < end:
@@ -145,12 +145,12 @@ async def _measure(sandbox: Sandbox, workers: int) -> dict[str, Any]:
 
 
 _PREFERRED = ("interleaved_tools", "tools", "inline", "structured", "interleaved")
-"""Protocols from the one that shows most: the first that the server can do is taken."""
+"""Protocols, most informative first; the first one that the server supports is used."""
 _EXCERPT = 80
 
 
 class ModelReport(msgspec.Struct, kw_only=True):
-    """What was found, as far as it went."""
+    """The results of the examination so far."""
 
     ok: bool = False
     error: str | None = None
@@ -158,11 +158,11 @@ class ModelReport(msgspec.Struct, kw_only=True):
     endpoint: str
     """Scheme and host; empty for a model in this process."""
     capabilities: dict[str, dict[str, Any]] | None = None
-    """By name: `yes` (for `context_length` also `tokens`), and the `reason` where it is missing."""
+    """By name: `yes` (for `context_length` also `tokens`), and the `reason` if it is missing."""
     notes: dict[str, str] = {}
-    """What else the probe says."""
+    """Other remarks of the probe."""
     protocols: dict[str, dict[str, Any]] | None = None
-    """By name: `offered`, and the `reason` where it is refused."""
+    """By name: `offered`, and the `reason` if it is refused."""
     sandbox: dict[str, Any] | None = None
     episode: dict[str, Any] | None = None
 
@@ -174,7 +174,7 @@ async def examine_model(
     sampling: Sampling,
     progress: ProgressFunc = ignore_progress,
 ) -> None:
-    """Probe a model, and make one real episode with it; both end up in `report`, as far as they go.
+    """Probe a model, and run one real episode with it; the results go to `report` as they become known.
 
     Raises:
         ForetraceError: the server, the sandbox or the episode failed.
@@ -204,7 +204,7 @@ async def examine_model(
             }
             (problem,) = load_problems("builtin", None, 1)
             progress(f"an episode: {problem.id}, {protocol.name}", 0, None)
-            # As the first attempt of `generate` with its own settings would be.
+            # The same as the first attempt of `generate` with its default settings.
             seeded = msgspec.structs.replace(sampling, seed=derive_seed(0, problem, 0))
             identity = Identity(model=model.spec, seed=0)
             tokens = find_token_model(model, can) if protocol.continues else None
@@ -226,10 +226,10 @@ def _capability_facts(can: Capabilities) -> dict[str, dict[str, Any]]:
 
 
 def _choose_protocol(report: ModelReport, can: Capabilities) -> InteractionProtocol:
-    """The protocol of the episode; all of them go into the report, refused or not.
+    """The protocol for the episode; the report gets all of them, refused or not.
 
     Raises:
-        ForetraceError: the server can do none.
+        ForetraceError: the server supports none.
     """
     from foretrace.core.plugins import plugin_names
     from foretrace.episodes.requirements import find_missing_capability
@@ -270,7 +270,7 @@ def _episode_facts(trace: Trace, problem: Problem, protocol: InteractionProtocol
         "tokens_per_s": round(written / seconds, 1) if written is not None and seconds > 0 else None,
         "model_s": seconds,
         "sandbox_s": metrics.get("tool_s", 0.0),
-        # The weakest of all spans: a row is as exact as all of its parts.
+        # The weakest kind of all spans: a row is only as exact as its least exact part.
         "logprobs": next((kind for kind in ("none", "text", "token") if kind in exact), "none"),
         "cut_off": sum(sampled is not None and sampled.finish_reason == "length" for sampled in sampled_spans),
     }
@@ -281,7 +281,7 @@ def _as_int(count: float | None) -> int | None:
 
 
 def _check_episode(episode: dict[str, Any], trace: Trace, spec: str) -> None:
-    """Refuse to call an episode well in which nothing happened: an answer that is wrong is the model's own affair.
+    """Refuse an episode in which nothing happened; a wrong answer is the model's own affair.
 
     Raises:
         ForetraceError: says what happened, and what to do.

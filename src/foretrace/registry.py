@@ -1,6 +1,6 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli`, `envs` and `doctor` use it: functions below take objects. Plugins are looked up in `core/plugins.py`.
+Only `api`, `cli`, `envs` and `doctor` use this; lower layers take objects. `core/plugins.py` looks plugins up.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from foretrace.sources.recognizing import (
 
 
 def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
-    """`KIND:NAME` in its two parts; the name may hold colons, and may be missing (`demo`).
+    """Split `KIND:NAME` into its two parts; the name may contain colons, and may be missing (`demo`).
 
-    A plugin of one's own is `module:Class` or `module:Class:NAME`, and its kind `module:Class`.
+    The user's own plugin is `module:Class` or `module:Class:NAME`, where the kind is `module:Class`.
 
     Raises:
-        UsageError: neither a known kind nor a plugin of one's own.
+        UsageError: neither a known kind nor a plugin.
     """
     kind, _, name = spec.strip().partition(":")
     if kind in kinds:
@@ -62,7 +62,7 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
 
 
 def make_model(spec: str, server: Server | None = None) -> ChatModel:
-    """The model of that name, not yet asked anything.
+    """The model with this name; nothing is sent to it yet.
 
     Raises:
         UsageError: no such kind, a missing name, or settings that do not fit.
@@ -72,19 +72,19 @@ def make_model(spec: str, server: Server | None = None) -> ChatModel:
 
 
 def make_protocol(name: str) -> InteractionProtocol:
-    """The protocol of that name, e.g. `tools`, or `module:Class`.
+    """The protocol with this name, e.g. `tools`, or `module:Class`.
 
     Raises:
-        UsageError: no such protocol, or an object that is none.
+        UsageError: no such protocol, or an object that is not one.
     """
     return make_plugin("protocol", name, InteractionProtocol)
 
 
 def make_predictor(name: str) -> Predictor:
-    """The predictor of that name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet.
+    """The predictor with this name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet.
 
     Raises:
-        UsageError: no such predictor, or an object that is none.
+        UsageError: no such predictor, or an object that is not one.
     """
     kind, _, option = name.partition(":")
     if kind in plugin_names("predictor"):
@@ -93,24 +93,24 @@ def make_predictor(name: str) -> Predictor:
 
 
 def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
-    """The sandbox that a list of names, joined by commas, stands for; not started yet.
+    """The sandbox for a comma-separated list of names; not started yet.
 
     Raises:
-        UsageError: no name, one that is unknown, or an object that is not a sandbox.
+        UsageError: no name, an unknown name, or an object that is not a sandbox.
     """
     unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not unique:
         raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
-    # All are made before any is started: a misspelt name is found at once.
+    # All are made before any is started, so that a misspelled name is found at once.
     return FallbackSandbox([(name, make_plugin("sandbox", name, Sandbox, settings)) for name in unique])
 
 
 MAX_DESCRIBED_ROWS = 3
-"""Rows that cannot be used that one line names."""
+"""Most unusable rows that one line names."""
 
 
 def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
-    """The name of a set and the file of its rows, from `NAME:FILE` or `module:Class:FILE`, or from both as they are.
+    """The name of a set and its file of rows, from `NAME:FILE` or `module:Class:FILE`, or else both as given.
 
     Raises:
         UsageError: two files.
@@ -127,10 +127,10 @@ def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
 
 
 def make_problem_set(name: str) -> ProblemSet:
-    """The set of that name.
+    """The problem set with this name.
 
     Raises:
-        UsageError: no such set, or a file without the name of its form.
+        UsageError: no such set, or a path without `jsonl:` or `harbor:`.
     """
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
         given = (
@@ -143,15 +143,14 @@ def make_problem_set(name: str) -> ProblemSet:
 def load_problems(
     name: str, path: Path | None, limit: int | None, *, on_unusable: Callable[[UnusableRow], None] | None = None
 ) -> list[Problem]:
-    """The first problems of a set, `NAME` or `NAME:FILE`; all of them without a limit.
+    """The first problems of a set, given as `NAME` or `NAME:FILE`; all of them without a limit.
 
     Args:
-        on_unusable: Called with each row before the last of these problems that cannot be used; without it, such a row
-            is an error.
+        on_unusable: Called with each unusable row before the last of these problems; such a row is an error without it.
 
     Raises:
         UsageError: no such set, or a path that does not fit.
-        ProblemError: it cannot be read, no row of it can be used, a problem has no tests, or two have one id.
+        ProblemError: it cannot be read, it has no usable row, a problem has no tests, or two have the same id.
     """
     name, path = split_problem_spec(name, path)
     problems, unusable = collect_problems(make_problem_set(name).load(path), limit)
@@ -168,8 +167,8 @@ def load_problems(
 
 
 def load_usable_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
-    """The first problems of a set, as `load_problems`; rows that cannot be used are left out with a ForetraceWarning
-    about the line that called `foretrace.generate`."""
+    """The first problems of a set, as in `load_problems`. Unusable rows are left out with a ForetraceWarning at the
+    line that called `foretrace.generate`."""
     name, path = split_problem_spec(name, path)
     unusable: list[UnusableRow] = []
     problems = load_problems(name, path, limit, on_unusable=unusable.append)
@@ -180,7 +179,7 @@ def load_usable_problems(name: str, path: Path | None, limit: int | None) -> lis
 
 
 def describe_unusable(rows: Sequence[UnusableRow], count: int, place: Path | str) -> str:
-    """Which rows, of `count` of a file (or of the Hub), were left out, and why: the first of them."""
+    """Which of `count` rows of a file (or of the Hub) were left out, and why; names only the first ones."""
     return f"left out {len(rows):,} of {count:,} problems of {place}: {_name_rows(rows, place)}"
 
 
@@ -190,23 +189,23 @@ def _name_rows(rows: Sequence[UnusableRow], place: Path | str) -> str:
 
 
 class PluginFacts(NamedTuple):
-    """What a list says of a source or a problem set."""
+    """A source or a problem set, as described in a list."""
 
     name: str
     about: str
     """The first paragraph of its module's docstring."""
     place: str | None
-    """Where its rows are read from when no file is given, e.g. `org/name (train)`; `None` for local files only."""
+    """Where its rows are read from by default, e.g. `org/name (train)`; `None` if it only reads local files."""
     license: str | None
-    """`None` for that of the rows."""
+    """`None` if the rows have their own license."""
     problems: int | None
-    """The number of problems of a set that is known by it."""
+    """The number of problems in a set, if it is fixed."""
     recognized: str | None
-    """How a source knows its files, for `auto`; `None` where it does not."""
+    """How a source recognizes its files, for `auto`; `None` if it does not."""
 
 
 def describe_plugins(kind: Literal["source", "problems"]) -> list[PluginFacts]:
-    """All sources, or problem sets, that have a name."""
+    """All sources, or all problem sets, that have a name."""
     found: list[PluginFacts] = []
     for name in plugin_names(kind):
         plugin = load_plugin(kind, name)
@@ -218,7 +217,7 @@ def describe_plugins(kind: Literal["source", "problems"]) -> list[PluginFacts]:
 
 
 def _describe_recognition(plugin: Any) -> str | None:
-    """The first sentence that the plugin says of its `recognize`."""
+    """The first sentence of the docstring of the plugin's `recognize`."""
     recognize = getattr(plugin, "recognize", None)
     if recognize is None:
         return None
@@ -227,7 +226,7 @@ def _describe_recognition(plugin: Any) -> str | None:
 
 
 class SourceSpec(NamedTuple):
-    """A source as it is named: `swe_smith`, `swe_smith:tool`, `module:Class`; with a file: `swe_smith:tool=FILE`."""
+    """A parsed source name: `swe_smith`, `swe_smith:tool`, `module:Class`; with a file: `swe_smith:tool=FILE`."""
 
     name: str
     split: str | None = None
@@ -235,7 +234,7 @@ class SourceSpec(NamedTuple):
 
 
 def parse_source_spec(text: str) -> SourceSpec:
-    """Split what a user calls a source into its name, split and file."""
+    """Split the user's name for a source into name, split and file."""
     name, equals, path = text.partition("=")
     first, colon, rest = name.partition(":")
     if colon and first in plugin_names("source"):
@@ -254,13 +253,13 @@ _HUB_URL = re.compile(
 )
 _URL = re.compile(r"\w+://")
 _MAX_FIRST_ROWS = 10
-"""Rows of a dataset on the Hub by which it is recognised."""
+"""Rows of a dataset on the Hub that are used to recognize it."""
 AUTO = "auto"
-"""In the place of a source's name: every file goes to the source that knows it."""
+"""In place of a source's name: every file goes to the source that recognizes it."""
 
 
 def is_path(text: str) -> bool:
-    """Whether what stands in the place of a source names what is to be read, and the source was left out."""
+    """Whether a text in place of a source's name is an input instead, so that the source was omitted."""
     if text == "-" or "://" in text:
         return True
     if parse_source_spec(text).name in (AUTO, *plugin_names("source")):
@@ -269,7 +268,7 @@ def is_path(text: str) -> bool:
 
 
 def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
-    """The source of that name, made with its own options.
+    """The source with this name and these options.
 
     Raises:
         UsageError: there is no such source, it does not take one of the options, or it is not a source.
@@ -291,7 +290,7 @@ def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source |
 
 
 def make_format(name: str) -> TraceFormat:
-    """The export format of that name; one of ours may have a version behind a colon, as in `atif:1.8`.
+    """The export format with this name; a built-in one may have a version after a colon, as in `atif:1.8`.
 
     Raises:
         UsageError: there is no such format, it has no such version, or it is not a format.
@@ -311,8 +310,7 @@ def reads_files(source: object) -> bool:
 
 
 def make_recognizers() -> list[Any]:
-    """All sources that have a name and can recognise their files. One that cannot be made is left out with a
-    warning."""
+    """All named sources that can recognize their files. A plugin that cannot be made is left out with a warning."""
     found: list[Any] = []
     for name in plugin_names("source"):
         try:
@@ -328,13 +326,13 @@ def make_recognizers() -> list[Any]:
 
 
 class OpenedInputs(NamedTuple):
-    """What an import reads."""
+    """The opened inputs of an import."""
 
     groups: list[SourceInputs]
     label: str
     """The input's name in messages."""
     found: FoundFiles | None = None
-    """What was found in folders, where sources were asked."""
+    """The result of searching folders, if sources had to recognize files."""
 
 
 def open_inputs(
@@ -346,16 +344,16 @@ def open_inputs(
     since: str | None = None,
     progress: ProgressFunc = ignore_progress,
 ) -> OpenedInputs:
-    """Open what an import reads: rows of files or of the Hub, session files, or with `auto` whatever is known.
+    """Open what an import reads: rows of files or of the Hub, session files, or with `auto` whatever is recognized.
 
     Args:
         hub: `split`, `revision` and `repo`.
-        options: Of the source itself, e.g. `columns`.
+        options: Options of the source itself, e.g. `columns`.
         since: ISO 8601 date; session files that were last changed before are left out.
 
     Raises:
         UsageError: no such source, or settings that do not fit.
-        SourceError: a file that cannot be read; nothing that is known, or that no more than one source knows.
+        SourceError: a file that cannot be read, or nothing that exactly one source recognizes.
     """
     single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
     given = [inputs] if single else [*cast("Any", inputs)]
@@ -378,11 +376,11 @@ def open_inputs(
 
 
 def _open_datasets(addresses: Sequence[Any], hub: Mapping[str, str | None]) -> OpenedInputs:
-    """Rows of datasets on the Hub, each as the source that knows its first rows.
+    """Rows of datasets on the Hub, each with the source that recognizes its first rows.
 
     Raises:
-        UsageError: local files beside them.
-        SourceError: no source knows the rows, or several do.
+        UsageError: there are also local files.
+        SourceError: no source recognizes the rows, or several do.
     """
     if local := [each for each in addresses if not _is_address(each)]:
         raise UsageError(f"{local[0]}: import it by itself, without a dataset of the Hub beside it")
@@ -430,7 +428,7 @@ def _open_found(source: Any, paths: list[Path], since: str | None, progress: Pro
 
 
 def _tell_apart(inputs: list[Rows]) -> list[Rows]:
-    """The same inputs; files of one base name are named with as many of their folders as differ."""
+    """The same inputs; files with the same base name are renamed to include the folders that differ."""
     files = [each for each in inputs if isinstance(each, FileRows)]
     parts, count = {file.path: file.path.absolute().parts for file in files}, 1
     while same := [name for name, n in Counter(file.name for file in files).items() if n > 1]:
@@ -467,7 +465,7 @@ def _check_paths(listed: Sequence[Any]) -> Sequence[str | Path]:
 
 
 def _expand_pattern(each: Any) -> list[Any]:
-    """The files that a pattern such as `logs/**/*.jsonl` stands for, sorted; anything else as it is."""
+    """The files that match a pattern such as `logs/**/*.jsonl`, sorted; anything else unchanged."""
     address = find_address(each) if isinstance(each, (str, Path)) else None
     if address is not None and address.scheme != "hf":
         raise UsageError(f"{address}: rows are read from files of this machine, or from the Hub; copy it here first")
@@ -487,7 +485,7 @@ def _refuse_given(options: Mapping[str, Any], why: str) -> None:
 def _open_source(
     source: str | Source | FileSource, split: str | None, options: Mapping[str, Any]
 ) -> tuple[Source | FileSource, str | None]:
-    """The source, made with its own options, and the split that its name or `split` says."""
+    """The source, with these options, and the split from its name or from `split`."""
     given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items() if value}
     if not isinstance(source, str):
         _refuse_given(given, " is for a source that is named: give it to the Source object itself")
@@ -499,7 +497,7 @@ def _open_source(
 
 
 def _open_rows(source: Source, listed: Sequence[Any], hub: Mapping[str, str | None]) -> list[Rows]:
-    """The raw rows of files, or of the source's place on the Hub where no input is given."""
+    """The raw rows of files, or by default those at the source's place on the Hub."""
     if not listed:
         return [open_hub(source, split=hub.get("split"), revision=hub.get("revision"), repo=hub.get("repo"))]
     split, others = hub.get("split"), {name: value for name, value in hub.items() if name != "split"}
@@ -526,7 +524,7 @@ def _is_address(each: Any) -> bool:
 
 
 def _open_address(source: Source | None, address: str, hub: Mapping[str, str | None]) -> Rows:
-    """Rows of the dataset at an address of the Hub, of the split and revision that are given."""
+    """Rows of the dataset at an address on the Hub, of the given split and revision."""
     found = _HUB_URL.fullmatch(address)
     assert found is not None
     _refuse_given({"repo": hub.get("repo")}, f" and {address} are two datasets: give one of them")
@@ -535,7 +533,7 @@ def _open_address(source: Source | None, address: str, hub: Mapping[str, str | N
 
 
 def open_files(paths: Sequence[Path]) -> list[Rows]:
-    """Rows of files; of a folder, of the files directly in it whose format is known, by name."""
+    """Rows of files; for a folder, of the files directly in it whose format is known, sorted by name."""
     inputs: list[Any] = []
     for path in paths:
         if not path.is_dir():
@@ -551,7 +549,7 @@ def open_files(paths: Sequence[Path]) -> list[Rows]:
 
 
 def open_hub(source: Source | None, *, split: str | None, revision: str | None, repo: str | None) -> Rows:
-    """Rows of one split on the Hub, or of a local dataset folder named by `repo`."""
+    """Rows of one split on the Hub, or of a local dataset folder given as `repo`."""
     home = getattr(source, "hub", None)
     if repo is not None:
         if repo.startswith((".", "/", "~")) and not Path(repo).is_dir():

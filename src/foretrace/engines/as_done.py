@@ -1,4 +1,4 @@
-"""Calls in worker processes and in this one, with their results as they are done."""
+"""Calls in worker processes and in this one, with results in order of completion."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ R = TypeVar("R")
 def run_as_done(
     pool: Pool | None, function: Callable[..., R], arguments: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, R]]:
-    """Number and result of each call, as they are done.
+    """Number and result of each call, in order of completion.
 
-    Where this process is one of the workers (`Pool.helps`), it takes calls too, the last ones first; meanwhile two
-    results of each worker may wait for it. Without a pool, it makes each when its result is asked for.
+    If this process is one of the workers (`Pool.helps`), it makes calls too, starting with the last ones; meanwhile up
+    to two results of each worker may be waiting. Without a pool, it makes each call when its result is requested.
 
     Args:
         pool: The workers.
-        function: Of a module, so that a worker finds it.
-        arguments: Of each call.
+        function: A function of a module, so that workers can find it.
+        arguments: The arguments of each call.
 
     Raises:
         Exception: what a call raises.
@@ -45,6 +45,6 @@ def run_as_done(
 
 
 def _has_room(pool: Pool, running: int, left: int) -> bool:
-    """Whether one more call goes to the workers. Each has the next one at hand, and where this process works too, the
-    last one is left to it."""
+    """Whether to give the workers one more call: each has a second one ready, but a process that helps gets the last
+    one."""
     return not pool.helps or running < pool.workers or (running < 2 * pool.workers and left > 1)

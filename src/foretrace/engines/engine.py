@@ -10,18 +10,18 @@ from typing import Protocol
 
 
 class Pool(Executor):
-    """Workers that are given calls."""
+    """Workers that make calls."""
 
     workers: int
-    """Calls that run at once, at most."""
+    """Most calls that run at once."""
     helps: bool = False
-    """Whether the process that opened it works as well, beside these."""
+    """Whether the process that opened the pool works, too, in addition to these workers."""
     kept: str = "nothing was written"
-    """What an error says of the work that was done before a worker was lost."""
+    """What an error says about the work done before a worker was lost."""
 
 
 class Engine(Protocol):
-    """Opens pools of workers. It is made once, from the settings of a command, and handed down to what has jobs."""
+    """Opens pools of workers. Made once from the settings of a command, and passed to whatever has jobs to run."""
 
     def open_pool(
         self,
@@ -33,15 +33,15 @@ class Engine(Protocol):
         helps: bool = False,
         kept: str = "nothing was written",
     ) -> AbstractContextManager[Pool | None]:
-        """A pool, or `None` where this process had better do all by itself.
+        """A pool, or `None` if this process had better do everything itself.
 
         Args:
-            useful: So many workers have something to do at most; `None` where that is not known.
-            writes: Folders that the workers write to; a cluster makes those that are not there.
-            reads: Files, or folders, that the workers read.
-            small: Workers do without pandas; code from outside of foretrace may want it.
-            helps: This process works as well (see `run_in_order` and `run_as_done`), and is one of the workers.
-            kept: What an error says of the work that was done before a worker was lost.
+            useful: Most workers that would have something to do; `None` if unknown.
+            writes: Folders that the workers write to; a cluster creates missing ones.
+            reads: Files or folders that the workers read.
+            small: Workers do without pandas, which code from outside foretrace may need.
+            helps: This process works, too (see `run_in_order` and `run_as_done`), and is one of the workers.
+            kept: What an error says about the work done before a worker was lost.
 
         Raises:
             UsageError: there are no such workers, or they do not see the files.

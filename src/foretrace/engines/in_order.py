@@ -1,4 +1,4 @@
-"""Jobs in worker processes and in this one, with their results in the order of the jobs and few of them in flight."""
+"""Jobs in worker processes and in this one, with results in the order of the jobs and few of them in flight."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ R = TypeVar("R")
 
 
 class Job(NamedTuple, Generic[R]):
-    """A call that gives one result."""
+    """A call that returns one result."""
 
     function: Callable[..., R]
-    """Of a module, so that a worker finds it."""
+    """A function of a module, so that workers can find it."""
     arguments: tuple[Any, ...]
     weight: int
-    """About how much memory it takes, bytes."""
+    """Approximate memory that it takes, in bytes."""
     stream: Callable[[], R] | None = None
-    """Gives the same result bit by bit, in this process: for a job that is too heavy to be held as a whole."""
+    """Returns the same result piece by piece, in this process: for a job that is too heavy to be held as a whole."""
     is_ours: bool = False
-    """Whether no worker can do it: this process does, when the result is asked for."""
+    """Whether no worker can do it, so that this process does when the result is requested."""
 
 
 class Stage(NamedTuple, Generic[R]):
-    """Jobs, and who takes their results."""
+    """Jobs, and the function that takes their results."""
 
     jobs: Iterable[Job[R]]
-    """Read ahead: what they are does not depend on what earlier stages take."""
+    """Read ahead, so they must not depend on what earlier stages take."""
     take: Callable[[Iterator[R]], None]
-    """Is given the results in the order of the jobs, and may leave the last ones."""
+    """Gets the results in the order of the jobs; it need not consume all of them."""
 
 
 class _Slot(Generic[R]):
     def __init__(self, job: Job[R], future: Future[R] | None) -> None:
         self.job = job
         self.future = future
-        """`None` for a job that this process does when the result is asked for."""
+        """`None` for a job that this process does when the result is requested."""
         self.is_ours = False
         """Whether this process has done it."""
 
 
 def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -> Iterator[R]:
-    """Results of the jobs, in their order. While the next one is not there, this process does the job that would be
-    begun last. Without a pool, it does each when its result is asked for.
+    """Results of the jobs, in their order. While the next result is not ready, this process does the last job that no
+    worker has begun. Without a pool, it does each job when its result is requested.
 
     Args:
-        capacity: Weight of the jobs in flight, about; a heavier job is streamed, if it can be.
+        capacity: Approximate total weight of the jobs in flight; a heavier job is streamed, if possible.
 
     Raises:
         Exception: what a job raises, or `jobs` itself, after the results of the jobs before it.
@@ -56,15 +56,14 @@ def run_in_order(pool: Executor | None, jobs: Iterable[Job[R]], capacity: int) -
 
 
 def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: int) -> None:
-    """Let each stage take the results of its jobs, one stage after the other; meanwhile the jobs of later stages are
-    done, as `run_in_order` does them.
+    """Let each stage take its jobs' results, one after the other, while jobs of later stages are done (`run_in_order`).
 
     Args:
-        stages: Read ahead, as their jobs are.
-        capacity: Weight of the jobs in flight, of all stages together.
+        stages: Read ahead, like their jobs.
+        capacity: Total weight of the jobs in flight, of all stages together.
 
     Raises:
-        Exception: what `take`, a job or `jobs` raises; what `stages` raises, when the stages before it are done.
+        Exception: what `take`, a job or `jobs` raises; what `stages` raises, once the stages before it are done.
     """
     if pool is None:
         for stage in stages:
@@ -80,11 +79,11 @@ def run_stages(pool: Executor | None, stages: Iterable[Stage[Any]], capacity: in
 
 
 _STAGE_END = Job(bool, (), 0, is_ours=True)
-"""Stands behind the jobs of a stage."""
+"""Marks the end of a stage's jobs."""
 
 
 def _mark_stages(stages: Iterable[Stage[Any]], left: Container[int]) -> Iterator[Job[Any]]:
-    """Of each stage: a job that gives its number and itself, its own jobs until it is left, and its end."""
+    """For each stage: a job that returns its number and the stage, its own jobs until the stage is left, its end."""
     for number, stage in enumerate(stages):
         yield Job(lambda *stage: stage, (number, stage), 0, is_ours=True)
         for job in stage.jobs:
@@ -104,15 +103,15 @@ class _Line(Generic[R]):
     def __init__(self, pool: Executor, jobs: Iterable[Job[R]], capacity: int) -> None:
         self._pool = pool
         self._jobs: Iterator[Job[R]] | None = iter(jobs)
-        """`None` when all were taken."""
+        """`None` once all were taken."""
         self._capacity = capacity
         self._slots = deque[_Slot[R]]()
         self._weight = 0
         self._failure: Exception | None = None
-        """What the jobs raised; it is raised again when those before it are done."""
+        """The error raised by the jobs' iterator; it is raised again once the jobs before it are done."""
 
     def fill(self) -> bool:
-        """Take jobs as long as there is room; whether one is in flight."""
+        """Take jobs while there is room; returns whether any are in flight."""
         while self._jobs is not None and (not self._slots or self._weight < self._capacity):
             try:
                 job = next(self._jobs)
@@ -130,7 +129,7 @@ class _Line(Generic[R]):
         return bool(self._slots)
 
     def finish_first(self) -> R:
-        """The result of the first job, which is not in flight any more."""
+        """The result of the first job, which is then no longer in flight."""
         first = self._slots[0]
         if first.future is None:
             result = _do_here(first.job)
@@ -143,12 +142,12 @@ class _Line(Generic[R]):
         return result
 
     def finish_until(self, end: Job[Any] | None) -> Iterator[R]:
-        """The results of the jobs before this one, or of all."""
+        """The results of the jobs before `end`, or of all jobs."""
         while self.fill() and self._slots[0].job is not end:
             yield self.finish_first()
 
     def drop_until(self, end: Job[Any]) -> None:
-        """Take this job and those before it out of flight, done or not."""
+        """Remove this job and those before it, done or not."""
         while self.fill():
             first = self._remove_first()
             if first.job is end:
@@ -162,7 +161,7 @@ class _Line(Generic[R]):
         return first
 
     def _do_last(self) -> bool:
-        """Do the last job that no worker has begun, or is about to begin; whether there was one."""
+        """Do the last job that no worker has begun or is about to begin; returns whether there was one."""
         for slot in reversed(self._slots):
             if slot.future is None or slot.is_ours or not slot.future.cancel():
                 continue

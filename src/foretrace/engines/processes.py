@@ -1,4 +1,4 @@
-"""Processes on this machine: worker processes, the cores for them, and what keeps a process of our own small."""
+"""Processes on this machine: worker processes, their number, and settings that keep foretrace's own processes small."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from foretrace.core.internal_errors import run_in_worker, take_result
 from foretrace.engines.engine import Pool
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
-"""Names of settings in glibc's malloc.h."""
+"""Constants from glibc's malloc.h."""
 _ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_FREE = 32 << 20
-"""Bytes at the end of the heap that a process keeps when they are free: what is given back has to be mapped anew."""
+"""Free bytes at the end of the heap that a process keeps: memory that is given back has to be mapped again."""
 _is_tuned = False
-"""Whether this process is our own, and so uses memory as is best for our work."""
+"""Whether this is foretrace's own process, whose memory settings were changed."""
 _NEW_OBJECTS = 10_000
-"""Objects made since the last search for cycles after which Python looks for some again. Rows
-that are read and written hold none: looking as often as Python does by itself (700) costs a tenth of an import. The
-attempts of a build and their steps hold one another, with all their texts: at 100,000 it took a fifth more memory."""
+"""Number of new objects after which Python searches for cycles again. Rows that are read and written have no cycles:
+searching as often as Python does by default (700) costs a tenth of an import. The attempts of a build and their steps
+refer to one another, with all their texts: 100,000 took a fifth more memory."""
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -43,11 +43,11 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def limit_memory() -> None:
-    """Leave out what Arrow would bring along, give its memory back as soon as it is free, and look for cycles of
-    objects seldom. For a process of our own (a command, a worker), never that of somebody who imports foretrace.
+    """Keep Arrow from loading pandas, free its memory early, and search for cycles rarely. Only for foretrace's own
+    processes (a command, a worker), never for one that imports foretrace as a library.
 
-    To ask whether a list is one of pandas' objects, Arrow imports pandas: 60 MB and half a second for a no. After
-    this, nothing in the process can import pandas, so the `datasets` library cannot be used in it.
+    To check whether a list is a pandas object, Arrow imports pandas: 60 MB and half a second just for a no. After this,
+    nothing in the process can import pandas, so the `datasets` library cannot be used in it.
     """
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _WithoutPandas())
@@ -55,7 +55,7 @@ def limit_memory() -> None:
     import pyarrow as pa
 
     pa.set_memory_pool(pa.system_memory_pool())
-    # what reads and writes Parquet takes the default of when it was first asked for, whatever is set later
+    # Parquet readers and writers keep the default pool of their first use, whatever is set later
     if pool is None:
         del os.environ[_ARROW_POOL]
     else:
@@ -64,7 +64,7 @@ def limit_memory() -> None:
 
 
 def prepare_worker(small: bool) -> None:
-    """Make a worker process ready for jobs, of which it may have done others before; `small` as in `Engine`."""
+    """Prepare a worker process for jobs, possibly after other ones; `small` as in `Engine`."""
     if small:
         limit_memory()
     else:
@@ -77,7 +77,7 @@ def _tune_allocation() -> None:
     _is_tuned = True
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        # glibc raises its threshold for mapped blocks with each that is freed, and large blocks then stay in the heap.
+        # glibc raises its threshold for mapped blocks whenever one is freed; large blocks would then stay in the heap.
         mallopt(_M_MMAP_THRESHOLD, 1 << 20)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE)
         mallopt(_M_TOP_PAD, 1 << 20)
@@ -86,10 +86,9 @@ def _tune_allocation() -> None:
 
 
 def release_memory() -> None:
-    """In a process of our own, free cycles of objects, and return freed memory to the system, where the C library
-    (glibc) keeps it for later: otherwise a worker that runs many shard jobs would grow with each of them, and a process
-    that has imported would stay large while it builds. Elsewhere (a notebook) Python's own habits serve: to look
-    through all objects of somebody else's takes long."""
+    """In foretrace's own processes, free cycles of objects and return freed memory to the system, which glibc would
+    keep. Otherwise a worker would grow with each shard job, and a process that has imported would stay large while it
+    builds. Elsewhere (a notebook) nothing is done, as searching through all of somebody else's objects takes long."""
     if not _is_tuned:
         return
     gc.collect()
@@ -98,12 +97,12 @@ def release_memory() -> None:
 
 
 def usable_cores() -> int:
-    """Number of CPU cores that this process may use, 1 or more."""
+    """Number of CPU cores that this process may use, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Processes(NamedTuple):
-    """The engine of one machine: so many processes, this one included where it helps."""
+    """The engine of one machine, with this many processes, including this one if it helps."""
 
     workers: int
 
@@ -117,7 +116,7 @@ class Processes(NamedTuple):
         helps: bool = False,
         kept: str = "nothing was written",
     ) -> AbstractContextManager[Pool | None]:
-        """See `Engine`; what is written and read is seen from here."""
+        """See `Engine`; all files are visible from here."""
         workers = self.workers if useful is None else min(self.workers, useful)
         return worker_pool(workers, small=small, helps=helps, kept=kept)
 
@@ -126,8 +125,8 @@ THIS_PROCESS = Processes(1)
 
 
 class _JobFuture(Future[Any]):
-    """A future that may be cancelled while its pool breaks. Python 3.11 has the thread that ends a broken pool die of
-    that, and the process then waits for the pool without end."""
+    """A future that may be canceled while its pool breaks. In Python 3.11 a canceled future kills the thread that
+    cleans up a broken pool, and the process then waits for the pool forever."""
 
     def result(self, timeout: float | None = None) -> Any:
         return take_result(super().result(timeout))
@@ -148,13 +147,13 @@ class _ProcessPool(ProcessPoolExecutor, Pool):
 def worker_pool(
     workers: int, *, small: bool = True, helps: bool = False, kept: str = "nothing was written"
 ) -> Generator[Pool | None]:
-    """A pool of so many processes, or `None` where one is enough. They end at once when the block fails or when this
+    """A pool of this many processes, or `None` if one is enough. They end at once when the block fails or when this
     process is gone, even by kill -9.
 
     Args:
-        small: Workers do without pandas; code from outside of foretrace may want it.
-        helps: This process works as well (see `run_in_order` and `run_as_done`), and is one of them.
-        kept: What an error says of the work that was done before a worker died.
+        small: Workers do without pandas, which code from outside foretrace may need.
+        helps: This process works, too (see `run_in_order` and `run_as_done`), and is one of them.
+        kept: What an error says about the work done before a worker died.
 
     Raises:
         WorkerError: a worker was killed.
@@ -176,7 +175,7 @@ def worker_pool(
         try:
             yield pool
         except BaseException as error:
-            ours.close()  # which ends the workers at once: none may write after this
+            ours.close()  # this ends the workers at once: none may write after this
             pool.shutdown(wait=True, cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise WorkerError(
@@ -188,7 +187,7 @@ def worker_pool(
 
 
 def _start_worker(parent: Connection, small: bool) -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone or wants no more: kill -9 leaves no worker behind."""
+    """Leave Ctrl-C to the parent, and end with it: kill -9 leaves no worker behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_worker(small)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()

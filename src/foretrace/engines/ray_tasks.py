@@ -1,7 +1,7 @@
 """An engine that runs jobs on a Ray cluster: the same functions, as Ray tasks.
 
-All nodes read and write the same folders. A task that dies with its node is run again on another one, so a job has to
-give the same files whenever it runs.
+All nodes read and write the same folders. A task that dies with its node is run again on another one, so a job must
+produce the same files every time it runs.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from foretrace.engines.engine import Pool
 from foretrace.engines.processes import prepare_worker, usable_cores
 
 _MAX_RETRIES = 5
-"""How often a task is run again whose worker or node died."""
+"""How often a task is run again if its worker or node died."""
 _PROBE_S = 120.0
 _AUTH_MODE = "RAY_AUTH_MODE"
 _CONNECT_S = 5.0
 _MUST_AGREE = ("foretrace", "python", "pyarrow")
-"""Versions that decide about bytes."""
+"""Versions that the written bytes depend on."""
 _MAX_READS = 64
-"""Files that each node is asked for, at most."""
+"""Most files that each node is asked about."""
 _COMPARED_BYTES = 1 << 20
 
 
@@ -51,10 +51,10 @@ class RayTasks(NamedTuple):
     """The engine of a Ray cluster."""
 
     workers: int | None = None
-    """Tasks at a time at most; `None` is as many as the cluster has cores."""
+    """Most tasks at a time; `None` for as many as the cluster has cores."""
     address: str | None = None
-    """As `ray.init` takes it (`auto`, `HOST:PORT`, `ray://HOST:PORT`); `None` is that of `RAY_ADDRESS`, or a Ray of
-    this machine alone, which is started for the time."""
+    """Address for `ray.init` (`auto`, `HOST:PORT`, `ray://HOST:PORT`). `None` for `RAY_ADDRESS` or, if that is not set,
+    a temporary Ray on this machine."""
 
     def open_pool(
         self,
@@ -66,8 +66,8 @@ class RayTasks(NamedTuple):
         helps: bool = False,
         kept: str = "nothing was written",
     ) -> AbstractContextManager[Pool]:
-        """A pool of tasks, when each node has been held against this one (see `Engine`). It is never `None`: what was
-        asked for is done on the cluster, or it is said why not."""
+        """A pool of tasks, after comparing each node with this one (see `Engine`). It is never `None`: the work is done
+        on the cluster, or an error says why not."""
         return self._open(useful, writes, reads, small, kept)
 
     @contextlib.contextmanager
@@ -90,12 +90,12 @@ class RayTasks(NamedTuple):
 
 
 class _Context(NamedTuple):
-    """What a process of a worker takes over from this one before its first job."""
+    """What a worker process takes over from this process before its first job."""
 
     folder: str
-    """The current folder, by which paths may be given."""
+    """The current folder, for relative paths."""
     modules: tuple[str, ...]
-    """Where modules are looked for: those of a source or a recipe of the user's."""
+    """Search path for modules, including those of the user's sources or recipes."""
     small: bool
 
     @classmethod
@@ -104,7 +104,7 @@ class _Context(NamedTuple):
 
 
 class RayExecutor(Pool):
-    """Runs calls as Ray tasks, so many at a time; the others wait here, where they can still be cancelled."""
+    """Runs a limited number of calls as Ray tasks; the others wait here, where they can still be canceled."""
 
     def __init__(self, workers: int, *, small: bool = True) -> None:
         ray = _import_ray()
@@ -118,7 +118,7 @@ class RayExecutor(Pool):
         self._closed = False
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run a call on the cluster when there is room for it."""
+        """Run a call on the cluster once there is room for it."""
         future: Future[Any] = Future()
         with self._lock:
             if self._closed:
@@ -128,7 +128,7 @@ class RayExecutor(Pool):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; with `cancel_futures`, drop those that wait and end those that run."""
+        """Accept no more calls; with `cancel_futures`, drop waiting calls and end running ones."""
         with self._lock:
             self._closed = True
             running = dict(self._running)
@@ -166,7 +166,7 @@ class RayExecutor(Pool):
 
 
 def _run_job(context: _Context, call: bytes) -> Any:
-    """In a worker of the cluster: the call itself, which may be of a module that only `context` finds."""
+    """Make the call, in a worker of the cluster; its module may only be found with `context`."""
     _take_over(context)
     function, args, kwargs = pickle.loads(call)
     return run_in_worker(function, *args, **kwargs)
@@ -174,15 +174,15 @@ def _run_job(context: _Context, call: bytes) -> Any:
 
 @functools.cache
 def _take_over(context: _Context) -> None:
-    """Make this process as the one that gives the jobs."""
-    with contextlib.suppress(OSError):  # paths may be absolute all the same
+    """Set this process up like the one that submits the jobs."""
+    with contextlib.suppress(OSError):  # paths may be absolute anyway
         os.chdir(context.folder)
     sys.path += [path for path in context.modules if path not in sys.path]
     prepare_worker(context.small)
 
 
 def _find_cause(error: Exception) -> Exception:
-    """What a job raised, out of what Ray puts around it."""
+    """The error that a job raised, without Ray's wrapping."""
     exceptions = _import_ray(".exceptions")
     if isinstance(error, exceptions.RayTaskError):
         cause: Any = getattr(error, "cause", None)
@@ -200,14 +200,14 @@ def _import_ray(module: str = "") -> Any:
 
 @contextlib.contextmanager
 def connect(address: str | None) -> Generator[Any]:
-    """Ray, connected: all pools that are opened in the block share the connection, and the Ray of this machine that is
-    started where there is no cluster.
+    """Ray, connected. Pools opened in the block share the connection, and the Ray that is started if there is no
+    cluster.
 
     Args:
         address: As in `RayTasks`.
 
     Raises:
-        UsageError: Ray is not installed, or nobody answers.
+        UsageError: Ray is not installed, or there is no answer.
     """
     address = address or os.environ.get("RAY_ADDRESS") or None
     with _show_token(address):
@@ -221,8 +221,8 @@ def connect(address: str | None) -> Generator[Any]:
 
 @contextlib.contextmanager
 def _show_token(address: str | None) -> Generator[None]:
-    """While Ray is imported and connected to a cluster, let it show its token, if there is one. `ray start` makes a
-    cluster ask for the token where it finds one, and a driver that was told nothing shows none."""
+    """While Ray is imported and connected to a cluster, let it send its token, if there is one. `ray start` makes a
+    cluster require the token if it finds one, but by default a driver does not send it."""
     file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or file.is_file()
     if address in (None, "local") or _AUTH_MODE in os.environ or not has_token:
@@ -236,7 +236,7 @@ def _show_token(address: str | None) -> Generator[None]:
 
 
 def _connect(given: str | None) -> tuple[Any, bool]:
-    """Ray, connected, and whether the connection is ours to close."""
+    """Ray, connected, and whether it is ours to shut down."""
     try:
         ray = _import_ray()
     except ImportError:
@@ -245,7 +245,7 @@ def _connect(given: str | None) -> tuple[Any, bool]:
         return ray, False
     _check_address(given)
     own = {"include_dashboard": False, "num_cpus": usable_cores()} if given in (None, "local") else {}
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default, which Ray warns of
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the future default, about which Ray warns
     is_main = threading.current_thread() is threading.main_thread()
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
@@ -261,15 +261,15 @@ def _connect(given: str | None) -> tuple[Any, bool]:
             "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN)",
         ) from None
     finally:
-        if is_main and on_sigterm is not None:  # Ray puts its own in that place
+        if is_main and on_sigterm is not None:  # Ray replaces the handler
             signal.signal(signal.SIGTERM, on_sigterm)
     return ray, True
 
 
 @contextlib.contextmanager
 def _hold_interrupt() -> Generator[None]:
-    """Let Ctrl-C wait until the block is done; a second one does not wait. A Ray that is interrupted while it starts
-    leaves processes behind, or ends this one by a segmentation fault."""
+    """Delay Ctrl-C until the block is done; a second one is not delayed. A Ray that is interrupted while it starts
+    leaves processes behind, or ends this process with a segmentation fault."""
     on_sigint = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(on_sigint):
         yield
@@ -291,7 +291,7 @@ def _hold_interrupt() -> Generator[None]:
 
 
 def _check_address(address: str | None) -> None:
-    """Knock at the address: Ray itself would wait for minutes where nobody answers."""
+    """Try to connect to the address: Ray itself would wait for minutes without an answer."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -303,11 +303,11 @@ def _check_address(address: str | None) -> None:
 
 
 def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
-    """Hold each node of the cluster against this one, before any work begins.
+    """Compare each node of the cluster with this one before any work begins.
 
     Args:
-        writes: Folders that all nodes must see; each is made if it is not there.
-        reads: Files, or folders, that all nodes must see as they are here; some of them are asked for.
+        writes: Folders that all nodes must see; missing ones are created.
+        reads: Files or folders that all nodes must see as they are here; only some are checked.
 
     Raises:
         UsageError: a node has another version of foretrace, Python or pyarrow, or does not see a folder or file.
@@ -320,7 +320,7 @@ def check_nodes(writes: Iterable[Path], reads: Iterable[Path]) -> None:
                 mark.write_text(secrets.token_hex(8))
             except OSError as error:
                 raise UsageError(describe_write_error(mark.parent, error)) from None
-        of_folders = {path.parent: path for path in reads}  # one of each
+        of_folders = {path.parent: path for path in reads}  # one per folder
         _compare_nodes([*map(str, [*marks, *[*of_folders.values()][:_MAX_READS]])], {str(mark) for mark in marks})
     finally:
         for mark in marks:
@@ -368,7 +368,7 @@ def _find_answer(name: str, answer: Any) -> dict[str, Any]:
 
 
 def _describe_node(folder: str, paths: Sequence[str]) -> dict[str, Any]:
-    """In a worker of the cluster: the versions there, and what it sees of the files."""
+    """The versions on a worker of the cluster, and what it sees of the files."""
     return {
         "foretrace": __version__,
         "python": platform.python_version(),
@@ -378,7 +378,7 @@ def _describe_node(folder: str, paths: Sequence[str]) -> dict[str, Any]:
 
 
 def _describe_file(path: Path) -> str | None:
-    """Something by which two files are told from one another; `None` where there is none."""
+    """A text that differs between two files; `None` if there is no file."""
     try:
         if path.is_dir():
             return "folder"

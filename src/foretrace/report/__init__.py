@@ -1,1 +1,1 @@
-"""Pages that a browser opens from disk: traces, datasets and runs, as a person reads them."""
+"""Pages to open from disk in a browser: traces, datasets and runs, for people to read."""

@@ -1,4 +1,4 @@
-"""The page of a dataset: its card and gates, its rows, and predictions beside the eval rows."""
+"""The page of a dataset: its card and gates, its rows, and predictions next to the eval rows."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _LENGTH_BINS = 24
 _MAX_RESULT_BYTES = 64_000_000
 _RESULTS: dict[str, type[ScoreReport] | type[ReplayReport]] = {"score": ScoreReport, "replay": ReplayReport}
 _TEXTS_SHARE = 0.75
-"""How much of a page the texts of rows may fill; the rest is for the manifest and the lists."""
+"""Share of a page that the texts of rows may fill; the rest is for the manifest and the lists."""
 
 
 class RowLimits(msgspec.Struct, frozen=True):
-    """How many rows of a config a page shows."""
+    """Most rows of a config that a page shows."""
 
     of_split: int = 200
     """Rows of each split of `proposer` and `verifier`."""
@@ -63,12 +63,12 @@ def is_dataset(folder: Path) -> bool:
 
 
 def is_result_file(path: Path) -> bool:
-    """Whether a file is meant as what `score` or `replay` wrote: one JSON document, where predictions are lines."""
+    """Whether a file looks like a result of `score` or `replay`: one JSON document (predictions are JSON lines)."""
     return path.suffix.lower() == ".json" and path.is_file()
 
 
 def read_result_file(path: Path) -> dict[str, Any]:
-    """The result in a file with its name and kind: `score` or `replay`.
+    """The result in a file, with the file's name and the kind of result: `score` or `replay`.
 
     Raises:
         StoreError: it cannot be read, or is not a result.
@@ -103,13 +103,13 @@ def write_dataset_page(
     tokenizer: Any = None,
     title: str | None = None,
 ) -> PageCounts:
-    """Put all that a page of a dataset shows into `page`; its title is the folder's name where none is given.
+    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name.
 
     Args:
-        tokenizer: Rows are also shown as its chat template renders them.
+        tokenizer: Rows are also shown as rendered by its chat template.
 
     Raises:
-        BuildError: the chat template cannot show a row.
+        BuildError: the chat template cannot render a row.
         StoreError: the dataset, or a result of `score` or `replay`, cannot be read.
         PredictionError: a file of predictions cannot be read, or none of them is for an eval row.
     """
@@ -175,13 +175,13 @@ def _list_files(dataset: Path, config: Config, manifest: dict[str, Any], splits:
 
 
 def _read_gold(row: dict[str, Any]) -> tuple[PredictedCall, ...]:
-    """All calls of the step, as its completion has them."""
+    """All calls of the step, from its completion."""
     value = find_first_object(row["completion"][-1].content)
     return read_calls(value) if isinstance(value, dict) else ()
 
 
 class _Rows:
-    """The rows of one config: a line of each in the list, and its texts in pieces."""
+    """The rows of one config: one line per row for the list, and the texts in pieces."""
 
     def __init__(self, page: Page, name: str, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -225,7 +225,7 @@ class _Rows:
         self._waiting, self._bytes = [], 0
 
     def measure_all(self, paths: Sequence[Path], config: Config) -> None:
-        """Measure all rows of the config in place of those that are listed.
+        """Measure all rows of the config rather than only the listed ones.
 
         Raises:
             StoreError: a file cannot be read.
@@ -240,11 +240,11 @@ class _Rows:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt, about."""
+        """Approximate tokens of the longest prompt."""
         return max(1, round(max(self._lengths, default=0) / _BYTES_PER_TOKEN))
 
     def describe_lengths(self, top: int) -> dict[str, Any]:
-        """Tokens of the prompts, about: how many prompts are of each length up to `top`, the median."""
+        """Approximate tokens of the prompts: a histogram of the lengths up to `top`, and the median."""
         tokens = sorted(round(length / _BYTES_PER_TOKEN) for length in self._lengths)
         if not tokens:
             return {"bins": [], "top": 0, "median": 0, "rows": 0}
@@ -255,11 +255,11 @@ class _Rows:
 
 _TEXT_CHARACTERS = 4_000
 SHOWN_ARGUMENTS = 160
-"""Characters of the arguments of a call that its line in a list shows."""
+"""Most characters of a call's arguments in a line of a list."""
 
 
 class Guesses:
-    """The first guess of one file at each eval row."""
+    """The first guess for each eval row, from one file of predictions."""
 
     def __init__(self, path: Path) -> None:
         self.file: PredictionsFile = read_predictions(path)
@@ -269,7 +269,7 @@ class Guesses:
         self._found = 0
 
     def compare(self, row: Mapping[str, Any], gold: tuple[PredictedCall, ...]) -> dict[str, Any] | None:
-        """What is shown of the guess at an eval row, and counted: None where there is none."""
+        """Count the guess for an eval row; returns what the page shows of it, or `None` if there is no guess."""
         guesses = self._by_step.get((row["key"], row["step"]))
         if not guesses:
             self._confusion[row["action"], "(none)"] += 1
@@ -291,8 +291,7 @@ class Guesses:
         }
 
     def check_fit(self, dataset: Path) -> None:
-        """After all rows were compared: refuse a file that has nothing to show, and warn of one that was made for
-        another version of the dataset.
+        """Check the file after all rows were compared; warns if it was made for another version of the dataset.
 
         Raises:
             PredictionError: no prediction is for an eval row of the page.
@@ -309,7 +308,7 @@ class Guesses:
             warnings.warn(ForetraceWarning(what), stacklevel=2)
 
     def describe(self) -> dict[str, Any]:
-        """The file as a whole, after all rows were compared; `confusion` has gold, guess and number."""
+        """The file as a whole, after all rows were compared; `confusion` has gold, guess and count."""
         return {
             "name": Path(self.file.path).name,
             "predictor": self.file.predictor,
@@ -322,7 +321,7 @@ class Guesses:
 
 
 def describe_guess_line(guess: Mapping[str, Any]) -> list[Any]:
-    """What the line of a row shows of a guess: action, whether it and its calls are right, confidence, first call."""
+    """A guess in the line of a row: action, whether it and its calls are right, confidence, first call."""
     tool, arguments = guess["calls"][0] if guess["calls"] else (None, "")
     return [
         *(guess[name] for name in ("action", "right", "right_call", "confidence")),

@@ -1,4 +1,4 @@
-"""Where a page goes: a folder with its data in files that are loaded on demand, or one file that holds all.
+"""The output of a page: a folder with data files that are loaded on demand, or one file that contains everything.
 
 Whatever the values of a page contain, a browser reads them as data and never as markup.
 """
@@ -21,13 +21,13 @@ from foretrace.core.errors import Setting, StoreError
 from foretrace.core.files import describe_write_error, replace_file
 
 MARK = '<meta name="generator" content="foretrace">'
-"""Stands in every page: a folder or file that has it may be written again."""
+"""Part of every page: a folder or file that contains it may be overwritten."""
 SINGLE_BYTES = 19_800_000
-"""Data that a single file holds: with its script and style it stays below 20 MB."""
+"""Most bytes of data in a single file: with its script and style it stays below 20 MB."""
 _POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
 _IN_SCRIPT = {"\\": "\\\\", "'": "\\'", "<": "\\x3c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _IN_MARKUP = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""`<` for `</script` and `<!--`; the two line separators end a line in old readers of scripts."""
+"""`<` because of `</script` and `<!--`; old script engines treat the two separators as line ends."""
 
 
 class PageCounts(NamedTuple):
@@ -35,20 +35,20 @@ class PageCounts(NamedTuple):
 
     listed: int
     left_out: int
-    """Those of which only the line in the list is there."""
+    """Those shown only as a line in the list."""
     unreadable: int = 0
 
 
 class Page(Protocol):
-    """Takes the data of a page, then writes it."""
+    """Collects the data of a page, then writes it."""
 
     chunk_bytes: int
-    """About how much belongs in one piece that is loaded on demand."""
+    """Approximate size of a piece that is loaded on demand."""
     limit: float
-    """Bytes of data that fit."""
+    """Most bytes of data."""
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
-        """Add a value, unless more than this share of the limit would be used then; returns whether it was added."""
+        """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
         ...
 
     def finish(self, title: str) -> Path:
@@ -56,12 +56,12 @@ class Page(Protocol):
         ...
 
     def discard(self) -> None:
-        """Take away what was written, where `finish` was not reached."""
+        """Remove what was written, if `finish` was not reached."""
         ...
 
 
 class FolderPage:
-    """`index.html`, `assets/` and `data/` in a folder, which takes its place when all is written."""
+    """`index.html`, `assets/` and `data/` in a folder, which is moved into place once everything is written."""
 
     chunk_bytes = 1_000_000
     limit = math.inf
@@ -77,12 +77,12 @@ class FolderPage:
             raise StoreError(describe_write_error(folder, error)) from error
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
-        """Write a value to a file of its own."""
+        """Write a value to its own file."""
         self._write(f"data/{name}.js", make_data_script(name, value))
         return True
 
     def finish(self, title: str) -> Path:
-        """Write `index.html`, and put the folder in its place."""
+        """Write `index.html`, and move the folder into place."""
         for name in ("view.css", "view.js"):
             self._write(f"assets/{name}", read_asset(name))
         policy = f"{_POLICY}; script-src 'self' file:; style-src 'self' file:"
@@ -111,7 +111,7 @@ class FolderPage:
 
 
 class SinglePage:
-    """One file that can be mailed; what does not fit is left out."""
+    """A single file, e.g. to send by mail; what does not fit is left out."""
 
     chunk_bytes = 20_000
 
@@ -136,7 +136,7 @@ class SinglePage:
         return True
 
     def finish(self, title: str) -> Path:
-        """Write the file, whole or not at all."""
+        """Write the file, completely or not at all."""
         style, script = read_asset("view.css"), read_asset("view.js")
         policy = f"{_POLICY}; script-src '{_digest(script)}'; style-src '{_digest(style)}'"
         body = f"{''.join(self._blocks)}<script>{script}</script>"
@@ -148,7 +148,7 @@ class SinglePage:
 
 
 def encode_json(value: Any) -> str:
-    """JSON of a value; what is not a number (NaN) becomes null, and lone surrogates stay as their escapes."""
+    """JSON of a value; NaN and infinity become null, and lone surrogates are written as escapes."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
@@ -156,16 +156,16 @@ def encode_json(value: Any) -> str:
 
 
 def make_data_script(name: str, value: Any) -> str:
-    """A script that hands `value` to the page under `name`.
+    """A script that passes `value` to the page under `name`.
 
-    The JSON is one string, which the page parses: keys such as `__proto__` mean nothing there, and parsing is faster
-    than that of a script.
+    The JSON is one string that the page parses: keys such as `__proto__` have no special meaning then, and it is faster
+    than parsing a script.
     """
     return f"foretrace.take('{name}', '{_replace(encode_json(value), _IN_SCRIPT)}');\n"
 
 
 def make_data_block(name: str, value: Any) -> str:
-    """The same as an element inside a page: a browser does not run it."""
+    """The same as an element inside a page, which a browser does not run."""
     return f'<script type="application/json" data-name="{name}">{_replace(encode_json(value), _IN_MARKUP)}</script>\n'
 
 
@@ -201,7 +201,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _refuse_stranger(folder: Path) -> None:
-    """Refuse to write over what is not a page of ours, or to put a new folder where we stand."""
+    """Refuse to overwrite anything but a page of foretrace, or to replace a folder that contains the current one."""
     here = Path.cwd()
     if folder.resolve() in (here, *here.parents):
         raise StoreError(f"{folder}: holds the current folder; name one for the page, e.g. ", Setting("out", "view"))

@@ -1,5 +1,5 @@
-"""What a page shows of traces beside their records: labels, times and what prefetching could hide, token logprobs, and
-how many attempts get to a turn."""
+"""What a page shows of traces besides their records: labels, times and what prefetching could hide, token logprobs, and
+how many attempts reach each turn."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from foretrace.episodes.speculation_report import Launch
 from foretrace.evaluation.step_times import StepTimes, find_step_effect
 
 GUESS_S = 0.2
-"""Seconds that a guess takes, for what prefetching could hide; as `ceiling` has it."""
+"""Seconds that a guess takes when computing what prefetching could hide; the same as in `ceiling`."""
 _LOWEST_LOGPROB = -20.0
 MAX_TURNS = 40
 _SHOWN_TOKENS = 2_000
-"""Tokens of a message whose ids and logprobs the page holds."""
+"""Most tokens of a message whose ids and logprobs are in the page."""
 
 
 def describe_trace(
@@ -32,7 +32,7 @@ def describe_trace(
     times: Sequence[StepTimes],
     launches: Sequence[Launch] = (),
 ) -> dict[str, Any]:
-    """The record without its token arrays, and what is derived from it."""
+    """The record without its token arrays, with derived data."""
     bare, _ = pack(trace)
     return {
         "trace": msgspec.Raw(encode_trace(bare)),
@@ -51,7 +51,7 @@ def describe_trace(
 
 
 def _describe_tokens(sampled: Sampled) -> list[Any]:
-    """Of the tokens of a message: how many, their mean logprob, those of its prompt, the first ids and logprobs."""
+    """Tokens of a message: their number, mean logprob, number of prompt tokens, first ids, first logprobs."""
     logprobs = [_round_logprob(value) for value in sampled.logprobs]
     return [
         len(sampled.token_ids),
@@ -63,7 +63,7 @@ def _describe_tokens(sampled: Sampled) -> list[Any]:
 
 
 def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[list[Any]]:
-    """Of each step: its first message, seconds of model and tools, seconds of a perfect prefetch, why not known."""
+    """For each step: first message, seconds of model and tools, seconds that a perfect prefetch hides, why unknown."""
     by_index = {label.index: label for label in labels}
     rows: list[list[Any]] = []
     for step in times:
@@ -89,7 +89,7 @@ class TurnSums:
         self._rows: list[list[float]] = []
 
     def add(self, trace: Trace, times: Sequence[StepTimes]) -> None:
-        """Take a trace; turns after `MAX_TURNS` are left out."""
+        """Add a trace; turns after `MAX_TURNS` are left out."""
         for turn, step in enumerate(times[:MAX_TURNS]):
             if turn == len(self._rows):
                 self._rows.append([0, 0, 0, 0, 0, 0, 0])
@@ -101,8 +101,8 @@ class TurnSums:
             self._rows[turn][0] += 1
 
     def list_means(self) -> list[list[float | None]]:
-        """Of each turn: the attempts that have it, and the means of tokens written, seconds of the model, and of the
-        tools, over the attempts of which they are known."""
+        """For each turn: the number of attempts that have it, and the means of tokens written, model seconds and tool
+        seconds over the attempts for which they are known."""
         return [
             [row[0], *(round(row[place] / row[place + 1], 4) if row[place + 1] else None for place in (1, 3, 5))]
             for row in self._rows

@@ -1,4 +1,4 @@
-"""The list of traces in a page: one row a trace, in columns, texts that repeat stored once."""
+"""The list of traces in a page, in columns with one row per trace; repeated texts are stored once."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _TEXT_COLUMNS = {
     "tools": "tool",
     "flags": "flag",
 }
-"""Columns whose texts repeat, and the kind of the text: a row has one text in the first, a list in the last four."""
+"""Columns of repeated texts -> kind of text: rows have a list of texts in the last four, and one text in the others."""
 _TITLE_CHARACTERS = 110
 _SEARCHED_CHARACTERS = 3_000
 _MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
-"""Where the task begins in a message that says other things first, such as where the files are."""
+"""The beginning of the task in a message that says other things first, such as where the files are."""
 _NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
-"""The same, under a line that says so; its first line is its headline."""
+"""The same, after a line with a title; the task's first line is its headline."""
 _HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
-"""What makes a line of Markdown a heading."""
+"""The mark of a Markdown heading."""
 _HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
-"""Where the headline of such a task ends: at an empty line, or at the marks of Markdown."""
+"""The end of a marked task's headline: an empty line, or Markdown marks."""
 _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
-"""How what stands in the place of a secret begins."""
+"""Beginnings of placeholders for secrets."""
 
 
 class TraceIndex:
-    """Takes traces, and makes the columns of the list."""
+    """Collects traces, and makes the columns of the list."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._texts: dict[str, dict[str, int]] = {}
-        """By kind: the number of each text."""
+        """Kind -> text -> its number."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -57,12 +57,12 @@ class TraceIndex:
         chunk: int,
         place: int,
     ) -> None:
-        """Take a trace.
+        """Add a trace.
 
         Args:
-            run: Number of the traces folder that it is from.
+            run: Number of its traces folder.
             chunk: Number of the piece that holds its messages.
-            place: Where in that piece it stands.
+            place: Its position in that piece.
         """
         origin, outcome = trace.provenance, trace.outcome
         calls = [call for message in trace.messages for call in message.tool_calls]
@@ -109,23 +109,23 @@ class TraceIndex:
         self._rows.append(row)
 
     def leave_out(self, first: int) -> int:
-        """Note that the piece which begins with the row `first` had no room; returns how many traces are in it."""
+        """Note that the piece that begins with row `first` did not fit; returns the number of its traces."""
         for row in self._rows[first:]:
             row["chunk"] = -1
         return len(self._rows) - first
 
     def make_chunks(self) -> list[dict[str, list[Any]]]:
-        """The columns of each `ROWS_PER_CHUNK` traces."""
+        """The columns of every `ROWS_PER_CHUNK` traces."""
         parts = [self._rows[at : at + ROWS_PER_CHUNK] for at in range(0, len(self._rows), ROWS_PER_CHUNK)]
         return [{name: [row[name] for row in rows] for name in rows[0]} for rows in parts]
 
     def list_texts(self) -> dict[str, list[str]]:
-        """By kind: the texts, in the order of their numbers."""
+        """Kind -> texts, in the order of their numbers."""
         return {kind: list(numbers) for kind, numbers in self._texts.items()}
 
 
 def find_title(trace: Trace) -> str:
-    """The first words of the task, of the first message of a user, or else of anybody."""
+    """The first words of the task, or else of the first user message or any message."""
     texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
     text = trace.task.statement or next(iter(texts), "")
     begins = text[:_SEARCHED_CHARACTERS]
@@ -140,18 +140,18 @@ def find_title(trace: Trace) -> str:
 
 
 def find_start(trace: Trace) -> str | None:
-    """When it began, to the second, as ISO 8601 has it; or when it was made."""
+    """When the trace began (ISO 8601, to the second), or else when it was created."""
     return next((m.started[:19] for m in trace.messages if m.started), trace.provenance.created_at)
 
 
 def _add_known(seconds: Any) -> float | None:
-    """Sum of what is known; None where nothing is. A step that waited for nothing says nothing of the others."""
+    """Sum of the known values; `None` if there are none."""
     known = [value for value in seconds if value is not None]
     return round(sum(known), 3) if known else None
 
 
 def _name_flags(flags: Sequence[Flag]) -> list[str]:
-    """The flags of a trace as the list is filtered by: each rule, and that there is a cheat at all."""
+    """The flags by which the list can be filtered: each rule, and whether there is any cheat."""
     names = [f"{'cheat' if flag.is_cheat else 'mark'}: {flag.rule}" for flag in flags]
     return [*(["cheat"] if any(flag.is_cheat for flag in flags) else []), *names]
 

@@ -23,29 +23,29 @@ from foretrace.report.trace_facts import TurnSums, describe_trace
 from foretrace.report.trace_index import TraceIndex
 
 _ROW_BYTES = 500
-"""About what the line of a trace in the list takes."""
+"""Approximate size of a trace's line in the list."""
 _MESSAGES_SHARE = 0.75
-"""How much of a page the messages may fill; the rest is for the list."""
+"""Share of a page that the messages may fill; the rest is for the list."""
 _SHOWN_UNREADABLE = 50
 
 
 class _Pieces:
-    """Gathers traces into pieces of some size, which the page loads one by one."""
+    """Collects traces in pieces of a certain size, which the page loads one by one."""
 
     def __init__(self, page: Page, index: TraceIndex) -> None:
         self._page = page
         self._index = index
         self._first = 0
-        """Row of the first trace that waits."""
+        """Row of the first trace in the current piece."""
         self._waiting: list[msgspec.Raw] = []
         self._bytes = 0
         self.number = 0
         self.left_out = 0
-        """Traces for whose messages the page has no room."""
+        """Traces whose messages did not fit into the page."""
 
     @property
     def place(self) -> int:
-        """Where the next trace stands in its piece."""
+        """Position of the next trace in its piece."""
         return len(self._waiting)
 
     def add(self, facts: dict[str, Any]) -> None:
@@ -65,10 +65,10 @@ class _Pieces:
 
 
 def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: ProgressFunc) -> PageCounts:
-    """Put all that a page of traces shows into `page`.
+    """Put everything that a page of traces shows into `page`.
 
     Raises:
-        UsageError: the list of the traces does not fit.
+        UsageError: the list of traces does not fit.
     """
     index = TraceIndex()
     total = sum(len(store.read_columns("key")) for store in stores)
@@ -118,7 +118,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:
-    """Short names of folders: the last part, with the one before it where two are alike."""
+    """Short names of folders: the last part, preceded by the parent's name if two are equal."""
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
         names = [f"{folder.resolve().parent.name}/{name}" for folder, name in zip(folders, names, strict=True)]

@@ -1,4 +1,4 @@
-"""From inputs to a page: find out what they are, and write the page that shows them."""
+"""From inputs to a page: determine what they are, and write the page that shows them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from foretrace.report.traces_page import name_folders, write_traces_page
 
 MAX_RUNS = 2
 REPORT = "report.html"
-"""What `build` writes beside the card; the manifest does not list it, and `push` does not send it."""
+"""Written by `build` next to the card; the manifest does not list it, and `push` does not upload it."""
 _REPORT_LIMITS = RowLimits(of_split=15, eval=30)
 
 
 class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What `view` wrote."""
+    """The result of `view`."""
 
     page: str
     """The file to open in a browser."""
@@ -32,7 +32,7 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     listed: int
     """Traces, or rows of a dataset, in the lists."""
     left_out: int
-    """Those of which only the line in the list is there, for want of room in a single file."""
+    """Those shown only as a line in the list, because a single file has no room for more."""
     unreadable: int = 0
     """Traces whose records cannot be read; the page says why."""
 
@@ -40,15 +40,15 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
 def write_view(
     inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc, tokenizer: Any = None
 ) -> ViewReport:
-    """Write a page that shows the inputs; `make_page` gives an empty one.
+    """Write a page that shows the inputs; `make_page` returns an empty one.
 
     Args:
-        inputs: One or two traces folders; or a dataset, and for it up to two files of predictions and any results of
+        inputs: One or two traces folders; or a dataset with up to two files of predictions and any number of results of
             `score` and `replay`.
-        tokenizer: Of a dataset, rows are also shown as its chat template renders them.
+        tokenizer: For a dataset, rows are also shown as rendered by its chat template.
 
     Raises:
-        UsageError: inputs that do not go together.
+        UsageError: inputs that cannot be combined.
         StoreError: they cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """
@@ -94,10 +94,10 @@ def write_view(
 
 
 def write_dataset_report(dataset: Path) -> Path | None:
-    """Write `report.html` beside the card of a dataset that was just built: small, with a few rows of each config.
+    """Write `report.html` next to the card of a dataset that was just built: small, with a few rows of each config.
 
-    The same dataset gives the same bytes, wherever it lies. The dataset is whole without it: if it cannot be written,
-    that is a warning, and None is returned.
+    The same dataset gives the same bytes, wherever it is. The dataset is complete without it: if it cannot be written,
+    this only warns and returns `None`.
     """
     try:
         page = SinglePage(dataset / REPORT, limit=1_000_000)

@@ -1,1 +1,1 @@
-"""The one reader of raw rows: files, folders, the Hub."""
+"""Read raw rows from files, folders and the Hub."""

@@ -1,4 +1,4 @@
-"""Raw rows as they were read: where each stands, and why one could not be read."""
+"""Raw rows: where each was read, and why one could not be read."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ class Hub(NamedTuple):
 
     repo: str
     split: str
-    """The split that is read when none is named."""
+    """The split that is read by default."""
     config: str | None = None
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """The refusal of one row."""
+    """Why one row was refused."""
 
     reason: str
-    """A slug that is counted, e.g. `bad_json`."""
+    """A slug for counting, e.g. `bad_json`."""
     detail: str = ""
     remedy: Parts = ()
-    """What the user can do, where that is not plain from the detail: text and settings, as of an error."""
+    """What the user can do, if the detail does not make it clear: text and settings, as in an error."""
 
 
 class RowRef(NamedTuple):
     """Where a raw row was read."""
 
     row: int
-    """0-based row; bad lines count."""
+    """0-based row number, including bad lines."""
     file: str | None = None
-    """Base name of the file, after its folder where two files have the same one; `None` for the Hub."""
+    """Base name of the file, with as many folders as it takes to be unique; `None` for the Hub."""
     revision: str | None = None
     """Commit of the Hub repository; `None` for local files."""
     split: str | None = None
@@ -49,21 +49,21 @@ class RawRow(NamedTuple):
 
 
 UndecodedRow = tuple[RowRef, bytes | dict[str, Any] | Drop]
-"""One raw row, as JSON text where it was read as such."""
+"""One raw row, as undecoded JSON text if possible."""
 
 
 class Rows(Protocol):
-    """Raw rows of one input, from any row on, as often as asked.
+    """Raw rows of one input, which can be read repeatedly and from any row.
 
-    It may have more: `count()`, if the number of rows can be found much faster than they are read, so that progress can
-    show a share; and `read_undecoded(start)`, if JSON lines can be read as bytes, so that worker processes decode them.
+    It may also have `count()`, if the rows can be counted much faster than they are read (for progress reports), and
+    `read_undecoded(start)`, if JSON lines can be read as bytes, so that worker processes decode them.
     """
 
     label: str
     """The input's name in messages."""
     fingerprint: str
-    """Changes when the input changes: an import goes on from a cursor only if its fingerprint is the same."""
+    """Changes when the input changes: an import only continues from a cursor with the same fingerprint."""
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
-        """Rows from number `start` on."""
+        """Rows from number `start`."""
         ...

@@ -1,4 +1,4 @@
-"""Rows of local files: .jsonl, .json, .csv, plain or with .gz or .zst, .parquet and .arrow."""
+"""Rows of local files: .jsonl, .ndjson, .json and .csv (also as .gz or .zst), .parquet and .arrow."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ARROW_MAGIC = b"ARROW1"
 _LOST_BYTE = re.compile("[\udc80-\udcff]")
 _NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
 MAX_LINE = 512 * 1024 * 1024
-"""Bytes of one line that are still read; a longer one is dropped without being held."""
+"""Bytes of the longest line that is read; a longer one is dropped without being held in memory."""
 UNFINISHED_LINE = "unfinished_line"
-"""Reason of the Drop for a last line that is not whole: somebody is still writing the file."""
+"""Reason of the Drop for an incomplete last line: the file is still being written."""
 DOCUMENT_LISTS = ("data", "problems", "simulations")
-"""Keys under which a JSON document may hold the list of its rows; the last one is that of tau2-bench."""
+"""Keys under which a JSON document may hold the list of its rows; the last one is used by tau2-bench."""
 _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 13
-"""Compressed bytes at a time: zstd gives all that they hold at once, and 4 bytes can hold 128 KiB."""
+"""Compressed bytes per step: zstd returns all of their content at once, and 4 bytes can hold 128 KiB."""
 
 
 class FileRows:
@@ -51,11 +51,11 @@ class FileRows:
             raise SourceError(f"{path}: a table that is packed as a whole cannot be read; unpack it")
         self.path = path
         self.name = path.name
-        """Its base name, behind as many of its folders as tell it from the other files of an import."""
+        """Its base name, with as many of its folders as it takes to tell it from other files of the import."""
         self.split: str | None = None
-        """The split that the user gave for its rows."""
+        """The split that the user gave for the rows."""
         self.stem = remove_packing(path.name)
-        """Name of the file without the ending of its packing."""
+        """Name of the file without `.gz` or `.zst`."""
         self.label = str(path)
         self._fingerprint: str | None = None
         with self._open() as file:
@@ -71,12 +71,12 @@ class FileRows:
         return self._fingerprint
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
-        """Rows from number `start` on; what cannot be read is a Drop with its row number."""
+        """Rows from number `start`; a row that cannot be read is a Drop."""
         for at, value in self.read_undecoded(start):
             yield RawRow(at, decode_row(value) if isinstance(value, bytes) else value)
 
     def read_undecoded(self, start: int = 0) -> Iterator[UndecodedRow]:
-        """As `read`; lines of JSON are not decoded yet."""
+        """Like `read`, but lines of JSON are not decoded yet."""
         try:
             for number, value in enumerate(self._read_values()):
                 if number >= start:
@@ -85,7 +85,7 @@ class FileRows:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
     def count(self) -> int | None:
-        """Number of rows, counted without decoding them; `None` where all must be read for that."""
+        """Number of rows, counted without decoding them; `None` if that is not possible."""
         stem = self.stem
         if stem.endswith((".json", ".csv", ".arrow")):
             return None
@@ -121,13 +121,13 @@ class FileRows:
 
 
 def remove_packing(name: str) -> str:
-    """The name of a file without the ending of its packing."""
+    """The name of a file without `.gz` or `.zst`."""
     return name.removesuffix(".gz").removesuffix(".zst")
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """Records of a file of JSON lines, whatever its name; plain or packed. What cannot be read is a Drop; a last line
-    that is cut is one with the reason `UNFINISHED_LINE`.
+    """Records of a JSON lines file of any name, plain or compressed. A line that cannot be read is a Drop, with the
+    reason `UNFINISHED_LINE` if it is an incomplete last line.
 
     Raises:
         OSError: the file cannot be read.
@@ -144,10 +144,10 @@ def read_records(path: Path) -> Iterator[dict[str, Any] | Drop]:
 
 
 def read_document(path: Path, limit: int = MAX_LINE) -> Any:
-    """The JSON value that a file holds, whatever its name; plain or packed. A Drop where it cannot be read.
+    """The JSON value of a file of any name, plain or compressed; a Drop if it cannot be decoded.
 
     Args:
-        limit: Bytes, unpacked, that are read at most; the value is held as a whole.
+        limit: Most uncompressed bytes that are read; the value is held in memory as a whole.
 
     Raises:
         OSError: the file cannot be read.
@@ -158,7 +158,7 @@ def read_document(path: Path, limit: int = MAX_LINE) -> Any:
 
 
 def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:
-    """All bytes of a document; a Drop where they are more than the limit, or cut."""
+    """All bytes of a document; a Drop if it exceeds the limit or is truncated."""
     data = bytearray()
     try:
         for chunk in chunks:
@@ -193,7 +193,7 @@ def _decode_or_drop(data: bytes) -> Any:
 
 
 def _decode(data: bytes) -> Any:
-    """A JSON value. NaN and Infinity, which Python's json module writes, are null."""
+    """A JSON value. NaN and Infinity, which Python's json module writes, become null."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -205,7 +205,7 @@ def _decode(data: bytes) -> Any:
 
 
 def is_json(line: bytes) -> bool:
-    """Whether a line is a whole JSON value: what follows it is a line, too, and no part of one document."""
+    """Whether a line is a complete JSON value, so that the file is JSON lines rather than one document."""
     row = decode_row(line)
     return isinstance(row, dict) or row.reason == "not_an_object"
 
@@ -218,13 +218,13 @@ def make_row(value: Any) -> dict[str, Any] | Drop:
 
 
 def describe_json(value: Any) -> str:
-    """What a JSON value is that should be an object: `JSON null, not an object`."""
+    """A description of a JSON value that should be an object: `JSON null, not an object`."""
     names = {str: "text", list: "list", bool: str(value).lower(), type(None): "null"}
     return f"JSON {names.get(type(value), 'number')}, not an object"
 
 
 class _OpenLine(bytes):
-    """The last line of a file, where no line feed ends it."""
+    """The last line of a file, without a line feed."""
 
 
 def _read_lines(chunks: Iterator[bytes]) -> Iterator[bytes | Drop]:
@@ -256,8 +256,7 @@ def _make_too_long_drop(what: str, limit: int | None = None) -> Drop:
 
 
 def _read_document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] | Drop]:
-    """Rows of one JSON document: a list, an object with a list under `data` or `problems`, or one object. JSON lines
-    are often named .json too."""
+    """Rows of one JSON document (see `list_rows`), or of JSON lines, which are often named .json, too."""
     data = _join(chunks)
     if isinstance(data, Drop):
         yield data
@@ -273,8 +272,8 @@ def _read_document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] |
 
 
 def list_rows(document: Any) -> list[Any]:
-    """The rows that one JSON value holds: in one of its `DOCUMENT_LISTS`, under the ids of rows (names with a number,
-    of objects with one list of objects in common), or itself."""
+    """The rows in one JSON value: under one of `DOCUMENT_LISTS`; under the ids of rows (names with a number, of objects
+    that have a list of objects in common); or else the value itself."""
     if not isinstance(document, dict):
         return [document]
     for name in DOCUMENT_LISTS:
@@ -299,21 +298,21 @@ def _refuse_other_format(path: Path, head: bytes) -> None:
 
 
 def read_unpacked(path: Path, raw: BinaryIO, chunk: int = _CHUNK) -> Iterator[bytes]:
-    """The bytes of a file that its name says is packed, or plain, bit by bit.
+    """The bytes of a file in chunks, decompressed if its name says that it is compressed.
 
     Args:
-        chunk: Bytes of a plain file at a time.
+        chunk: Size of a chunk of an uncompressed file.
     """
     if path.name.endswith(".gz"):
         return _gunzip(raw)
     if path.name.endswith(".zst"):
         return _unzstd(raw)
-    chunk = min(chunk, os.fstat(raw.fileno()).st_size + 1)  # room for more costs time in many small files
+    chunk = min(chunk, os.fstat(raw.fileno()).st_size + 1)  # a larger buffer costs time with many small files
     return iter(lambda: raw.read(chunk), b"")
 
 
 def remove_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Editors on Windows put a byte order mark before the text, which is not JSON."""
+    """Remove a byte order mark, which editors on Windows write, and which is not JSON."""
     first = next(chunks, b"")
     if len(first) < 3:
         first += next(chunks, b"")
@@ -336,7 +335,7 @@ def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
 
 
 def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
-    """Decompress frame by frame: the library's own reader takes a cut file for a whole one."""
+    """Decompress frame by frame: the library's own reader does not notice a truncated file."""
     import zstandard
 
     def make_stream() -> Any:
@@ -360,7 +359,7 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
 
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of a Parquet file, of which no more is held than a few of them."""
+    """Rows of a Parquet file; only a few of them are held in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -373,7 +372,7 @@ def read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
 
 
 def read_arrow(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of an Arrow file (IPC), as a stream or with a footer; `datasets` saves such."""
+    """Rows of an Arrow file (IPC), as a stream or with a footer; `datasets` saves such files."""
     import pyarrow as pa
 
     try:
@@ -393,7 +392,7 @@ def read_arrow(path: Path) -> Iterator[dict[str, Any] | Drop]:
 
 
 def read_csv(chunks: Iterator[bytes]) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of a table with a header, as texts; an empty cell is `None`."""
+    """Rows of a table with a header, as text; an empty cell is `None`."""
     csv.field_size_limit(MAX_LINE)
     unread: list[Drop] = []
 
@@ -430,8 +429,7 @@ def _count_parquet(path: Path) -> int | None:
 
 
 def _read_row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of one row group. Where it is damaged, each row that cannot be read becomes one Drop; other groups are
-    still read."""
+    """Rows of one row group. If it is damaged, each unreadable row becomes a Drop; other groups are still read."""
     import pyarrow as pa
 
     left: int = file.metadata.row_group(group).num_rows
@@ -448,7 +446,7 @@ def _read_batch(batch: Any) -> Iterator[dict[str, Any] | Drop]:
     try:
         yield from batch.to_pylist()
         return
-    except (ValueError, OverflowError):  # text that is not UTF-8, a year beyond 9999, two fields of one name
+    except (ValueError, OverflowError):  # text that is not UTF-8, a year beyond 9999, duplicate field names
         pass
     for index in range(len(batch)):
         try:

@@ -1,4 +1,4 @@
-"""The beginning of a file or folder, read once and bounded: all that a format may look at to recognise itself."""
+"""The beginning of a file or folder, read once and bounded: all that a format may use to recognize itself."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from foretrace.rows.files import (
 )
 
 MAX_HEAD = 256 << 10
-"""Unpacked bytes of a file that recognition may see."""
+"""Most uncompressed bytes of a file that recognition may see."""
 MAX_NAMES = 500
-"""Names in a folder that recognition may see."""
+"""Most names in a folder that recognition may see."""
 MAX_ROWS = 5
-"""Rows that a source of rows looks at: a file may begin with a bad one."""
+"""Most rows that a source of rows looks at: a file may begin with a bad one."""
 _MAX_RECORDS = 50
 _MIN_RECORDS = 10
 _DECODED = 16 << 10
-"""Bytes of JSON lines behind which no record is decoded, but for the first ten: what tells a format comes early."""
+"""Bytes of JSON lines; after these, and ten records, no more are decoded: formats can be recognized early."""
 _MAX_TABLE_ROWS = 3
-"""Rows of a Parquet file that recognition may see: one of them may be large."""
+"""Most rows of a Parquet or Arrow file that recognition may see: a row may be large."""
 
 
 class FileHead(msgspec.Struct, frozen=True):
@@ -47,32 +47,31 @@ class FileHead(msgspec.Struct, frozen=True):
 
     path: Path
     start: bytes = b""
-    """The first bytes of a file, unpacked, at most `MAX_HEAD`; fewer of JSON lines that are short."""
+    """The first bytes of a file, uncompressed, at most `MAX_HEAD`; fewer for JSON lines that are short."""
     records: tuple[dict[str, Any], ...] = ()
-    """Of JSON lines: the first records that are whole objects, at most 50, or ten of long ones. Of Parquet and Arrow:
-    the first 3 rows. Of a table (CSV): the first 50, of which the last may be cut. Of a JSON document that is a list of
-    objects: the first of them, of which the last may be cut. Of any other document: none."""
+    """The first records. JSON lines: at most 50 complete objects, or ten long ones. Parquet and Arrow: 3 rows. CSV: at
+    most 50 rows, the last of which may be cut off. A JSON list: at most 50 objects, the last of which may be cut off.
+    Any other document: none."""
     document: dict[str, Any] | None = None
-    """A JSON document (or first line of more than the head) that is one object; values behind the cut are missing."""
+    """A JSON document (or a first line longer than the head) that is one object; values after the cut are missing."""
     names: tuple[str, ...] = ()
-    """Of a folder: the names in it, sorted, at most `MAX_NAMES`; folders end in `/`."""
+    """For a folder: the names in it, sorted, at most `MAX_NAMES`; those of folders end in `/`."""
     is_folder: bool = False
 
     @property
     def is_cut(self) -> bool:
-        """Whether the file is longer than what is seen of it."""
+        """Whether the file is longer than the head."""
         return len(self.start) >= MAX_HEAD
 
     @property
     def first(self) -> dict[str, Any]:
-        """The first record, or the document; empty where there is neither."""
+        """The first record, or the document; empty if there is neither."""
         return self.records[0] if self.records else self.document or {}
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The first rows, at most `MAX_ROWS`, that a file of rows gives; of a document that is cut, what is there of
-        them."""
-        # A document may stand on one line, as a record does: its name says which, as it does when rows are read.
+        """The first rows of a file of rows, at most `MAX_ROWS`; for a document that is cut off, the visible ones."""
+        # A document may be on one line, like a record: the name of the file decides, as it does when rows are read.
         is_document = len(self.records) <= 1 and remove_packing(self.path.name).endswith(".json")
         if self.records and not is_document:
             return list(self.records[:MAX_ROWS])
@@ -110,7 +109,7 @@ def read_head(path: Path) -> FileHead:
         is_line = len(start) == MAX_HEAD and not rest and remove_packing(path.name).endswith((".jsonl", ".ndjson"))
         if is_line and any(
             "role" in record for record in records[:_MAX_TABLE_ROWS]
-        ):  # the first of many lists of messages
+        ):  # the first of several lines that are lists of messages
             records = ({"messages": list(records)},)
         return FileHead(path, start, records=records)
     if text.startswith(b"{") and not _is_record(first):
@@ -121,7 +120,7 @@ def read_head(path: Path) -> FileHead:
 
 
 def _keep_objects(rows: Iterator[Any], count: int) -> tuple[dict[str, Any], ...]:
-    """The first rows, as far as they can be read."""
+    """The first rows that can be read."""
     return tuple(row for row in itertools.islice(rows, count) if isinstance(row, dict))
 
 
@@ -135,7 +134,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _take(chunks: Iterator[bytes]) -> bytes:
     pieces: list[bytes] = []
     size = 0
-    with contextlib.suppress(TruncatedError):  # what came before the damage is seen; reading it all will say more
+    with contextlib.suppress(TruncatedError):  # use what comes before the damage; reading the whole file will report it
         for chunk in chunks:
             pieces.append(chunk)
             size += len(chunk)
@@ -145,13 +144,13 @@ def _take(chunks: Iterator[bytes]) -> bytes:
 
 
 def _has_enough(chunk: bytes) -> bool:
-    """Whether the first bytes of a file hold records enough."""
+    """Whether the first bytes of a file contain enough records."""
     text = chunk.lstrip()
     return text.startswith((b"{", b"[")) and text.count(b"\n") > _MIN_RECORDS and _is_record(text.partition(b"\n")[0])
 
 
 def _read_lines(text: bytes) -> tuple[dict[str, Any], ...]:
-    """The records of whole lines: one that is cut is not JSON. A text in which most lines are none holds no records."""
+    """The records of complete lines; a line that is cut off is not JSON. None if most lines are not records."""
     records: list[dict[str, Any]] = []
     at = lines = 0
     while at < len(text) and len(records) < _MAX_RECORDS and (at < _DECODED or len(records) < _MIN_RECORDS):
@@ -169,7 +168,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def read_partial(text: bytes) -> Any:
-    """The value of a JSON text that may be cut, with what is there of it; `None` for other text."""
+    """The value of a JSON text that may be cut off, as far as it goes; `None` for other text."""
     try:
         return jiter.from_json(text, partial_mode="trailing-strings", cache_mode="none")
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Rows of a Hugging Face dataset, streamed with the `datasets` library; a local dataset folder works the same."""
+"""Rows of a Hugging Face dataset, streamed with the `datasets` library; a local dataset folder works, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 
 
 class HubRows:
-    """Rows of one split, streamed: one pass downloads nothing twice, and holds no rows."""
+    """Rows of one split, streamed: one pass downloads nothing twice, and keeps no rows in memory."""
 
     def __init__(self, hub: Hub, *, split: str | None = None, revision: str | None = None) -> None:
         self._hub = hub
@@ -27,7 +27,7 @@ class HubRows:
             self.fingerprint += f":{_digest_folder(Path(hub.repo))}"
 
     def read(self, start: int = 0) -> Iterator[RawRow]:
-        """Rows from number `start` on."""
+        """Rows from number `start`."""
         stream = self._open().skip(start)
         numbers = itertools.count(start)
         try:
@@ -56,7 +56,7 @@ class HubRows:
 
 
 def _find_commit(repo: str, revision: str | None) -> str:
-    """The commit that the branch or tag has now (default: the main branch), so that every row names what it is from."""
+    """The current commit of the branch or tag (default: the main branch), so that every row names its revision."""
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("0", ""):
         raise UsageError(f"{repo}: HF_HUB_OFFLINE is set; name local files instead")
     from huggingface_hub import HfApi

@@ -1,4 +1,4 @@
-"""What became of every record of a file: an import that cannot say it does not count as done."""
+"""The outcome of every record of a file: an import that cannot account for a record fails."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import UNFINISHED_LINE
 
 MAX_EXAMPLES = 3
-"""Rows that a report shows of each kind."""
+"""Most rows of each kind that a report shows."""
 
 
 class Counts(msgspec.Struct, kw_only=True):
-    """Base of records of counts: numbers, counters by name, a few examples, or further counts."""
+    """Base of the classes that hold counts: numbers, counters by name, a few examples, or nested counts."""
 
     def add(self, other: Self) -> None:
-        """Take over the counts of another."""
+        """Add the counts of another."""
         for name in self.__struct_fields__:
             own, more = getattr(self, name), getattr(other, name)
             if isinstance(own, Counts):
@@ -38,32 +38,32 @@ class Counts(msgspec.Struct, kw_only=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
+        """The counts from what `to_dict` returned."""
         return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in data.items()})
 
 
 class Account(Counts, kw_only=True):
-    """Records of one or more inputs by what became of each; `check` holds the sum.
+    """Records of one or more inputs by outcome; `check` verifies the sum.
 
-    A record is what the format calls one: a line of a session, a span, an event, a row.
+    A record is whatever the format calls one: a line of a session, a span, an event, a row.
     """
 
     records: int = 0
     """Records that were read."""
     used: int = 0
-    """Those that became a message, a part of one, or a fact of the trace."""
+    """Records that became a message, a part of one, or a fact of the trace."""
     extra: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Those that the trace keeps in `extra`, by type."""
+    """Records that the trace keeps in `extra`, by type."""
     ignored: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Those of a type that is known to be no part of the conversation, by type: progress, copies, bookkeeping."""
+    """Records of a type that is known not to be part of the conversation, by type: progress, copies, bookkeeping."""
     unknown: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Those of a type that the format's reader has never heard of, by type: the format has moved on."""
+    """Records of a type that the reader does not know, by type: the format has changed."""
     dropped: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Those that cannot be read, by reason."""
+    """Records that cannot be read, by reason."""
     waiting: int = 0
-    """Last lines without their end: of a file that is still being written, and is read again when it has grown."""
+    """Unfinished last lines of files that are still being written; they are read again when the file has grown."""
     notes: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """What else a reader should know, as a phrase that follows a count: `results without a call`."""
+    """Anything else a reader should know, as a phrase that follows a count: `results without a call`."""
 
     def use(self, count: int = 1) -> None:
         """Count records that the conversation needs."""
@@ -81,12 +81,12 @@ class Account(Counts, kw_only=True):
         self.ignored[kind] += count
 
     def meet_unknown(self, kind: object) -> None:
-        """Count a record of a type that is not known; `kind` may be anything that the file holds."""
+        """Count a record of an unknown type; `kind` may be anything that the file contains."""
         self.records += 1
         self.unknown[str(kind)[:80]] += 1
 
     def drop(self, reason: str) -> None:
-        """Count a record that cannot be read, or that waits for its end (`UNFINISHED_LINE`)."""
+        """Count a record that cannot be read, or a line that is not finished yet (`UNFINISHED_LINE`)."""
         self.records += 1
         if reason == UNFINISHED_LINE:
             self.waiting += 1
@@ -94,7 +94,7 @@ class Account(Counts, kw_only=True):
             self.dropped[reason] += 1
 
     def drop_unread(self, records: Iterable[dict[str, Any] | Drop]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The records of a file that could be read, with their places; the others are counted."""
+        """The readable records of a file, with their positions; the others are counted."""
         for number, record in enumerate(records):
             if isinstance(record, Drop):
                 self.drop(record.reason)
@@ -107,7 +107,7 @@ class Account(Counts, kw_only=True):
             self.notes[what] += count
 
     def rename(self, rename: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        """Count types under other names; a type may be any text of the file."""
+        """Rename the counted types and notes; a type may be any text of the file."""
         counters = (self.extra, self.ignored, self.unknown, self.notes)
         types = list(dict.fromkeys(itertools.chain(*counters)))
         names = dict(zip(types, rename(types), strict=True))
@@ -116,7 +116,7 @@ class Account(Counts, kw_only=True):
                 counter[names[old]] += counter.pop(old)
 
     def describe_records(self, limit: int = 8) -> str:
-        """The types of records that were met, the most frequent first: `3 used, 2 of type progress`."""
+        """The types of the records, most frequent first: `3 used, 2 of type progress`."""
         types = Counter(self.extra + self.ignored + self.unknown)
         shown = [f"{self.used:,} used"] if self.used else []
         shown += [f"{count:,} of type {kind}" for kind, count in types.most_common(limit)]

@@ -1,4 +1,4 @@
-"""Give the arguments of calls the types that the tool's schema names: text encodings write all of them as text."""
+"""Convert the arguments of calls to the types in the tool's schema: text encodings write all of them as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foretrace.core.trace import Message, ToolCall, ToolSpec
 from foretrace.encodings.json_arguments import encode_json
 
 REPAIR = "typed"
-"""Stands in `ToolCall.repairs` of a call of which a value got another type."""
+"""In `ToolCall.repairs` of a call: the type of a value was changed."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
@@ -23,8 +23,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def type_arguments(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """The messages with arguments that are texts read as numbers, truth values, lists or objects, where the schema of
-    the tool wants these; a text that is none stays."""
+    """The messages with arguments read as numbers, booleans, lists or objects where the schema of the tool asks for
+    these. Text that cannot be read as one of them is kept."""
     schemas = {tool.name: wanted for tool in tools if (wanted := _read_schema(tool.parameters))}
     if not schemas:
         return tuple(messages)
@@ -93,4 +93,4 @@ def _list_types(schema: Any) -> frozenset[str]:
     )
     for each in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
         found |= _list_types(each)
-    return frozenset(kind.lower() for kind in found)  # Gemini writes them in capitals
+    return frozenset(kind.lower() for kind in found)  # Gemini writes them in upper case

@@ -1,13 +1,11 @@
-"""The contracts of sources: raw rows, or files that hold whole conversations, become Traces or counted Drops.
+"""The interfaces of sources: raw rows, or files that hold whole conversations, become Traces or counted Drops.
 
-A `Source` reads rows, each of which is one trace. A `FileSource` reads files (or folders) that hold whole conversations
-over many records: sessions, spans, events. Both may recognise their format: `recognize` of a bounded beginning.
+A `Source` reads rows, each of which is one trace. A `FileSource` reads files (or folders) in which a whole conversation
+spans many records: sessions, spans, events. Both may recognize their format from the beginning of a file (`recognize`).
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Source`, and name it in `BUILT_IN` of
-`core/plugins.py`. It may have more: `scan`, if it must see all rows once before it can decide, and `settings`, a
-text, if its settings change what traces the rows give (an import goes on from a cursor only under the same
-settings).
-See docs/sources.md.
+`core/plugins.py` (see docs/sources.md). It may also have `scan`, if it must see all rows once before it can decide, and
+`settings`, a text, if its settings change its traces (an import only continues from a cursor under the same settings).
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class Source(Protocol):
     hub: Hub | None
 
     def to_trace(self, row: dict[str, Any], at: RowRef) -> Trace | Drop:
-        """Turn one raw row into a Trace without an id. May raise anything: the row is dropped and counted."""
+        """Turn one raw row into a Trace without an id. May raise anything: the row is then dropped and counted."""
         ...
 
 
@@ -46,52 +44,52 @@ class TwoPassSource(Protocol):
     """A source that must see all rows once, in order, before the first `to_trace`."""
 
     def scan(self, rows: Iterable[RawRow]) -> None:
-        """Look at all rows, and remember only what `to_trace` needs to decide."""
+        """Look at all rows, and keep only what `to_trace` needs to decide."""
         ...
 
 
 class FileSource(Protocol):
     """An importer of one format whose files, or folders, each hold whole conversations.
 
-    It may have `list_companions(path)`: files beside `path` that `read_traces` reads with it, and that are not inputs
-    of their own.
+    It may have `list_companions(path)`: files next to `path` that `read_traces` reads together with it, and that are
+    not inputs themselves.
     """
 
     name: str
     license: str | None
 
     def recognize(self, head: FileHead) -> str | None:
-        """Why a file or folder is of this format, in a few words that name what was seen (`line 1 has sessionId and
-        parentUuid`); None where it is not. Sees nothing but the head, and never guesses: what two formats have in
-        common is not a sign of one."""
+        """Why a file or folder is in this format, in a few words that name the evidence (`line 1 has sessionId and
+        parentUuid`); `None` if it is not. Only looks at the head, and never guesses: what two formats share is not
+        evidence for either."""
         ...
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The conversations of a file or folder that was recognised, without ids; every record is counted in
-        `account`. A conversation that cannot be read is a Drop. Raises for what makes the whole file unreadable."""
+        """The conversations of a recognized file or folder, without ids; every record is counted in `account`. A
+        conversation that cannot be read is a Drop. Raises an error if the whole file is unreadable."""
         ...
 
 
 @runtime_checkable
 class RecognizedSource(Protocol):
-    """A source of rows that can tell its format from the first rows of a file (`FileHead.rows`).
+    """A source of rows that can recognize its format from the first rows of a file (`FileHead.rows`).
 
-    One with a true `is_general` knows a shape that rows of many formats have: what it sees counts only where no other
-    source knows the file.
+    If it has a true `is_general`, it knows a shape that rows of many formats share, and only gets files that no other
+    source recognizes.
     """
 
     def recognize(self, head: FileHead) -> str | None:
-        """As `FileSource.recognize`."""
+        """See `FileSource.recognize`."""
         ...
 
 
 def make_row_id(row: dict[str, Any]) -> str:
-    """A name for a row that has no id of its own: the same in whatever file and place the row stands."""
+    """A name for a row without an id of its own; it does not depend on the file or the row's position."""
     return "row-" + digest(msgspec.json.encode(row, order="sorted").decode())
 
 
 class RowError(ValueError):
-    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`, and a remedy as a `Drop` has."""
+    """Raised inside `to_trace` to drop the row: `RowError("reason", "detail")`; may have a remedy, like a `Drop`."""
 
     def __init__(self, reason: str, detail: str = "", *remedy: str | Setting) -> None:
         super().__init__(reason, detail)

@@ -27,7 +27,7 @@ from foretrace.sources.turn_items import flatten_turns, is_agent
 
 _REWARDS = ("reward", "outcome.reward", "reward_info.reward")
 _FLAGS = ("correct", "pass", "tests_passed")
-"""Columns that say whether an attempt succeeded where they hold true or false: they may hold an answer, or a number."""
+"""Columns that say whether an attempt succeeded if they hold true or false; they may also hold an answer."""
 FIELDS = {
     "messages": (),
     "role": (),
@@ -57,23 +57,22 @@ FIELDS = {
     "exit_reason": ("exit_status", "exit_reason"),
     "license": ("license", "licence"),
 }
-"""What `columns` can map (dots lead into objects), and the columns that are looked for when it does not. Role and
-content are keys within a message."""
+"""The fields that `columns` can map, each with the columns that are tried when it does not (a dot leads into an
+object). Role and content are keys within a message."""
 _COUNTER = re.compile(r"[A-Za-z]*[ _#:.-]?\d{1,9}")
-"""An id that counts the rows of a file: a number, with or without a word before it."""
+"""An id that only counts rows: a number, with or without a word before it."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 MAX_SHOWN_COLUMNS = 10
-"""Columns of a row that a message names."""
+"""Most columns of a row that a message lists."""
 _MAX_SHOWN_VALUE = 80
 
 
 class Chat:
-    """Calls are read from the messages' own fields, else from the text, in the encoding that most of the agent's turns
-    are written in.
+    """Calls are read from the messages' own fields, or else from the text, in the encoding that most turns use.
 
     Args:
         columns: Field -> the column that holds it, or a path into objects (`response.output`).
-        license: License of the rows, whatever they say themselves.
+        license: License of the rows; overrides what they say themselves.
         call_pattern: Regular expression of a call in the text; its group `tool` is the name, others are arguments.
     """
 
@@ -81,7 +80,7 @@ class Chat:
     license: str | None = None
     hub: Hub | None = None
     is_general = True
-    """Rows of many formats have this shape: a source that knows more of them goes before."""
+    """Rows of many formats have this shape: a more specific source takes precedence."""
 
     def __init__(
         self, columns: dict[str, str] | None = None, license: str | None = None, call_pattern: str | None = None
@@ -102,9 +101,9 @@ class Chat:
         refused: str | None = None
         for row in head.rows:
             try:
-                # JSON text may be cut where the head ends.
+                # JSON text may be cut off at the end of the head.
                 found = find_turns({key: _read_list(value) or value for key, value in row.items()})
-            except RowError as error:  # a conversation all the same: its Drop says why it cannot be taken
+            except RowError as error:  # still a conversation: its Drop says why it cannot be read
                 refused = refused or f"a conversation that is refused ({error.drop.reason})"
                 continue
             if found is not None and (len(head.start) >= MAX_HEAD or _has_agent(found)):
@@ -128,7 +127,7 @@ class Chat:
         raw_id = fields.get("id")
         own = make_row_id(row) if raw_id is None else raw_id
         if raw_id is not None and (_COUNTER.fullmatch(raw_id) or _is_web_step(messages)):
-            # Such an id counts the rows of a file, or names the task of which each row is one step.
+            # Such an id counts the rows of a file, or names the task that each row is one step of.
             own = f"{raw_id}-{digest(make_row_id(row))}"
         instance = fields.get("instance") or f"chat:{digest(find_task_text(messages) or own)}"
         return Trace(
@@ -166,14 +165,14 @@ class Chat:
                 return found
             column = next((c for c in ("messages", "conversations", "conversation") if c in row), None)
         if column is not None and _has_path(row, column):
-            return read_turns(row, column)  # says what is wrong with it
+            return read_turns(row, column)  # raises an error that says what is wrong
         there = ", ".join(sorted(row)[:MAX_SHOWN_COLUMNS]) + (", ..." if len(row) > MAX_SHOWN_COLUMNS else "")
         remedy = ("name the one that holds the messages: ", Setting("columns", {"messages": "COLUMN"}))
         raise RowError("missing_column", f"there is no column {column or 'messages'}; the row has {there}", *remedy)
 
     def _read_fields(self, row: dict[str, Any], unclear: dict[str, str]) -> tuple[dict[str, Any], set[str]]:
-        """The fields that the row has, and their columns; a column of a type that the record cannot hold stays in
-        `extra`. A success that is not a clear yes or no is noted, but for a reward, which may be anything."""
+        """The fields of the row, and the columns they come from; a column of the wrong type stays in `extra`. A success
+        that is not a clear yes or no is noted, except in a reward column, which may hold anything."""
         fields: dict[str, Any] = {}
         used: set[str] = set()
         for field, read in _READERS.items():
@@ -201,7 +200,7 @@ def _read_text(value: Any) -> str | None:
 
 
 def _read_number(value: Any) -> float | None:
-    is_cell = isinstance(value, str) and _NUMBER.fullmatch(value)  # of a table
+    is_cell = isinstance(value, str) and _NUMBER.fullmatch(value)  # from a table
     return as_number(float(value) if is_cell else value)
 
 
@@ -212,11 +211,11 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "reward": _read_number,
     "license": lambda value: value if isinstance(value, str) and value.strip() else None,
 }
-"""How the fields of a row that are no part of the conversation are read; `None` for what a field cannot hold."""
+"""How the fields of a row outside the conversation are read; `None` for a value that the field cannot hold."""
 
 
 def _read_list(value: Any) -> list[Any]:
-    """A list that is written as JSON text and may be cut; empty for anything else."""
+    """A list written as JSON text, which may be cut off; empty for anything else."""
     is_list = isinstance(value, str) and value.lstrip().startswith("[")
     found = read_partial(value[:MAX_HEAD].encode(errors="replace")) if is_list else None
     return found if isinstance(found, list) else []

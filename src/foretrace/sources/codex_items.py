@@ -1,4 +1,4 @@
-"""What Codex writes of single calls: the call, its output with what the runner measured, and executions beside them."""
+"""Codex's records of single calls: the call, its output with the runner's measurements, and execution events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WALL_TIME = re.compile(r"^Wall time:? ([\d.]{1,20}) seconds", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})", re.MULTILINE)
 _RUNNING = re.compile(r"^(?:Process running with session ID|Script running with cell ID) (\S{1,64})", re.MULTILINE)
 _HEADER = 600
-"""Characters of an output in which its header stands."""
+"""Characters at the start of an output that may hold its header."""
 
 CALLS = frozenset({
     "function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call", "tool_call",
@@ -31,12 +31,12 @@ EXECUTIONS = frozenset({
     "image_generation_end", "view_image_tool_call", "collab_agent_spawn_end", "collab_agent_interaction_end",
     "collab_waiting_end", "collab_close_end", "collab_resume_end",
 })  # fmt: skip
-"""Events that say how a call was carried out."""
+"""Events that say how a call was executed."""
 EXECUTION_ITEMS = frozenset({
     "commandexecution", "filechange", "mcptoolcall", "dynamictoolcall", "collabagenttoolcall", "websearch", "extension",
     "imageview", "imagegeneration", "subagentactivity", "sleep",
 })  # fmt: skip
-"""The same as items of `item_completed`, in lower case without `_`."""
+"""The types of `item_completed` items that say the same, in lower case without `_`."""
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,14 +45,14 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     parts: tuple[Part, ...] = ()
     seconds: float | None = None
-    """What the runner measured of the call, which may have given back before the process ended."""
+    """Duration measured by the runner; the call may have returned before the process ended."""
     exit_code: int | None = None
     running: str | None = None
-    """Id of the session in which the process goes on, to be polled by `write_stdin`."""
+    """Id of the session in which the process continues; `write_stdin` polls it."""
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
-    """How a call, or a part of one, was carried out."""
+    """How a call, or a part of one, was executed."""
 
     id: str
     kind: str
@@ -67,7 +67,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_codex_call(payload: dict[str, Any]) -> ToolCall:
-    """The call that a record of one of the types `CALLS` makes."""
+    """The call in a record of one of the types in `CALLS`."""
     kind = get_text(payload, "type")
     function = get_dict(payload, "function")
     name = get_text(payload, "name") or get_text(function, "name")
@@ -85,7 +85,7 @@ def make_codex_call(payload: dict[str, Any]) -> ToolCall:
 
 
 def read_output(payload: dict[str, Any]) -> Output:
-    """The output that a record of one of the types `OUTPUTS` holds."""
+    """The output in a record of one of the types in `OUTPUTS`."""
     value: Any = payload.get("output", payload.get("result", payload.get("tools")))
     metadata: dict[str, Any] = {}
     if isinstance(value, str) and value.startswith("{") and '"metadata"' in value:
@@ -113,7 +113,7 @@ def read_output(payload: dict[str, Any]) -> Output:
 
 
 def read_execution(payload: dict[str, Any]) -> Execution | None:
-    """What an event of one of the types `EXECUTIONS`, or an item of `EXECUTION_ITEMS`, says; None for another."""
+    """The contents of an event with a type in `EXECUTIONS`, or of an item in `EXECUTION_ITEMS`; `None` for others."""
     item = get_dict(payload, "item") if get_text(payload, "type") == "item_completed" else payload
     kind = get_text(item, "type")
     if kind not in EXECUTIONS and kind.replace("_", "").lower() not in EXECUTION_ITEMS:
@@ -168,7 +168,7 @@ def _read_duration(item: dict[str, Any]) -> float | None:
 
 
 def _find_seconds(head: str, metadata: dict[str, Any]) -> float | None:
-    """What the runner measured. It writes 0 for what it did not measure: no process takes no time."""
+    """The duration measured by the runner. It writes 0 for what it did not measure: no process takes no time."""
     match = _WALL_TIME.search(head)
     try:
         return (float(match[1]) if match else get_number(metadata, "duration_seconds")) or None

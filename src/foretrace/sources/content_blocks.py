@@ -1,4 +1,4 @@
-"""Read a message's content: text, or a list of parts or blocks, of any maker.
+"""Read a message's content: text, or a list of parts or blocks, from any provider.
 
 Rows refuse a part whose meaning would be lost (`read_content`); logs and sessions keep it by its name or as JSON.
 """
@@ -36,7 +36,7 @@ _HELD = (
     "toolUse", "toolResult", "toolCall", "functionCall", "function_call", "functionResponse", "function_response",
     "reasoningContent", "run", "function", "server_tool_call",
 )  # fmt: skip
-"""Keys of objects in a block that say what it is about."""
+"""Keys under which a block may nest its actual contents."""
 _KINDS = ("type", "part_kind", "block_type", "$type")
 _IDS = ("id", "tool_use_id", "toolUseId", "toolUseID", "toolCallId", "tool_call_id", "Id", "CallId")
 _NAMES = ("name", "toolName", "tool_name", "FunctionName")
@@ -72,14 +72,14 @@ def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
 
 
 def read_block_text(block: dict[str, Any]) -> str | None:
-    """The text of a block of text; `None` where it is of another kind."""
+    """The text of a text block; `None` for other blocks."""
     text = block.get("text", block.get("content") if block.get("type") == "text" else None)
     return text if isinstance(text, str) else None
 
 
 def read_any_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a message's content in any form, and its parts that are not text; a part of an unknown kind is kept
-    by its name, and what is neither text nor a list is written as JSON."""
+    """The text of a message's content in any form, and its parts that are not text. A part of an unknown kind is kept
+    by its name. Anything other than text or a list is written as JSON."""
     if not isinstance(value, list):
         return write_text(value), ()
     text, parts = "", list[Part]()
@@ -95,7 +95,7 @@ def read_any_content(value: Any) -> tuple[str, tuple[Part, ...]]:
 
 
 def read_blocks(content: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a content, and its parts that are not text. A block of an unknown kind is kept as its JSON."""
+    """The text of a content, and its parts that are not text. A block of an unknown kind is kept as JSON."""
     text, parts = "", list[Part]()
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, dict) and (part := read_part(block, len(text))) is not None:
@@ -107,7 +107,7 @@ def read_blocks(content: Any) -> tuple[str, tuple[Part, ...]]:
 
 
 def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
-    """An image, a file or the like, by reference; None for a block of text."""
+    """An image, a file or the like, by reference; `None` for a text block."""
     kind = next((key for key in ("inlineData", "fileData") if key in block), None) or get_text(block, "type")
     if not kind.startswith(_MEDIA) and kind != "fileData":
         return None
@@ -127,7 +127,7 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
 
 
 def digest_body(body: str) -> str:
-    """The digest of a picture or a file that stands as base64."""
+    """The digest of a base64-encoded picture or file."""
     try:
         data = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):
@@ -136,7 +136,7 @@ def digest_body(body: str) -> str:
 
 
 def read_block(block: Block) -> Block:
-    """A block of any maker as Anthropic writes it: `tool_use`, `tool_result`, `thinking` or `text`; any other as it is.
+    """A block of any provider in Anthropic's form (`tool_use`, `tool_result`, `thinking`, `text`), or else unchanged.
 
     Known are Gemini's parts, and the blocks of Bedrock, OpenTelemetry, the AI SDK, Pydantic AI, Semantic Kernel,
     LlamaIndex, Goose, Amp and Pi.
@@ -146,7 +146,7 @@ def read_block(block: Block) -> Block:
     if not holder and block.get("type") in ("tool_use", "server_tool_use", "tool_result", "text"):
         return block
     held = {**block, **get_dict(block, holder)}
-    held |= get_dict(held, "value")  # Goose writes whether there is one
+    held |= get_dict(held, "value")  # Goose wraps the value in a status
     call_id = next((held[key] for key in _IDS if held.get(key)), None)
     if kind in _CALLS:
         given = next((held[key] for key in _GIVEN if held.get(key) is not None), {})
@@ -167,7 +167,7 @@ def read_block(block: Block) -> Block:
 
 
 def _open_result(value: Any) -> Any:
-    """What a call gave: text, or blocks of text and media; anything else as JSON."""
+    """The result of a call: text, or blocks of text and media; anything else as JSON."""
     if isinstance(value, dict):
         inner = value.get("value") if "type" in value else value.get("output") if len(value) == 1 else None
         value = value if inner is None else inner
@@ -177,7 +177,7 @@ def _open_result(value: Any) -> Any:
 
 
 def make_function_call(call: dict[str, Any]) -> ToolCall:
-    """A call as OpenAI writes it, with its function in an object of its own or flat."""
+    """A call in OpenAI's form, with the function either nested in its own object or flat."""
     function = get_dict(call, "function") or call
     return make_call(call.get("id") or call.get("call_id"), get_text(function, "name"), function.get("arguments"))
 
@@ -193,7 +193,7 @@ class Reply(NamedTuple):
 
 
 def split_reply(content: Any, account: Account) -> Reply:
-    """A reply in blocks as Anthropic has them, in any of their spellings."""
+    """A reply split into Anthropic's kinds of blocks, in any of their spellings."""
     texts, thoughts = list[str](), list[str]()
     parts, calls, results = list[Part](), list[dict[str, Any]](), list[dict[str, Any]]()
     for block in content if isinstance(content, list) else [content]:

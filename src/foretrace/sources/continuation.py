@@ -1,4 +1,4 @@
-"""Tell a conversation that has gone on from another one that has its key."""
+"""Tell a continued conversation from a different one with the same key."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from foretrace.core.trace import Message, Trace
 
 
 def goes_on_from(later: Trace, earlier: Trace) -> bool:
-    """Whether `later` is `earlier` with something behind it: all before the last turn of the agent is the same, and
-    that turn begins with what it was.
+    """Whether `later` is `earlier` with something added: everything before the agent's last turn is the same, and that
+    turn begins with its earlier version.
 
-    A secret that only the end of the conversation gave away may stand in the earlier one: where the later text has a
-    placeholder, it is not compared.
+    The earlier text may contain a secret that was only detected because of the later part of the conversation: a text
+    is not compared if the later one has a placeholder.
     """
     last = max((i for i, message in enumerate(earlier.messages) if message.role == "assistant"), default=0)
     if len(later.messages) < len(earlier.messages) or len(later.messages) <= last:

@@ -1,9 +1,9 @@
 """Put a conversation together from the records of a session, a log or spans: turns, calls, results and times.
 
-Times (`Message.model_s`, `tool_s`): what the runner or a span measured is taken as it is. Else a duration is the
-difference of two stamps: of a model, from the latest input before the reply to the reply's last record; of a tool, from
-the call to its result. Stamps that fall, or that lie less than `FLUSH_S` apart (records that were written in one go),
-give no time. A tool that waits for a person has none either.
+Times (`Message.model_s`, `tool_s`): what the runner or a span measured is used as it is. Otherwise a duration is the
+difference of two timestamps: for a model, from the latest input before the reply to the last record of the reply; for a
+tool, from the call to its result. Timestamps that decrease, or that are less than `FLUSH_S` apart (records written
+together), give no time. Neither does a tool that waits for a person.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.sources.account import Account
 
 FLUSH_S = 0.002
-"""Seconds; stamps nearer to each other say when records were written, and not when something happened."""
+"""Seconds; timestamps closer together say when records were written, not when something happened."""
 
 
 class _Draft(msgspec.Struct):
     message: Message
-    """As far as it is known, without times."""
+    """What is known so far, without times."""
     began: float | None
-    """Stamp of its first record, seconds since 1970."""
+    """Timestamp of its first record, seconds since 1970."""
     ended: float | None
-    """Stamp of its last record."""
+    """Timestamp of its last record."""
     seconds: float | None = None
     measured_by: TimeSource | None = None
     input_at: float | None = None
-    """Of an agent's reply: the latest stamp of what it answers."""
+    """For an agent's reply: the latest timestamp of what it answers."""
 
 
 class UsedRecord(msgspec.Struct, gc=False):
@@ -40,9 +40,9 @@ class UsedRecord(msgspec.Struct, gc=False):
 
     record: dict[str, Any]
     inside: str
-    """The field that holds the message itself, where there is an envelope around it."""
+    """The field that holds the message itself, if it is in an envelope."""
     call: str
-    """The call that it is about, where it makes no message."""
+    """The call that the record is about, if it does not become a message."""
     places: list[int] = msgspec.field(default_factory=list[int])
     """Indexes of the messages that were made from it."""
 
@@ -51,20 +51,20 @@ class Conversation:
     """Messages in the order in which they are added; records of one model reply are one message.
 
     Args:
-        account: gets notes of what does not fit: results without a call, clocks that run backwards.
-        durations_from_stamps: False for a format whose stamps say when something happened, and not how long it took,
-            such as one stamp for a reply and the results of its calls.
+        account: receives notes of what does not fit: results without a call, clocks that run backwards.
+        durations_from_stamps: False for a format whose timestamps say when something happened but not how long it took,
+            such as one timestamp for a reply and the results of its calls.
     """
 
     def __init__(self, account: Account, *, durations_from_stamps: bool = True) -> None:
         self.account = account
         self._durations_from_stamps = durations_from_stamps
         self.used: list[UsedRecord] = []
-        """The records that messages were made from: what these leave out of them goes to `extra` (`leftovers`)."""
+        """The records that messages were made from: what is missing in the messages goes to `extra` (`leftovers`)."""
         self._drafts: list[_Draft] = []
         self._replies: dict[str, _Draft] = {}
         self._called: dict[str, float | None] = {}
-        """Stamps of calls, by id."""
+        """Timestamps of calls, by id."""
         self._waits: set[str] = set()
         self._latest_input: float | None = None
 
@@ -73,19 +73,19 @@ class Conversation:
 
     @property
     def has_agent(self) -> bool:
-        """Whether the agent has said or done anything, in this conversation and not in an example."""
+        """Whether the agent has said or done anything in this conversation, outside of examples."""
         return any(d.message.role == "assistant" and d.message.author != "demo" for d in self._drafts)
 
     def has_call(self, call_id: str) -> bool:
-        """Whether a call of that id was added."""
+        """Whether a call with this id was added."""
         return call_id in self._called
 
     def use(self, record: dict[str, Any], inside: str = "", *, call: str = "", count: int = 1) -> None:
-        """Count a record as used; messages that are added from now on are made from it.
+        """Count a record as used; messages that are added from now on come from it.
 
         Args:
-            inside: The field that holds the message itself, where there is an envelope around it.
-            call: Id of the call that it is about, where it makes no message.
+            inside: The field that holds the message itself, if it is in an envelope.
+            call: Id of the call that the record is about, if it does not become a message.
             count: How many records it is for the account: a message and its parts may be several.
         """
         self.account.use(count)
@@ -106,7 +106,7 @@ class Conversation:
         seconds: float | None = None,
         **more: Any,
     ) -> None:
-        """A message by the name of its role; what messages of this role do not have is left out."""
+        """Add a message by the name of its role; arguments that do not apply to the role are ignored."""
         if role == "assistant":
             self.add_agent(
                 raw_index, text=text, reasoning=reasoning, calls=calls, author=author or "model", at=at,
@@ -120,13 +120,13 @@ class Conversation:
             self.add_user(text, raw_index, author=author or "user", at=at, **more)
 
     def add_system(self, text: str, raw_index: int, *, at: float | None = None, **more: Any) -> None:
-        """A system (or developer) prompt."""
+        """Add a system (or developer) prompt."""
         self._add("system", "user", text, raw_index, at, more)
 
     def add_user(
         self, text: str, raw_index: int, *, author: Author = "user", at: float | None = None, **more: Any
     ) -> None:
-        """What a person says. `author="environment"`: what the agent's program says in that role (a reminder, a
+        """Add a message of a person. `author="environment"`: what the agent's program says in that role (a reminder, a
         summary, an acknowledgement); `author="demo"`: part of an example in the prompt."""
         self._add("user", author, text, raw_index, at, more)
         self._note_input(at)
@@ -147,13 +147,13 @@ class Conversation:
         author: Author = "model",
         **more: Any,
     ) -> None:
-        """What the model wrote, or a part of it: records with one `reply` are one message, wherever they stand.
+        """Add a message of the model, or a part of one: all records with the same `reply` are one message.
 
         Args:
             reply: The format's own id of the model's reply.
-            at: Stamp of the record, in seconds since 1970.
-            began: When the model was asked, where the format says so.
-            seconds: What the runner or a span measured, or what the format's reader found from stamps.
+            at: Timestamp of the record, in seconds since 1970.
+            began: When the model was asked, if the format says so.
+            seconds: What the runner or a span measured, or what the format's reader found from timestamps.
             waits_for_person: Ids of calls that wait for a person, so that their time is not a tool's.
             author: `environment` for what the agent's program did without asking the model; `demo` for what is shown to
                 the model as an example or copied from another conversation, which is not a step.
@@ -197,8 +197,8 @@ class Conversation:
         also: Iterable[str] = (),
         **more: Any,
     ) -> None:
-        """What a call gave; an empty `call_id` where the format has none. `also`: ids of further calls that the same
-        result answers."""
+        """Add the result of a call; `call_id` is empty if the format has none. `also`: ids of further calls that the
+        same result answers."""
         answered = (call_id, *also) if call_id else ()
         draft = self._add(
             "tool", "environment", text, raw_index, at, {**more, "tool_call_ids": answered, "is_error": is_error}
@@ -210,7 +210,7 @@ class Conversation:
         self._note_input(at)
 
     def time_call(self, call_id: str, seconds: float, measured_by: TimeSource = "runner") -> bool:
-        """Set the duration of a call whose result was added before; whether there is one."""
+        """Set the duration of a call whose result was added before; returns whether there is one."""
         for draft in reversed(self._drafts):
             if draft.message.role == "tool" and call_id in draft.message.tool_call_ids:
                 draft.seconds, draft.measured_by = seconds, measured_by
@@ -218,7 +218,7 @@ class Conversation:
         return False
 
     def wait_for_person(self, call_id: str) -> None:
-        """Say of a call that it waited for a person, so that its time is not a tool's."""
+        """Note that a call waited for a person, so that its time is not a tool's."""
         self._waits.add(call_id)
 
     def finish(self) -> tuple[Message, ...]:
@@ -282,13 +282,13 @@ class Conversation:
 
 
 def measure(start: Any, end: Any) -> float | None:
-    """Seconds from one stamp to a later one; None where one of them is none, or they say nothing."""
+    """Seconds from one timestamp to a later one; `None` if either is missing or they are not in order."""
     begin, finish = read_time(start), read_time(end)
     return round(finish - begin, 6) if begin is not None and finish is not None and finish > begin else None
 
 
 def make_call(call_id: Any, name: Any, arguments: Any, **extra: Any) -> ToolCall:
-    """A call as a format gives it: arguments as an object or as JSON text, repaired where that is needed."""
+    """A call as a format gives it: arguments are an object or JSON text, which is repaired if needed."""
     if isinstance(arguments, dict):
         return ToolCall(id=str(call_id or ""), name=str(name or ""), arguments=encode_json(arguments), extra=extra)
     text = arguments if isinstance(arguments, str) else encode_json({} if arguments is None else arguments)
@@ -302,8 +302,8 @@ def make_call(call_id: Any, name: Any, arguments: Any, **extra: Any) -> ToolCall
 
 
 def read_time(value: Any) -> float | None:
-    """Seconds since 1970 of a stamp: ISO 8601 text (without a zone: UTC), or a number of seconds, milliseconds,
-    microseconds or nanoseconds, told apart by its size. None where it is none of these."""
+    """Seconds since 1970 of a timestamp: ISO 8601 text (UTC if it has no zone), or a number of seconds, milliseconds,
+    microseconds or nanoseconds, depending on its size. `None` if it is none of these."""
     if isinstance(value, str):
         text = value.strip()
         if text.isdecimal() and len(text) < 30:
@@ -322,7 +322,7 @@ def read_time(value: Any) -> float | None:
 
 
 def write_time(stamp: float) -> str | None:
-    """ISO 8601 text of seconds since 1970; None where no calendar has such a time."""
+    """Seconds since 1970 as ISO 8601 text; `None` if out of range."""
     try:
         return datetime.fromtimestamp(stamp, UTC).isoformat()
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Rows and session files become encoded traces, here or in worker processes: all of it that needs no traces folder."""
+"""Convert rows and session files to encoded traces, here or in worker processes; needs no traces folder."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from foretrace.sources.conversation import read_time
 from foretrace.sources.report import TraceCounts, count_trace
 
 BEFORE_SINCE = "before_since"
-"""Reason of the Drop for a conversation that ended before the date that was given."""
+"""Reason of the Drop for a conversation that ended before the given date."""
 _CLEANED_AT_ONCE, _MAX_GROUP = 4 << 20, 256
-"""Characters, and traces, that are looked through together."""
+"""Most characters, and most traces, that are cleaned together."""
 
 
 class ConvertedTrace(NamedTuple):
@@ -37,51 +37,51 @@ class ConvertedTrace(NamedTuple):
 
 
 PlacedResult = tuple[str, ConvertedTrace | Drop]
-"""What became of a row or a conversation, behind what a message says of where it stands."""
+"""Where a row or conversation is, as shown in messages, and what it was converted to."""
 
 
 class FileReading(NamedTuple):
-    """What a session file gives."""
+    """The contents of a session file."""
 
     results: Iterable[PlacedResult]
-    """Its conversations; may be read once."""
+    """Its conversations; can be read once."""
     account: Account
-    """Complete when the results have been read."""
+    """Complete once the results have been read."""
 
 
 class Cleaner(Protocol):
-    """What every trace goes through before it is written; it goes to workers with the source."""
+    """Cleans every trace before it is written; it is sent to workers with the source."""
 
     def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
-        """Each trace as it may be written, or why it may not. Many at once are faster."""
+        """Each trace in the form that may be written, or why it may not be. Faster for many at once."""
         ...
 
     def redact_texts(self, texts: Sequence[str]) -> Sequence[str]:
-        """What may be said of texts of the input: in a report, or as names in an account. Many at once are faster."""
+        """Texts of the input in the form that a report, or names in an account, may show. Faster for many at once."""
         ...
 
 
 class SharedSource:
-    """A source that goes to workers as a file, once for each of them: what it has learnt from a scan may be large."""
+    """A source that each worker reads once from a file: what it has learned from a scan may be large."""
 
     def __init__(self, source: Source | FileSource, since: float | None, cleaner: Cleaner | None = None) -> None:
         self.source = source
         self.since = since
         """Seconds since 1970; conversations that ended before are left out."""
         self.cleaner = cleaner
-        """`None` writes traces as they are."""
+        """If `None`, traces are written as they are."""
         self._path: Path | None = None
 
     @property
     def is_shared(self) -> bool:
-        """Whether workers have it."""
+        """Whether workers can read it."""
         return self._path is not None
 
     def share(self, path: Path) -> None:
-        """Write it to a file from which workers read it, if it can be written."""
+        """Write it to a file for the workers, if it can be pickled."""
         try:
             data = pickle.dumps((self.source, self.since, self.cleaner))
-        except Exception:  # a plugin may hold what no process can be sent: an open file, a lambda
+        except Exception:  # a plugin may hold what cannot be pickled: an open file, a lambda
             return
         path.write_bytes(data)
         self._path = path
@@ -101,7 +101,7 @@ def convert_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow])
 
 
 def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> Iterator[PlacedResult]:
-    """As `convert_rows`, a few rows at a time."""
+    """Like `convert_rows`, a few rows at a time."""
     places: deque[str] = deque()
 
     def convert() -> Iterator[Trace | Drop]:
@@ -115,7 +115,7 @@ def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) 
 
 
 def _clean(cleaner: Cleaner | None, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
-    """The same results, in their order, as they may be written."""
+    """The same results, in the same order, cleaned."""
     if cleaner is None:
         yield from results
         return
@@ -151,7 +151,7 @@ def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]
 
 
 def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
-    """As `read_files`, a few conversations at a time."""
+    """Like `read_files`, a few conversations at a time."""
 
     def stream(path: Path) -> FileReading:
         account = Account()
@@ -227,11 +227,11 @@ def _encode(trace: Trace | Drop, since: float | None) -> ConvertedTrace | Drop:
 
 
 def _drop_half_pair(error: UnicodeEncodeError) -> Drop:
-    """Text decoded by others may hold half of a surrogate pair, which no file can."""
+    """A Drop for text with half of a surrogate pair (decoded by somebody else), which no file can hold."""
     return Drop("not_utf8", f"half of a surrogate pair: {ascii(error.object[error.start : error.end])[:60]}")
 
 
 def find_last_stamp(trace: Trace) -> float | None:
-    """The latest stamp of a trace, in seconds since 1970; None where it has none."""
+    """The latest timestamp of a trace, in seconds since 1970; `None` if it has none."""
     stamps = [message.started for message in trace.messages] + [trace.provenance.created_at]
     return max((at for stamp in stamps if stamp and (at := read_time(stamp)) is not None), default=None)

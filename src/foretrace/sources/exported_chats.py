@@ -1,6 +1,6 @@
-"""Chats that people take home: ChatGPT's export, where messages are the nodes of a tree.
+"""Chats that people export: ChatGPT's export, where messages are the nodes of a tree.
 
-The line that the chat ended on is read; what hangs beside it are answers that were asked for again.
+Only the branch that the chat ended on is read; other branches are answers that were regenerated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HIDDEN = ("user_editable_context", "model_editable_context")
 
 
 def find_exported_chat(row: Row) -> FoundTurns | None:
-    """The chat in a row with a `mapping` of nodes; `None` where there is none."""
+    """The chat in a row with a `mapping` of nodes; `None` if there is none."""
     mapping = row.get("mapping")
     if not isinstance(mapping, dict) or not all(isinstance(node, dict) for node in mapping.values()):
         return None
@@ -34,7 +34,7 @@ def find_exported_chat(row: Row) -> FoundTurns | None:
 
 
 def _find_line(row: Row, mapping: dict[str, Row]) -> list[Row]:
-    """The nodes from the root to the current one; without that, to the last one by the youngest child each time."""
+    """The nodes from the root to the current node; if that is not known, along the last child of each node."""
     line: list[Row] = []
     own = as_text(row.get("current_node"))
     own = own if own in mapping else _find_last(mapping)
@@ -77,7 +77,7 @@ def _read_message(message: Row) -> list[Row]:
 
 
 def _read_text(content: Row) -> str:
-    """The text of a message; of a picture, its name."""
+    """The text of a message; a part without text is shown as its type in brackets."""
     if isinstance(content.get("text"), str):
         return content["text"]
     texts = [

@@ -1,4 +1,4 @@
-"""The files behind one input: a file or folder, what is read with it, and whether any of it has changed."""
+"""The files behind one input: a file or folder, its companions, and whether any of them has changed."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _MAX_FOLDER_FILES = 100_000
-"""Files of one folder that are looked at."""
+"""Most files of one folder that are looked at."""
 
 
 class FileState(NamedTuple):
-    """A file as it is now."""
+    """The current state of a file."""
 
     name: str
-    """Path from the folder in which the input lies."""
+    """Path relative to the folder that contains the input."""
     size: int
     changed_ns: int
-    """When it was last changed, nanoseconds since 1970."""
+    """Time of the last change, nanoseconds since 1970."""
 
 
 def list_companions(source: Any, path: Path) -> list[Path]:
-    """The files that the source reads with this one; none where it cannot tell."""
+    """The files that the source reads together with this one; none if they cannot be listed."""
     with contextlib.suppress(OSError):
         return list(source.list_companions(path)) if hasattr(source, "list_companions") else []
     return []
 
 
 def list_states(paths: Iterable[Path]) -> list[FileState]:
-    """The state of every file among these, and in these folders, sorted; what cannot be looked at is left out."""
+    """The states of these files and of all files in these folders, sorted; files that cannot be read are left out."""
     states: list[FileState] = []
     for top in paths:
         for path in _list_files(top):
@@ -47,7 +47,7 @@ def _list_files(top: Path) -> Iterator[Path]:
         yield top
         return
     count = 0
-    for folder, _, names in os.walk(top):  # which follows no links
+    for folder, _, names in os.walk(top):  # does not follow links
         for name in names:
             yield Path(folder, name)
             count += 1

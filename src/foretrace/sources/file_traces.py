@@ -1,4 +1,4 @@
-"""Files of records that are conversations by themselves, and the Trace of a conversation out of a file."""
+"""Files whose records each hold whole conversations, and the Trace of a conversation from a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from foretrace.sources.repositories import find_repository
 
 
 class RecordFiles:
-    """Base of a `FileSource` for files of JSON records (a document, a list, or lines), each of which is read by itself.
+    """Base of a `FileSource` for files of JSON records (a document, a list, or lines) that are read one by one.
 
     A record that cannot be read is a Drop.
     """
@@ -42,24 +42,24 @@ class RecordFiles:
                 yield error.drop
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The conversations of one record, which stands in that place in the file."""
+        """The conversations of one record, which has this position in the file."""
         raise NotImplementedError
 
 
 def make_task(own_id: str, *, instance: str = "", repository: str = "", kind: str = "") -> Task:
-    """The task of an attempt: the instance, or where there is none, what the id of the session says.
+    """The task of an attempt: the instance or, if there is none, one named by the session's id.
 
     Args:
-        own_id: Key of the trace: attempts without an instance are each a task of their own.
+        own_id: Key of the trace: each attempt without an instance is its own task.
         instance: Id of the instance, query or problem.
-        repository: `owner/name`, where the format says so apart from the instance.
+        repository: `owner/name`, if the format gives it separately from the instance.
     """
     task_id = instance or digest(own_id)
     return Task(id=task_id, group=repository or find_repository(task_id), kind=kind)
 
 
 def make_child_task(parent: Task, own_id: str) -> Task:
-    """The task of an agent that another one started: its own, in the group of the parent's."""
+    """The task of an agent started by another one: its own, in the parent's group."""
     return Task(id=digest(own_id), group=parent.group, kind=parent.kind)
 
 
@@ -77,15 +77,15 @@ def finish_trace(
     facts: Any = None,
     **origin: Any,
 ) -> Trace | Drop:
-    """The trace of a conversation; a Drop where the agent says nothing in it, which is never a trace.
+    """The trace of a conversation; a Drop if the agent says nothing in it, which is never a trace.
 
     Args:
         key: `source@id`.
-        task: A session's gets its first request as the statement; what the program says after the last turn that
+        task: A session's task gets its first request as the statement. What the program says after the last turn that
             anybody answered then goes to `extra`.
-        met: How many records of each type there were, to say what was met instead.
-        facts: What is known of the conversation as a whole, and need not be kept in `extra`; its origin, unless given.
-        origin: Further fields of `Provenance`; those that are empty texts are not set.
+        met: Number of records of each type, to say what was found instead.
+        facts: What else is known of the conversation, and need not be kept in `extra`; by default, its provenance.
+        origin: Further fields of `Provenance`; empty texts are not set.
     """
     if not talk.has_agent:
         return make_no_agent_drop(key, met)
@@ -112,6 +112,6 @@ def finish_trace(
 
 
 def make_no_agent_drop(key: str, met: Mapping[str, int]) -> Drop:
-    """The refusal of a conversation in which the agent says nothing."""
+    """The Drop for a conversation in which the agent says nothing."""
     shown = ", ".join(f"{count} {kind}" for kind, count in Counter(met).most_common(8))
     return Drop("no_agent_turn", f"{key}: no agent turn in {sum(met.values())} records ({shown or 'none at all'})")

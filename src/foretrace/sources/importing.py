@@ -1,4 +1,4 @@
-"""Import rows and session files into a traces folder: each ends as a Trace, a counted Drop, or was already there."""
+"""Import rows and session files into a traces folder: each becomes a Trace or a counted Drop, or was already there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from foretrace.sources.report import ImportReport
 from foretrace.sources.taking import Taker
 
 _MIN_POOL_BYTES = 6 << 20
-"""Input from which on workers are worth their start."""
+"""Size of the input from which worker processes pay off."""
 
 
 class SourceInputs(NamedTuple):
@@ -60,19 +60,19 @@ def import_inputs(
     cleaner: Cleaner | None = None,
     progress: ProgressFunc | None = None,
 ) -> ImportReport:
-    """Import rows and files into the traces folder `out` (made if absent), which may lie in an object store.
+    """Import rows and files into the traces folder `out` (created if absent), which may be in an object store.
 
     An interrupted import continues: run it again with the same arguments. The bytes do not depend on the engine; with
     more than one process, call it under `if __name__ == "__main__":`.
 
     Args:
-        limit: Rows of each input that are read at most; conversations of all files of a source.
-        since: ISO 8601 date; conversations whose stamps all lie before it are left out.
-        replace: Take a trace whose key is known with other content; otherwise it is a drop, `key_conflict`, unless a
-            conversation goes on from the stored one.
+        limit: Most rows of each input that are read, or most conversations of all files of a source.
+        since: ISO 8601 date; conversations whose timestamps are all before it are left out.
+        replace: Replace a trace whose key is known but whose content differs. Otherwise it is dropped (`key_conflict`),
+            unless a conversation continues the stored one.
         shards: Number of shards of a new folder.
         engine: Where rows and files are converted.
-        cleaner: What each trace goes through before anything is written; `None` writes them as they are.
+        cleaner: Cleans each trace before it is written; with `None` they are written as they are.
 
     Raises:
         SourceError: an input cannot be read to its end; says what is kept, as `KeyboardInterrupt` does.
@@ -93,7 +93,7 @@ def import_inputs(
                 def share(source: Any) -> SharedSource:
                     shared = SharedSource(source, since_s, cleaner)
                     if pool is not None:
-                        path = make_own_name(folder / "source")  # workers keep what they have read under a name
+                        path = make_own_name(folder / "source")  # workers cache what they have read by path
                         stack.callback(path.unlink, missing_ok=True)
                         shared.share(path)
                     return shared
@@ -115,7 +115,7 @@ def import_inputs(
 
 
 def _end_early(writer: TraceWriter, out: Path | str) -> str:
-    """Leave the folder as it was sealed last, or remove one that holds nothing; says which."""
+    """Leave the folder as it was last sealed, or remove it if it is empty; returns a message that says which."""
     writer.remove_if_empty()
     sealed = writer.count_sealed()
     if not sealed:
@@ -128,10 +128,10 @@ def _run_merges(pool: Executor, merges: Sequence[tuple[list[Path], Path]]) -> No
 
 
 def parse_date(text: str) -> float:
-    """Seconds since 1970 of an ISO 8601 date or time; without a zone, of UTC.
+    """Seconds since 1970 of an ISO 8601 date or time; UTC if it has no zone.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a date.
     """
     try:
         date = datetime.fromisoformat(text.strip())
@@ -143,7 +143,7 @@ def parse_date(text: str) -> float:
 def _plan(
     inputs: Iterable[SourceInputs], share: Callable[[Any], SharedSource], replace: bool, common: dict[str, Any]
 ) -> Iterator[Stage[Any]]:
-    """What is to be done for each input, looked at when its turn comes."""
+    """The stage of each input, made when its turn comes."""
     for group in inputs:
         source: Any = group.source
         rows = [RowImport(source=source, rows=each, **common) for each in group.rows]
@@ -164,7 +164,7 @@ def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
 
 
 def _is_ours(source: Any) -> bool:
-    """Whether it is not code from outside, which may want pandas."""
+    """Whether it is part of foretrace; other code may need pandas."""
     return type(source).__module__.startswith("foretrace.")
 
 
@@ -182,7 +182,7 @@ def _open_pool(
 
 
 def _weigh(inputs: Iterable[SourceInputs], limit: int | None) -> int:
-    """About how many bytes will be read; rows of the Hub count as many."""
+    """About how many bytes will be read; rows from the Hub count as enough for workers, unless few are wanted."""
     weight = 0
     for group in inputs:
         for each in [*group.rows, *group.files]:

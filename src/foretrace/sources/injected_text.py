@@ -1,6 +1,6 @@
-"""Tell what an agent's program puts into the user's role from what a person wrote: reminders, contexts, notices.
+"""Separate what an agent's program puts into the user's role (reminders, contexts, notices) from what a person wrote.
 
-What counts is how the text is marked, never what it says.
+Only the markup of the text counts, never its content.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _STARTS = (
     "This is the Gemini CLI. We are setting up the context for our chat.",
     "Base directory for this skill:",
 )
-"""Texts that begin so are the program's as a whole."""
+"""Texts that begin like this are entirely the program's."""
 
 
 def split_injected(text: str) -> Iterator[tuple[Author, str]]:
-    """The pieces of a text in the user's role, in order, each with its author: `environment` or `user`. Put together
-    they are the text, but for blank space between two."""
+    """The pieces of a text in the user's role, in order, each with its author: `environment` or `user`. Joined, they
+    are the text, apart from white space between them."""
     waiting: list[str] = []
     for author, piece in _find_pieces(text):
         if author == "environment":
@@ -54,7 +54,7 @@ def split_injected(text: str) -> Iterator[tuple[Author, str]]:
 
 
 def is_injected(text: str) -> bool:
-    """Whether nothing of a text was written by a person."""
+    """Whether no part of a text was written by a person."""
     return all(author == "environment" for author, _ in split_injected(text))
 
 

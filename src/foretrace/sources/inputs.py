@@ -1,6 +1,6 @@
-"""The inputs of an import: what is left to read of each, cut into jobs, and the cursor that says how far it was read.
+"""The inputs of an import: the unread part of each, split into jobs, and the cursor that says how far it was read.
 
-Rows go on from their cursor. A session file that is as it was is skipped, and one that has grown is read anew.
+Rows continue from their cursor. An unchanged session file is skipped, and one that has grown is read again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from foretrace.sources.taking import Taker
 
 T = TypeVar("T")
 _REPORT_EVERY = 64
-"""Rows after which the progress of an input is reported again."""
+"""Rows between two progress reports."""
 _ROWS_BYTES, _MAX_ROWS = 2 << 20, 256
-"""How many rows one job converts."""
+"""Most bytes and rows that one job converts."""
 _FILES_BYTES, _MAX_FILES = 1 << 20, 32
-"""How many session files one job reads."""
+"""Most bytes and session files that one job reads."""
 _IN_FLIGHT_BYTES = 16 << 20
-"""Rows, or session files, that are read and not taken yet, at least."""
+"""Minimum of the bytes (of rows or session files) that may be read ahead of what was taken."""
 
 
 class RowImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +50,13 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
     rows: Rows
     limit: int | None
     since: str
-    """Date as the user gave it; part of the cursor's name, since other rows are taken."""
+    """Date as the user gave it; part of the cursor's name, since it decides which rows are taken."""
     taker: Taker
     progress: ProgressFunc
 
     @property
     def name(self) -> str:
-        """The key of this input's cursor. The settings are part of it: with others, the same rows give other traces."""
+        """The key of this input's cursor. It includes the settings, as the traces depend on them."""
         since = f"since={self.since}" if self.since else ""
         return _join_name(self.source.name, self.rows.fingerprint, getattr(self.source, "settings", ""), since)
 
@@ -69,16 +69,16 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether no row is left to read."""
+        """Whether no rows are left to read."""
         cursor = self.cursor
         return cursor.done or (self.limit is not None and cursor.rows >= self.limit)
 
     def read(self) -> Iterator[RawRow]:
-        """All rows that may be read, from the first on."""
+        """All rows up to the limit, from the first one."""
         return itertools.islice(self.rows.read(), self.limit)
 
     def reset_cursor(self) -> None:
-        """Start over: `replace` is for rows that were read before."""
+        """Start over: with `replace`, rows that were read before are read again."""
         self.taker.forget_drops(self.name)
         self.taker.writer.manifest.inputs.pop(self.name, None)
 
@@ -86,7 +86,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         """Whether rows are left.
 
         Raises:
-            UsageError: the earlier rows were judged by a scan of fewer rows, or more.
+            UsageError: the earlier rows were judged by a scan with another limit.
         """
         cursor = self.cursor
         if self.is_finished:
@@ -103,18 +103,18 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def plan(self, shared: SharedSource) -> Stage[Iterable[PlacedResult]]:
-        """The rows that are left, to be converted and taken."""
+        """The stage that converts and takes the remaining rows."""
         return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
 
     def report_progress(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
-        """The same rows, counted for whoever watches."""
+        """The same rows; reports progress."""
         count = getattr(self.rows, "count", lambda: None)()
         total = min((number for number in (count, self.limit) if number is not None), default=None)
         text = f"{doing} {self.rows.label}"
         self.progress(text, start, total)
         for done, row in enumerate(rows, start + 1):
             yield row
-            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # of few rows, each may be large
+            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # if there are few rows, each may be large
                 self.progress(text, done, total)
 
     def _take(self, results: Iterator[Iterable[PlacedResult]]) -> None:
@@ -127,7 +127,7 @@ class RowImport(msgspec.Struct, frozen=True, kw_only=True):
         own.files += 1
         rows = self.report_progress(itertools.chain.from_iterable(results), "importing", cursor.rows)
         cursor = taker.take_input(self.name, cursor, rows)
-        if self.limit is not None and cursor.rows >= self.limit:  # there may be more
+        if self.limit is not None and cursor.rows >= self.limit:  # there may be more rows
             taker.note_cursor(self.name, msgspec.structs.replace(cursor, done=False))
 
     def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
@@ -147,23 +147,23 @@ def _weigh_row(row: UndecodedRow) -> int:
 
 
 class _FileState(NamedTuple):
-    """A file, or a folder that is read as one, as it is now."""
+    """The current state of a file, or of a folder that is read as one."""
 
     path: Path
     name: str
-    """The key of its cursor: the same when it has grown."""
+    """The key of its cursor, which stays the same when the file grows."""
     fingerprint: str
     size: int
-    """Bytes, companions included."""
+    """Bytes, including companions."""
 
 
 class FileImport(msgspec.Struct, frozen=True, kw_only=True):
-    """The import of files, or folders that are read as one, of one source."""
+    """The import of the files (or folders that are read as one) of a source."""
 
     source: FileSource
     paths: Sequence[Path]
     limit: int | None
-    """Conversations of all files together."""
+    """Most conversations of all files together."""
     since: str
     """Date as the user gave it."""
     taker: Taker
@@ -171,7 +171,7 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
     replace: bool
 
     def plan(self, shared: SharedSource) -> Stage[list[FileReading]]:
-        """The files that are new or have changed, to be read and taken."""
+        """The stage that reads new and changed files and takes their conversations."""
         waiting: list[tuple[_FileState, Cursor]] = []
         done: list[Cursor] = []
         for state in map(self._look_at, self.paths):
@@ -215,7 +215,7 @@ class FileImport(msgspec.Struct, frozen=True, kw_only=True):
         return _FileState(path, name, fingerprint, sum(state.size for state in states))
 
     def _find_cursor(self, state: _FileState) -> Cursor:
-        """How far the file was read, if it is as it was; else its beginning."""
+        """The cursor of the file if the file is unchanged, or else one at its beginning."""
         before = self.taker.writer.manifest.inputs.get(state.name)
         is_same = before is not None and before.fingerprint == state.fingerprint and before.since in ("", self.since)
         if before is not None and is_same and not self.replace:
@@ -234,7 +234,7 @@ def _join_name(*parts: str) -> str:
 
 
 def _cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count: int) -> Iterator[list[T]]:
-    """The items in batches of about so many bytes, and of so many items, at most."""
+    """The items in batches of about `most` bytes and `count` items at most."""
     batch: list[T] = []
     weight = 0
     try:
@@ -245,7 +245,7 @@ def _cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count
                 batch, weight = [], 0
             batch.append(item)
             weight += own
-    except Exception:  # what was read before is not lost
+    except Exception:  # do not lose what was read before
         if batch:
             yield batch
         raise
@@ -254,5 +254,5 @@ def _cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count
 
 
 def count_in_flight_bytes(pool: Pool | None) -> int:
-    """How much may be read and not taken yet: for each worker what it does, and what it does next."""
+    """How many bytes may be read ahead of what was taken: for each worker, its current job and the next one."""
     return max(_IN_FLIGHT_BYTES, 2 * _ROWS_BYTES * (0 if pool is None else pool.workers))

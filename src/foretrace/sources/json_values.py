@@ -1,4 +1,4 @@
-"""Take values out of foreign JSON that may hold anything: what is not of the wanted kind is empty, never an error."""
+"""Take values out of foreign JSON that may hold anything: a value of the wrong kind reads as empty, not as an error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from foretrace.rows.head import FileHead, read_head
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """The object, or an empty one."""
+    """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """The list, or an empty one."""
+    """The value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -31,19 +31,19 @@ def as_dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def as_text(value: Any) -> str:
-    """The text, or an empty one."""
+    """The value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 
 def as_number(value: Any) -> float | None:
-    """The number, where it is one that can be written as JSON."""
+    """The number, if it can be written as JSON."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         return None
     return float(value)
 
 
 def read_success(value: Any) -> bool | None:
-    """A clear yes or no: true or false, 1 or 0, also as text; `None` for anything else."""
+    """A clear yes or no: true or false, 1 or 0, or a word such as `passed`; `None` for anything else."""
     if isinstance(value, str):
         value = _ANSWERS.get(value.strip().lower())
     return bool(value) if isinstance(value, (bool, int, float)) and value in (0, 1) else None
@@ -56,18 +56,18 @@ _ANSWERS = {
 
 
 def get_value(record: Any, key: str, other: Any = None) -> Any:
-    """What stands under `key`; `other` where there is no such key, or no object."""
+    """The value under `key`; `other` if there is no such key or no object."""
     return record.get(key, other) if isinstance(record, dict) else other
 
 
 def get_dict(record: Any, key: str) -> dict[str, Any]:
-    """The object under `key`; empty where there is none."""
+    """The object under `key`; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def get_list(record: Any, key: str) -> list[Any]:
-    """The list under `key`; empty where there is none."""
+    """The list under `key`; empty if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, list) else []
 
@@ -78,8 +78,8 @@ def get_dicts(record: Any, key: str) -> list[dict[str, Any]]:
 
 
 def get_text(record: Any, *keys: str) -> str:
-    """The first text under one of the keys that is not empty; else an empty one."""
-    if isinstance(record, dict):  # written out, since readers ask for most of what they know by this
+    """The first text under one of the keys that is not empty; empty if there is none."""
+    if isinstance(record, dict):  # `as_dict` would be slower, and readers call this most often
         for key in keys:
             text = record.get(key)
             if text and isinstance(text, str):
@@ -97,32 +97,32 @@ def get_number(record: Any, *keys: str) -> float | None:
 
 
 def get_bool(record: Any, key: str) -> bool | None:
-    """The truth value under `key`; `None` where there is none."""
+    """The boolean under `key`; `None` if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, bool) else None
 
 
 def as_count(value: Any) -> int | None:
-    """The number of something, also where it is written as text."""
+    """A count, which may also be written as text; `None` for anything else."""
     if isinstance(value, str) and value.isdigit() and len(value) < 20:
         return number if (number := int(value)) < 1 << 63 else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
 
 
 def as_token_ids(value: Any) -> tuple[int, ...]:
-    """A list of token ids; empty where one of them is none."""
+    """A list of token ids; empty if any item is not one."""
     ids = tuple(i for i in as_list(value) if isinstance(i, int) and not isinstance(i, bool) and 0 <= i < 1 << 31)
     return ids if len(ids) == len(as_list(value)) else ()
 
 
 def as_numbers(value: Any) -> tuple[float, ...]:
-    """A list of numbers; empty where one of them is none."""
+    """A list of numbers; empty if any item is not one."""
     numbers = tuple(n for item in as_list(value) if (n := as_number(item)) is not None)
     return numbers if len(numbers) == len(as_list(value)) else ()
 
 
 def decode_json(text: Any) -> Any:
-    """The value that a JSON text holds; None where it is none. What is not text is given back as it is."""
+    """The value of a JSON text; `None` if it is not JSON. Anything but text is returned unchanged."""
     if not isinstance(text, str):
         return text
     try:
@@ -132,7 +132,7 @@ def decode_json(text: Any) -> Any:
 
 
 def decode_nested(value: Any) -> Any:
-    """The object or list that stands as a JSON text; any other value as it is."""
+    """The object or list in a JSON text; any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -142,21 +142,21 @@ def decode_nested(value: Any) -> Any:
 
 
 def decode_quoted(value: Any) -> Any:
-    """The text inside of a JSON text that stands as a text; any other value as it is."""
+    """The text in a JSON string that was quoted twice; any other value unchanged."""
     is_quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"'
     decoded = decode_json(value) if is_quoted else None
     return decoded if isinstance(decoded, str) else value
 
 
 def are_encoded_twice(arguments: Iterable[dict[str, Any]]) -> bool:
-    """Whether every text among the arguments of a row's calls is itself a JSON text, as some versions of the Agent Data
-    Protocol wrote them: a single one may be what was meant."""
+    """Whether every text among the arguments of a row's calls is itself a JSON string, as some versions of the Agent
+    Data Protocol wrote them: a single one may be intended."""
     texts = [value for each in arguments for value in each.values() if isinstance(value, str)]
     return bool(texts) and all(decode_quoted(text) != text for text in texts)
 
 
 def write_text(value: Any) -> str:
-    """A text as it is, nothing as an empty one, and any other value as JSON."""
+    """A text unchanged, `None` as an empty text, and any other value as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     try:
@@ -166,7 +166,7 @@ def write_text(value: Any) -> str:
 
 
 def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """The objects that a file holds: a JSON document, a list of objects, or JSON lines, told apart by its beginning.
+    """The objects in a file: a JSON document, a list of objects, or JSON lines, depending on its beginning.
 
     Raises:
         SourceError: the file cannot be read.
@@ -177,7 +177,7 @@ def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
         return
     value = read_document(path)
     if isinstance(value, Drop) and value.reason == "bad_json" and head.document is not None and head.is_cut:
-        yield from read_records(path)  # a first line that is longer than the head
+        yield from read_records(path)  # the first line is longer than the head
         return
     for item in value if isinstance(value, list) else [value]:
         is_known = isinstance(item, (dict, Drop))
@@ -185,5 +185,5 @@ def read_objects(path: Path) -> Iterator[dict[str, Any] | Drop]:
 
 
 def is_document(head: FileHead) -> bool:
-    """Whether the file is one JSON value, and not one a line."""
+    """Whether the file is one JSON value rather than one per line."""
     return head.document is not None or head.start.lstrip().startswith(b"[")

@@ -13,7 +13,7 @@ from foretrace.rows.head import FileHead
 
 
 class Jsonl:
-    """Key, provenance and content come back as they were; the id is made anew and must agree."""
+    """Key, provenance and content come back unchanged; the id is computed again and must match."""
 
     name = "jsonl"
     license: str | None = None
@@ -42,8 +42,7 @@ class Jsonl:
 
 
 def _restore_infinities(row: dict[str, Any]) -> dict[str, Any]:
-    """Read a missing logprob as minus infinity, the logprob of a token that could not be sampled: JSON has no number
-    for it."""
+    """Read a missing logprob as minus infinity, which JSON cannot represent: the token could not be sampled."""
     messages = row.get("messages")
     for message in messages if isinstance(messages, list) else ():
         sampled = message.get("sampled") if isinstance(message, dict) else None

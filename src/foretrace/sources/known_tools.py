@@ -1,4 +1,4 @@
-"""Tools of well-known agents, for rows that call them and do not say what was offered."""
+"""Tools of well-known agents, for rows that call tools without defining them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class KnownTools(NamedTuple):
     agent: str
     tools: tuple[ToolSpec, ...]
     sign: frozenset[str]
-    """Tools of which one must be called: the others have names that any agent's tools may have."""
+    """Tools of which one must be called: the names of the others are common to many agents."""
 
 
 def find_known_tools(messages: Iterable[Message]) -> KnownTools | None:
-    """The agent whose tools these messages call, and no others."""
+    """The agent that has all the tools that these messages call; `None` if none is known."""
     called = {call.name for message in messages for call in message.tool_calls}
     for known in _AGENTS:
         if called & known.sign and called <= {tool.name for tool in known.tools}:
@@ -36,7 +36,7 @@ def find_known_tools(messages: Iterable[Message]) -> KnownTools | None:
 
 
 def _make_tools(written: str) -> tuple[ToolSpec, ...]:
-    """Tools from lines `name(parameter parameter:type optional?): description`; a type that is not given is a text."""
+    """Tools from lines `name(parameter parameter:type optional?): description`; the default type is a string."""
     return tuple(_make_tool(*found) for found in _LINE.findall(written))
 
 

@@ -1,9 +1,9 @@
-"""Keep what records say and no message does: it goes to `extra`, under its own name.
+"""Keep what is in a record but not in its message: it goes to `extra`, under its own name.
 
-Readers take what they know out of a record and hand the record to `Conversation.use`. When the conversation is
-finished, each value of a record is looked for in the messages that were made from it; what is not there is kept in the
-`extra` of the first of them, or of the trace where a record made no message. So a reader needs no list of the fields
-that it reads, and a field that it has never heard of is not lost.
+Readers take what they know out of a record and pass the record to `Conversation.use`. When the conversation is
+finished, each value of a record is looked up in the messages made from it. Values that are not there are kept in the
+`extra` of the first of these messages, or of the trace if the record did not become a message. So a reader does not
+need a list of the fields that it reads, and a field that it does not know is not lost.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from foretrace.sources.conversation import Conversation, UsedRecord, read_time
 from foretrace.sources.own_fields import FIELD
 
 _MAX_TEXT = 4096
-"""Characters; longer texts of session records are counted by the name of their field and not kept: files before an
-edit, pictures."""
+"""Characters. Longer texts in session records (files before an edit, pictures) are not kept, only counted under the
+name of their field."""
 _MAX_CIPHER = 256
-"""The same for texts without a blank: signatures, encrypted thoughts."""
+"""The same limit for texts without spaces: signatures, encrypted thoughts."""
 _MAX_DEPTH = 32
 _MIN_COPY = 20
-"""Characters from which on a text that stands elsewhere in the trace is not kept again: shorter ones are words, which
-mean something where they stand."""
+"""Texts of at least this many characters are not kept again if they are elsewhere in the trace. Shorter ones are words,
+whose meaning depends on where they are."""
 _JOINED = frozenset({"text", "content", "value", "thinking", "thought", "message"})
-"""Keys of texts that are joined to one, or cut out of one, in rows: they may be short."""
+"""Keys of texts that are joined or cut when a row is read, and so may be short."""
 _ROW_LABELS = frozenset({
     "type", "role", "Role", "from", "object", "kind", "$type", "part_kind", "block_type", "message_type", "lc", "index",
 })  # fmt: skip
-"""What says in rows what an object is: read by whoever makes something of it."""
+"""Keys in rows that only say what kind of object it is; whoever reads the object uses them."""
 _LABELS = frozenset({"type", "role", "kind", "from"})
 _KNOWN_LABELS = frozenset({
     "text", "input_text", "output_text", "summary_text", "reasoning_text", "thinking", "reasoning", "message", "user",
@@ -42,20 +42,20 @@ _KNOWN_LABELS = frozenset({
     "session_meta", "turn_context", "developer", "tool", "gemini", "model", "human", "gpt", "tool_use", "tool_result",
     "function", "function_call", "function_call_output", "toolCall", "toolResult", "image", "base64",
 })  # fmt: skip
-"""What blocks and records call the fields that a message has."""
+"""Values of such keys for things that a message represents in its own fields."""
 
 
 class _Said(msgspec.Struct):
-    """What a message says, or whatever was made of a value."""
+    """What a message contains, or whatever was made of a value."""
 
     texts: list[str] = msgspec.field(default_factory=list[str])
-    """In which others may stand."""
+    """Texts in which others may be contained."""
     words: set[str] = msgspec.field(default_factory=set[str])
     numbers: set[tuple[str, float]] = msgspec.field(default_factory=set[tuple[str, float]])
     started: str | None = None
 
     def add(self, value: Any, name: str = "") -> None:
-        """Add all leaves of a value, and those of JSON texts."""
+        """Add all leaves of a value, including those of JSON texts."""
         if isinstance(value, str):
             self.words.add(value.strip())
             if value[:1] in ("{", "["):
@@ -71,9 +71,9 @@ class _Said(msgspec.Struct):
 
 
 def find_rest(value: Any, made: Any) -> Any:
-    """What of a value of a row is not in what was made of it, in its place within the value; `None` where all is.
+    """The part of a row's value that is missing in what was made of it, nested as in the value; `None` if all is there.
 
-    Texts are found wherever they stand, long ones also within others, and numbers under the same key.
+    Texts are found anywhere, long ones also within others; numbers are found under the same key.
     """
     said = _Said()
     said.add(made)
@@ -82,12 +82,12 @@ def find_rest(value: Any, made: Any) -> Any:
 
 
 def keep_leftovers(talk: Conversation, messages: Sequence[Message], facts: Any, extra: dict[str, Any]) -> None:
-    """Keep what the records of a conversation say beyond its messages.
+    """Keep what the records of a conversation contain beyond its messages.
 
     Args:
-        messages: Those that are kept; each gets in its `extra` what is left of its records.
-        facts: What the trace says of the session as a whole.
-        extra: That of the trace, for what is left of records that made no message.
+        messages: The final messages; each gets the leftovers of its records in its `extra`.
+        facts: What the trace says about the session as a whole.
+        extra: The trace's `extra`, for leftovers of records that did not become messages.
     """
     leftovers = _Leftovers(messages, talk.account, msgspec.to_builtins(facts), extra)
     for used in talk.used:
@@ -95,17 +95,17 @@ def keep_leftovers(talk: Conversation, messages: Sequence[Message], facts: Any, 
 
 
 class _Search:
-    """Finds what of a value is not said yet."""
+    """Finds the part of a value that is not in the messages yet."""
 
     def __init__(self, now: list[_Said], labels: frozenset[str] = frozenset(), account: Account | None = None) -> None:
         self.now = now
         self.copies: set[str] = set()
         self._labels = labels
-        """Fields that are passed over."""
+        """Keys that are skipped."""
         self._account = account
 
     def find(self, value: Any, name: str = "", depth: int = 0) -> Any:
-        """What is left, in its place within the value; `None` where all of it is said."""
+        """The missing part, nested as in the value; `None` if nothing is missing."""
         if isinstance(value, str):
             return self._find_text(value, name, depth) if value else None
         if value is None or not isinstance(value, (dict, list)):
@@ -123,7 +123,7 @@ class _Search:
         for key, item in value.items():
             if item is None or item == "" or key in self._labels:
                 continue
-            if key == FIELD:  # of an export of ours, which is read as a whole
+            if key == FIELD:  # from a foretrace export; it is read as a whole
                 fields[key] = item
                 continue
             left = self._find_text(item, key, depth) if type(item) is str else self.find(item, key, depth + 1)
@@ -179,7 +179,7 @@ class _Search:
 
 
 class _Leftovers:
-    """Finds what is left of records, one after the other."""
+    """Finds the leftovers of one record after the other."""
 
     def __init__(self, messages: Sequence[Message], account: Account, facts: Any, extra: dict[str, Any]) -> None:
         self._messages = messages
@@ -188,7 +188,7 @@ class _Leftovers:
         self._facts.add((facts, [message.content for message in messages if message.role == "system"]))
         self._said: dict[int, _Said] = {}
         self._envelope: dict[str, Any] = {}
-        """What the last envelopes said: a field that goes on unchanged is kept once."""
+        """The last value of each envelope field: an unchanged one is not kept again."""
         self._search = _Search([], account=account)
         texts = (text.strip() for m in messages for text in (m.content, m.reasoning) if text)
         self._search.copies.update(text for text in texts if len(text) >= _MIN_COPY)
@@ -198,7 +198,7 @@ class _Leftovers:
                 self._calls[call_id].insert(0, index)
 
     def keep(self, used: UsedRecord) -> None:
-        """Put what is left of a record where it belongs."""
+        """Put the leftovers of a record where they belong."""
         places = [index for index in used.places or self._calls.get(used.call, ()) if index < len(self._messages)]
         self._search.now = [*map(self._describe, places), self._facts]
         rest: dict[str, Any] = {}
@@ -246,7 +246,7 @@ def _describe(message: Message) -> _Said:
 
 @functools.lru_cache(maxsize=4096)
 def _spell(name: str) -> str:
-    """A name as `exit_code` and `exitCode` have it alike."""
+    """A name in the same spelling for `exit_code` and `exitCode`."""
     return name.replace("_", "").lower()
 
 
@@ -258,7 +258,7 @@ def _decode(text: str) -> Any:
 
 
 def _merge(target: dict[str, Any], more: dict[str, Any]) -> None:
-    """Add fields to others; where one is there with another value, beside them in a list `more`."""
+    """Add fields to others; values that differ from existing ones go to a list `more`."""
     for name, value in more.items():
         own = target.setdefault(name, value)
         if own is value or own == value:

@@ -1,4 +1,4 @@
-"""Times of messages from the stamps in their own records, by the rules of `conversation`."""
+"""Times of messages from the timestamps in their own records, by the rules of `conversation`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from foretrace.sources.conversation import FLUSH_S, read_time, write_time
 
 _STAMPS = ("timestamp", "ts", "created_at", "createdAt", "created", "time", "datetime", "date")
 _HOLDERS = ("message", "metadata")
-"""Keys of objects in a record that may hold its stamp."""
+"""Keys of objects in a record that may hold its timestamp."""
 _FIRST = 1e9
-"""Seconds since 1970 (2001): a smaller number counts from somewhere else."""
+"""Seconds since 1970 (in 2001): a smaller number is not counted from 1970."""
 
 
 def read_stamps(turns: Iterable[tuple[int | None, dict[str, Any]]]) -> dict[int, float]:
-    """The stamp of each turn that has one, in seconds since 1970, by its place."""
+    """The timestamp of each turn that has one, in seconds since 1970, by position."""
     found = ((place, _find_stamp(item)) for place, item in turns)
     return {place: at for place, at in found if place is not None and at is not None}
 
@@ -26,8 +26,8 @@ def read_stamps(turns: Iterable[tuple[int | None, dict[str, Any]]]) -> dict[int,
 def add_times(messages: tuple[Message, ...], stamps: dict[int, float]) -> tuple[Message, ...]:
     """Add to each message when it was written, and how long that took.
 
-    The time of a reply is that since the message before it: where the model writes a reply in several records, each is
-    a message, and their times must not overlap. The time of a tool is that since its call.
+    The time of a reply is counted from the message before it: if the model writes a reply in several records, each is a
+    message, and their times must not overlap. The time of a tool is counted from its call.
     """
     timed: list[Message] = []
     called: dict[str, float | None] = {}

@@ -17,7 +17,7 @@ _CALL_KEYS = frozenset({"id", "type", "index", "function", "name", "arguments", 
 
 
 def decode_column(value: Any, column: str) -> Any:
-    """The value of a column; of JSON text, what it holds.
+    """The value of a column, decoded if it is JSON text.
 
     Raises:
         RowError: it is missing, or text that is not JSON.
@@ -35,7 +35,7 @@ def decode_column(value: Any, column: str) -> Any:
 
 
 def check_objects(value: Any, column: str) -> list[dict[str, Any]]:
-    """The value of a column, if it is a list of objects that holds some.
+    """The value of a column, which must be a non-empty list of objects.
 
     Raises:
         RowError: it is not.
@@ -77,7 +77,7 @@ def read_function_call(value: Any, index: int) -> tuple[ToolCall, ...]:
 
 def _read_call(raw: Any, index: int) -> ToolCall:
     function = raw.get("function", raw) if isinstance(raw, dict) else None
-    if isinstance(function, str) and isinstance(raw, dict):  # its name, beside the arguments
+    if isinstance(function, str) and isinstance(raw, dict):  # the name, next to the arguments
         raw = function = {**raw, "name": function}
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(raw, dict) or not isinstance(function, dict) or not isinstance(name, str):
@@ -92,7 +92,7 @@ def _read_call(raw: Any, index: int) -> ToolCall:
 
 def read_tool_specs(value: Any) -> tuple[ToolSpec, ...]:
     """Tool definitions: OpenAI's, bare functions, those of Anthropic, MCP, Bedrock (`toolSpec`) and Gemini
-    (`functionDeclarations`), an object of them by name, or JSON text of any; what is none is left out."""
+    (`functionDeclarations`), an object of them by name, or JSON text of any of these. Anything else is left out."""
     found: list[ToolSpec] = []
     for item in _list_definitions(decode_json(value)):
         function = next((item[key] for key in _FUNCTIONS if isinstance(item.get(key), dict)), item)
@@ -116,7 +116,7 @@ _DECLARED = ("functionDeclarations", "function_declarations")
 
 
 def _list_definitions(value: Any) -> list[dict[str, Any]]:
-    """The definitions in a list, or in one of the objects that hold some."""
+    """The definitions in a list, or in an object that contains them."""
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
     elif isinstance(value, dict) and any(key in value for key in _DECLARED):

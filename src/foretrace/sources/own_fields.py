@@ -1,8 +1,8 @@
-"""Fields of a trace that a foreign format has no place for, kept under `foretrace` where it is free for anything.
+"""Fields of a trace that a foreign format has no place for, kept under `foretrace` where the format allows extra data.
 
-An exporter writes them beside what the format says of a message or a trace in its own words; a reader puts both
-together again. What the format does say counts, also where somebody edited it: texts are not repeated here, and JSON
-text whose spacing the format does not keep is only taken where it still says the same.
+An exporter writes them next to the format's own fields of a message or a trace; a reader combines both. The format's
+own fields take precedence, so that they can be edited: texts are not repeated here, and the original spacing of JSON
+text is only restored if the JSON still has the same meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIELD = "foretrace"
 
 
 def keep_trace_fields(trace: Trace) -> dict[str, Any]:
-    """All of a trace but its messages, and the tools only where `write_tools` does not say exactly what they are."""
+    """All fields of a trace except its messages; the tools only if `write_tools` does not represent them exactly."""
     kept = msgspec.to_builtins(msgspec.structs.replace(trace, messages=(), tools=(), id=""))
     del kept["messages"]
     if _read_written_tools(trace) != trace.tools:
@@ -39,14 +39,14 @@ def keep_message_fields(
     has_argument_text: bool = False,
     call_ids: Collection[str] = (),
 ) -> dict[str, Any]:
-    """All of a message but its text, and of one of the agent but its reasoning, the names and arguments of its calls,
-    and its tokens.
+    """All fields of a message except its text; for the agent also without its reasoning, the names and arguments of its
+    calls, and its tokens.
 
     Args:
-        has_parts: Whether the format says exactly what images and files the message has.
-        has_tokens: Whether it says what was sampled token by token.
-        has_argument_text: Whether it has the arguments of calls as their text, and not as a value.
-        call_ids: Ids that the message's calls are written with.
+        has_parts: Whether the format represents images and files exactly.
+        has_tokens: Whether it holds the sampled tokens.
+        has_argument_text: Whether it holds the arguments of calls as text rather than as a value.
+        call_ids: Ids under which the message's calls are written.
     """
     bare = msgspec.structs.replace(message, content="", parts=() if has_parts else message.parts)
     if message.role != "assistant":
@@ -80,7 +80,7 @@ def _keep_call_fields(call: ToolCall, written_id: str, has_argument_text: bool) 
 
 
 def normalize_object(text: str) -> str | None:
-    """JSON text of an object in the form that readers of objects give it; None where the text is not one."""
+    """JSON text of an object in the form that readers of objects produce; `None` if the text is not one."""
     value = decode_json(text)
     if not isinstance(value, dict):
         return None
@@ -112,7 +112,7 @@ def _read_written_tools(trace: Trace) -> tuple[ToolSpec, ...]:
 
 
 def restore_fields(trace: Trace) -> Trace:
-    """The trace with the fields that lie under `FIELD`, where there are any; as it is where they are none of ours."""
+    """The trace with the fields under `FIELD`, if there are any; unchanged if they are not from foretrace."""
     own = trace.extra.get(FIELD) or as_dict(trace.extra.get("extra")).get(FIELD)  # ATIF has a field `extra`
     if own is None and not any(FIELD in message.extra for message in trace.messages):
         return trace
@@ -162,7 +162,7 @@ def _restore_message(message: Message) -> Message:
 
 
 def _restore_sampled(kept: dict[str, Any], read: Sampled | None) -> Sampled:
-    """What was sampled. JSON has no number for the logprob of a token that could not be: it is written as null."""
+    """The sampled tokens. JSON has no number for the logprob of a token that could not be sampled: it is null."""
     logprobs = kept.get("logprobs")
     if isinstance(logprobs, list):
         kept = {**kept, "logprobs": [-math.inf if p is None else p for p in logprobs]}

@@ -1,7 +1,7 @@
-"""Find what can be imported: walk folders, read the beginning of each file, and ask every source whether it knows it.
+"""Find what can be imported: walk folders, read the beginning of each file, and ask every source to recognize it.
 
-One source that knows a file takes it. A file that two know is left out and listed with both, never guessed at; one that
-none knows is listed too.
+A file that exactly one source recognizes goes to that source. One that several recognize is left out and listed with
+all of them; there is no guessing. Files that no source recognizes are listed, too.
 """
 
 from __future__ import annotations
@@ -23,60 +23,60 @@ from foretrace.rows.head import FileHead, read_head
 from foretrace.sources.file_states import list_companions, list_states
 
 MAX_FILES = 500_000
-"""Files that a walk may meet."""
+"""Most files that a walk may visit."""
 _MAX_DEPTH = 64
 MAX_LISTED = 1000
-"""Files that no source knows which are kept by name; the others are counted."""
+"""Most unrecognized files that are listed by name; the others are only counted."""
 _MAX_KEYS = 8
 _REPORT_EVERY = 64
-"""Files after which the progress is reported again."""
+"""Files between two progress reports."""
 _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules"})
 
 
 class RecognizedFile(NamedTuple):
-    """A file, or a folder that is read as one, and the source that knows it."""
+    """A file, or a folder that is read as one, and the source that recognizes it."""
 
     path: Path
     source: str
     reason: str
-    """What the source saw."""
+    """The evidence that the source gives."""
 
 
 class UnknownFile(NamedTuple):
-    """A file that no source knows."""
+    """A file that no source recognizes."""
 
     path: Path
     size: int
     seen: str
-    """What is in it: the keys of its first record, or what it is instead."""
+    """Its contents: the keys of its first record, or what kind of file it is."""
 
 
 class AmbiguousFile(NamedTuple):
-    """A file, or a folder, that several sources know, and that none takes."""
+    """A file or folder that several sources recognize, and that is not imported."""
 
     path: Path
     claims: dict[str, str]
-    """What each source saw, by its name."""
+    """Name of each source -> its evidence."""
 
     def describe(self) -> str:
-        """The file with its candidates, and what each saw."""
+        """The file with its candidates and their evidence."""
         seen = " or ".join(f"{name} ({reason})" for name, reason in self.claims.items())
         return f"{self.path}: may be {seen}"
 
 
 class FoundFiles(msgspec.Struct):
-    """What a walk found."""
+    """The result of a walk."""
 
     files: list[RecognizedFile] = []
     unknown: list[UnknownFile] = []
-    """The first of those that no source knows."""
+    """The first unrecognized files."""
     unknown_count: int = 0
     ambiguous: list[AmbiguousFile] = []
-    """Those that several sources know."""
+    """Files that several sources recognize."""
     companions: int = 0
-    """Files that are read with another one."""
+    """Files that are read together with another one."""
     too_old: int = 0
-    """Files that were last changed before the date that was given."""
+    """Files that were last changed before the given date."""
 
     def group(self) -> dict[str, list[Path]]:
         """Paths by source, in the order of the sources' names."""
@@ -86,10 +86,10 @@ class FoundFiles(msgspec.Struct):
         return groups
 
     def check_not_ambiguous(self) -> None:
-        """Refuse to call an import done that left files out since several sources know them.
+        """Refuse to finish an import that left files out because several sources recognize them.
 
         Raises:
-            SourceError: there is one; says which sources know it, and that one of them must be named.
+            SourceError: there is such a file; says which sources recognize it, and that one of them must be named.
         """
         if self.ambiguous:
             more = f"; so are {len(self.ambiguous) - 1:,} others" if len(self.ambiguous) > 1 else ""
@@ -97,7 +97,7 @@ class FoundFiles(msgspec.Struct):
             raise SourceError(f"{self.ambiguous[0].describe()}{more}; {what}")
 
     def add(self, path: Path, claims: dict[str, str], row_sources: Collection[str]) -> None:
-        """List a file or folder by what each source that knows it saw in it, by name."""
+        """List a file or folder; `claims` holds the evidence of each source that recognizes it, by name."""
         if len(claims) > 1:
             self.ambiguous.append(AmbiguousFile(path, claims))
             return
@@ -108,7 +108,7 @@ class FoundFiles(msgspec.Struct):
             self.files.append(RecognizedFile(path, name, reason))
 
     def add_unknown(self, path: Path, seen: str, size: int | None = None) -> None:
-        """List a file that no source knows."""
+        """List a file that no source recognizes."""
         self.unknown_count += 1
         if len(self.unknown) < MAX_LISTED:
             with contextlib.suppress(OSError):
@@ -124,12 +124,12 @@ def find_files(
     since: float | None = None,
     progress: ProgressFunc = ignore_progress,
 ) -> FoundFiles:
-    """What of these files, and of all in these folders, the sources know.
+    """The files among these, and in these folders, that the sources recognize.
 
     Args:
-        sources: Those that are asked: `FileSource`, or a source of rows with `recognize`.
-        is_named: The user named the one source, so that a file that was named too is taken without being asked.
-        since: Seconds since 1970; what was last changed before is left out.
+        sources: The sources that are asked: `FileSource`, or a source of rows with `recognize`.
+        is_named: The user named the only source, so a file that was named too is taken without asking.
+        since: Seconds since 1970; files that were last changed before are left out.
 
     Raises:
         SourceError: a path is missing, or there are too many files.
@@ -149,8 +149,8 @@ def find_files(
 
 
 def ask_sources(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
-    """What each source that knows the file saw in it, by name. A source of a general shape (`is_general`) counts only
-    where no other knows the file."""
+    """The evidence of each source that recognizes the file, by name. A general source (`is_general`) only counts if no
+    other source recognizes the file."""
     general = [source for source in sources if getattr(source, "is_general", False)]
     return _ask(head, [source for source in sources if source not in general]) or _ask(head, general)
 
@@ -158,7 +158,7 @@ def ask_sources(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
 def _ask(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
     claims: dict[str, str] = {}
     for source in sources:
-        with contextlib.suppress(Exception):  # whatever a file holds, it may break no more than the asking
+        with contextlib.suppress(Exception):  # no file content may break the walk
             if reason := source.recognize(head):
                 claims[source.name] = str(reason)
     return claims
@@ -174,11 +174,11 @@ class _Walk:
         self._files = 0
 
     def add(self, path: Path, claims: dict[str, str]) -> None:
-        """List a file or folder that is known."""
+        """List a recognized file or folder."""
         self.found.add(path, claims, self._row_sources)
 
     def is_new(self, path: Path) -> bool:
-        """Whether the file or folder was not met before, under this name or another."""
+        """Whether the file or folder was not visited before, under this name or another."""
         status = path.stat()
         place = status.st_dev, status.st_ino
         if place in self._seen:
@@ -187,7 +187,7 @@ class _Walk:
         return True
 
     def visit_folder(self, folder: Path, depth: int) -> None:
-        """Take the folder if a source knows it, else what is in it."""
+        """Take the folder if a source recognizes it, or else its contents."""
         if depth > _MAX_DEPTH:
             self.found.add_unknown(folder, f"a folder {depth} folders deep")
             return
@@ -210,7 +210,7 @@ class _Walk:
             path = Path(entry.path)
             try:
                 mode = entry.stat().st_mode
-            except OSError as error:  # a link to nothing, or to itself
+            except OSError as error:  # a dangling link, or one to itself
                 self.found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
                 continue
             if stat.S_ISDIR(mode):
@@ -222,7 +222,7 @@ class _Walk:
                 self.found.add_unknown(path, "no regular file", 0)
 
     def visit_file(self, path: Path) -> None:
-        """Take the file if a source knows it."""
+        """Take the file if a source recognizes it."""
         if not self.is_new(path):
             return
         self._files += 1
@@ -245,7 +245,7 @@ class _Walk:
 
 
 def describe_head(head: FileHead) -> str:
-    """What is in a file that no source knows: the keys of its first record, or what it is instead."""
+    """The contents of an unrecognized file: the keys of its first record, or what kind of file it is."""
     if head.first:
         keys = [str(key)[:40] for key in itertools.islice(head.first, _MAX_KEYS)]
         more = ", ..." if len(head.first) > _MAX_KEYS else ""
@@ -262,7 +262,7 @@ def describe_head(head: FileHead) -> str:
 
 
 def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float | None) -> None:
-    """Leave out what is read with another file, and what is too old."""
+    """Leave out files that are read together with another one, and files that are too old."""
     read_with = [list_companions(sources[file.source], file.path) for file in found.files]
     companions = {
         real
@@ -272,7 +272,7 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
     }
 
     def is_companion(path: Path) -> bool:
-        """Whether a file, or a folder that it lies in, is read with another file."""
+        """Whether a file, or a folder that contains it, is read together with another file."""
         if not companions:
             return False
         real = Path(os.path.realpath(path))
@@ -295,5 +295,5 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
 
 
 def _find_last_change(paths: Sequence[Path]) -> float:
-    """Seconds since 1970 at which the last of these files, or one in these folders, was changed."""
+    """Time of the last change to any of these files or to files in these folders, in seconds since 1970."""
     return max((state.changed_ns for state in list_states(paths)), default=0) / 1e9

@@ -1,4 +1,4 @@
-"""What an import did: rows and conversations by what became of each, records, turns, calls and times."""
+"""The report of an import: rows and conversations by outcome, records, turns, calls and times."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from foretrace.sources.recognizing import FoundFiles
 
 
 class TraceCounts(Counts, kw_only=True):
-    """What is in traces. A turn is a message that the model wrote; a result answers one or more calls."""
+    """Counts over traces. A turn is a message that the model wrote; a result answers one or more calls."""
 
     traces: int = 0
     turns: int = 0
     calls: int = 0
     results: int = 0
     unread: int = 0
-    """Calls that no reader read: the environment answers a message in which there is none."""
+    """Messages of the agent with a call that was not read."""
     unread_rows: list[str] = msgspec.field(default_factory=list[str])
-    """Up to three messages of these."""
+    """Up to three of these messages."""
     unclear: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Traces in which a field could not be read, by field: a success other than yes or no, a missing column."""
+    """Traces with an unreadable field, by field: a success other than yes or no, a missing column."""
     unclear_rows: list[str] = msgspec.field(default_factory=list[str])
     """Up to three of these."""
     without_task: int = 0
-    """Traces in which nobody asks for anything."""
+    """Traces without a request."""
     redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """What was taken out of them, by type: secrets, user names."""
+    """What was redacted, by type: secrets, user names."""
     unredacted: int = 0
-    """Traces out of which secrets were not taken."""
+    """Traces that were not redacted."""
     timed_turns: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Turns whose time is known, by who measured it (`core.trace.TimeSource`)."""
+    """Turns with a known duration, by who measured it (`core.trace.TimeSource`)."""
     timed_calls: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Calls whose time is known, by who measured it."""
+    """Calls with a known duration, by who measured it."""
 
     def replace(self, old: Self | None, new: Self) -> None:
-        """Take over the counts of a trace in the place of those of another; `None` where there was none."""
+        """Replace the counts of one trace by those of another; `old` is `None` if there was none."""
         if old is not None:
             for name, value in msgspec.structs.asdict(old).items():
                 own = getattr(self, name)
@@ -88,65 +88,65 @@ def _describe(trace: Trace, index: int) -> str:
 
 
 class SourceReport(Counts, kw_only=True):
-    """What was read as one source."""
+    """The part of the report for one source."""
 
     files: int = 0
-    """Files, or folders that are read as one, that were read now."""
+    """Files, or folders that are read as one, that this run read."""
     files_done: int = 0
-    """Those that an earlier run had read and that are as they were."""
+    """Unchanged files that an earlier run had read."""
     account: Account = msgspec.field(default_factory=Account)
-    """What became of the records of those that were read now."""
+    """The records that this run read, by outcome."""
     counts: TraceCounts = msgspec.field(default_factory=TraceCounts)
-    """What is in the traces of those that were read now."""
+    """The contents of the traces that this run read."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Their rows or conversations that were dropped, by reason."""
+    """Rows or conversations that this run dropped, by reason."""
 
 
 class ImportReport(Report, msgspec.Struct, kw_only=True):
-    """What an import did. A row is a row, or a conversation of a session file.
+    """The report of an import. A row is a row, or a conversation of a session file.
 
     `rows == traces + replaced + grown + sum(drops) + before_since + already_done` always holds.
     """
 
     rows: int = 0
     traces: int = 0
-    """Traces that the folder has more than before."""
+    """Traces added to the folder."""
     replaced: int = 0
-    """Rows whose trace took the place of another with its key: of an earlier run, or of an earlier row."""
+    """Rows whose trace replaced another one with the same key, from an earlier run or an earlier row."""
     grown: int = 0
-    """Conversations that go on from a stored one and took its place."""
+    """Conversations that continue a stored one and replaced it."""
     already_done: int = 0
-    """Rows that an earlier run had taken or dropped, or whose trace is there under the same key and id; conversations
-    that are the beginning of one that is there."""
+    """Rows that an earlier run had taken or dropped, or whose trace is already there with the same key and id;
+    conversations that are the beginning of a stored one."""
     dropped_before: int = 0
-    """Those of `already_done` that an earlier run had dropped."""
+    """The part of `already_done` that an earlier run had dropped."""
     before_since: int = 0
-    """Conversations that ended before the date that was given."""
+    """Conversations that ended before the given date."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
     dropped_rows: dict[str, list[Parts]] = msgspec.field(default_factory=dict[str, list[Parts]])
-    """Up to three rows of each reason: where they stand, what is wrong and what helps."""
+    """Up to three rows for each reason: where they are, what is wrong and what helps."""
     success: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Outcomes of the traces that were taken and stand in the folder: `true`, `false`, `unknown`."""
+    """Outcomes of the imported traces that are now in the folder: `true`, `false`, `unknown`."""
     sources: dict[str, SourceReport] = msgspec.field(default_factory=dict[str, SourceReport])
-    """By source: files, records, and what is in the traces."""
+    """Files, records, and contents of the traces, by source."""
     found: FoundFiles | None = None
-    """What was found in folders, where sources were asked; files that none of them knows are in it."""
+    """The result of searching folders, if sources had to recognize files; includes unrecognized files."""
     made_folder: bool = False
-    """Whether the folder was not there before."""
+    """Whether this import created the folder."""
 
     @property
     def examples(self) -> dict[str, list[str]]:
-        """Up to three rows of each reason: where they stand, what is wrong and what helps."""
+        """Up to three rows for each reason: where they are, what is wrong and what helps."""
         return self.render_examples()
 
     @property
     def unread(self) -> Counter[str]:
-        """Calls that no reader read, by source."""
+        """Messages of the agent with a call that was not read, by source."""
         return Counter({name: own.counts.unread for name, own in self.sources.items() if own.counts.unread})
 
     @property
     def unread_rows(self) -> list[str]:
-        """Up to three messages of these."""
+        """Up to three of these messages."""
         return self.total.counts.unread_rows
 
     @property
@@ -158,7 +158,7 @@ class ImportReport(Report, msgspec.Struct, kw_only=True):
         return total
 
     def render_examples(self, style: Callable[[Setting], str] = str) -> dict[str, list[str]]:
-        """The examples with their settings written by `style`."""
+        """The examples, with their settings formatted by `style`."""
         return {reason: [render_parts(row, style) for row in rows] for reason, rows in self.dropped_rows.items()}
 
     def check(self) -> None:
@@ -175,10 +175,10 @@ class ImportReport(Report, msgspec.Struct, kw_only=True):
 
 
 def check_not_empty(report: ImportReport, label: str, out: Path) -> None:
-    """Refuse to call an import done that found nothing; a folder that it made is taken away again.
+    """Refuse to finish an import that found nothing; a folder that it created is removed.
 
     Raises:
-        SourceError: no row became a trace, and none had before; says why.
+        SourceError: no row became a trace, now or before; says why.
     """
     if report.traces or report.replaced or report.grown or report.already_done > report.dropped_before:
         return

@@ -1,4 +1,4 @@
-"""The repository that an instance id, a git remote or a working directory names: it groups traces into splits."""
+"""The repository named by an instance id, a git remote or a working directory: it groups traces into splits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 _HASHED = re.compile(r"(?P<owner>[^/]+?)__(?P<name>[^/]+?)\.[0-9a-f]{6,40}(?:\..*)?")
 """SWE-smith: `owner__name.0123abcd.kind__suffix`."""
 _NUMBERED = re.compile(r"(?P<owner>[^/]+?)__(?P<name>[^/]+?)-\d+(?:_\d+)?")
-"""SWE-bench and SWE-Gym: `owner__name-123`, with the attempt as `_4`."""
+"""SWE-bench and SWE-Gym: `owner__name-123`, optionally with the attempt as `_4`."""
 _OTHER = re.compile(r"(?P<owner>[^/]+?)__(?P<name>[^./]+)(?:\..*)?")
 _MAX_ID_CHARS = 512
 
 
 def find_repository(instance: str) -> str:
-    """`owner/name`, or the id itself where it names no repository."""
+    """`owner/name`, or the id itself if it does not name a repository."""
     if len(instance) > _MAX_ID_CHARS:
         return instance
     match = _HASHED.fullmatch(instance) or _NUMBERED.fullmatch(instance) or _OTHER.fullmatch(instance)
@@ -30,19 +30,19 @@ _CONTAINERS = frozenset({
     "github", "documents", "desktop", "downloads", "go", "mnt", "data", "srv", "opt", "root", "volumes", "c", "d",
     "sites", "www", "programming",
 })  # fmt: skip
-"""Folders that hold repositories and are none, in lower case."""
+"""Folders that contain repositories but are not repositories themselves, in lower case."""
 
 
 def find_repository_of_remote(remote: str) -> str | None:
-    """`owner/name` of a git remote such as `git@github.com:owner/name.git`; None where it has no such form."""
+    """`owner/name` of a git remote such as `git@github.com:owner/name.git`; `None` if it does not have this form."""
     match = _REMOTE.fullmatch(remote.strip()[:_MAX_ID_CHARS])
     parts = [part for part in match["path"].removesuffix(".git").split("/") if part] if match else []
     return "/".join(parts).removesuffix(".git") if len(parts) >= 2 else None
 
 
 def find_repository_of_folder(folder: str) -> str | None:
-    """A name for the repository that a working directory lies in: the first folder of the path that is not a home and
-    no container of repositories. Rather too coarse than too fine: what belongs together must never be split."""
+    """A name for the repository of a working directory: the first folder of the path that is neither a home nor a
+    container of repositories. Too coarse is better than too fine: traces that belong together must never be split."""
     parts = [
         part for part in re.split(r"[/\\\\]+", folder.removeprefix("file://")[:4096]) if part not in ("", ".", "~")
     ]

@@ -1,4 +1,4 @@
-"""Make the messages of a trace from the turns of a row: who wrote each, the calls in it, and what answered them."""
+"""Make the messages of a trace from the turns of a row: the author of each, its calls, and their results."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _MARKER = re.compile(
     r"^(?:OBSERVATION:\n|Observation(?: \d+)?:[ \n]|EXECUTION RESULT of \[[^\]]*\]:\n|Execution result:[ \n]?"
     r"|\[\w+(?: for '[^\n]*?')?\] Result:\n?|The output of the OS:\n?|(?=<returncode>)|(?=<tool_response>))"
 )
-"""Beginnings that mark a message of role `user` as the output of a tool."""
+"""Beginnings that mark a message in role `user` as the output of a tool."""
 _NOTICE = re.compile(
     r"\s*<(system-reminder|environment_context|hook_prompt|turn_aborted)>.*</\1>\s*\Z",
     re.DOTALL,
 )
-"""Messages of role `user` that the agent's program writes, and no person."""
+"""Messages in role `user` that the agent's program writes, not a person."""
 _NEXT_TASK = re.compile(
     r"\s*(?:(?:A|Here is a|Here's a) new (?:question|problem|task)\b"
     r"|Now,? (?:my|your|the|here|let's start|it'?s your turn)\b"
     r"|(?:My|Your) (?:real |actual )?(?:problem|question|task) is\b|Your turn\b)",
     re.IGNORECASE,
 )
-"""How the task is announced after an example that was played through as turns."""
+"""How the task is announced after an example written as turns."""
 _ENDINGS = frozenset({"answer", "finish", "solution", "stop", "submit", "final_answer"})
 _ACKNOWLEDGEMENT_CHARS = 160
 
@@ -64,10 +64,10 @@ class _Turn(msgspec.Struct):
 
 
 def make_messages(items: list[tuple[Place, Row]], pattern: Encoding | None = None) -> tuple[Message, ...]:
-    """Messages of turns that `flatten_turns` gave; calls are native ones, else those in the text.
+    """The messages of turns from `flatten_turns`; calls are native ones, or else those in the text.
 
     Raises:
-        RowError: a turn has a role that is not known, or content that would be lost.
+        RowError: a turn has an unknown role, or content that would be lost.
     """
     items = list(_split_observed(items))
     turns = [_read_turn(place, item, index) for index, (place, item) in enumerate(items)]
@@ -89,8 +89,8 @@ def make_messages(items: list[tuple[Place, Row]], pattern: Encoding | None = Non
 
 
 def find_task_text(messages: tuple[Message, ...]) -> str:
-    """What the user asks for: the messages before the agent's first step, without a preamble that the agent only
-    acknowledges, and without an example that stands before the task."""
+    """The user's request: the messages before the agent's first step, without a preamble that the agent only
+    acknowledges, and without an example before the task."""
     example_end = max((i for i, m in enumerate(messages) if "example" in m.extra), default=-1)
     asked: list[str] = []
     for index, message in enumerate(messages):
@@ -106,9 +106,9 @@ def find_task_text(messages: tuple[Message, ...]) -> str:
 
 
 def _split_observed(items: list[tuple[Place, Row]]) -> Iterator[tuple[Place, Row]]:
-    """Turns of the agent into which its program wrote what it observed (CrewAI) as turns and results. Where something
-    answers the turn, the agent made the observation up; where no line is one of a ReAct agent's, or the last turn ends
-    in what it observed, the text is a report."""
+    """Split turns of the agent that contain observations written by its program (CrewAI) into turns and results. A turn
+    that is answered is not split, as the agent made the observations up. Neither is a report: no turn has a ReAct
+    agent's lines, or the last turn ends with an observation."""
     if not any("\nObservation" in _get_text(item) for _, item in items):
         yield from items
         return
@@ -126,7 +126,7 @@ def _split_observed(items: list[tuple[Place, Row]]) -> Iterator[tuple[Place, Row
 
 
 def _is_report(turns: list[_Turn], index: int) -> bool:
-    """Whether a turn that nothing answers tells of actions and observations; one that makes an action ends in it."""
+    """Whether an unanswered turn is a report of actions and observations; a turn that takes an action ends with it."""
     is_open = index + 1 == len(turns) or turns[index + 1].role == "assistant"
     text = turns[index].text
     return is_open and "\nObservation" in text and len(split_observations(text)) > 1 and not has_steps(text)
@@ -162,7 +162,7 @@ def _read_turn(place: Place, item: Row, index: int) -> _Turn:
 
 
 def _read_written_calls(value: Any) -> tuple[ToolCall, ...]:
-    """Calls that stand beside the content as text, one a line: `f(x=1)`."""
+    """Calls written as text next to the content, one per line: `f(x=1)`."""
     written = f"[{', '.join(value.splitlines())}]" if isinstance(value, str) and value.strip() else ""
     return tuple(msgspec.structs.replace(call, span=None) for call in CALL_LIST.parse(written))
 
@@ -175,13 +175,12 @@ def _find_answer(turns: list[_Turn], index: int) -> str | None:
 
 
 def _is_output_of_system(turn: _Turn) -> bool:
-    """Whether a message of role `system` is what an agent's program prints of a command (gptme)."""
+    """Whether a message in role `system` is a command's output, printed by the agent's program (gptme)."""
     return turn.role == "system" and bool(PRINTED_BY_PROGRAM.match(turn.text))
 
 
 def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
     item, text = turn.item, turn.text
-    # A reply that stands in the request was not written by this run of the agent.
     common: dict[str, Any] = {
         "parts": turn.parts,
         "turn": index,
@@ -197,6 +196,7 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
             content=text,
             reasoning=_get_reasoning(item),
             tool_calls=turn.calls,
+            # This run of the agent did not write a reply in the request.
             train=False if turn.place is None else _read_train_flag(item),
             **common,
         )
@@ -220,8 +220,8 @@ def _make_message(turn: _Turn, index: int, last: Message | None) -> Message:
 
 
 def _read_extra(item: Row, text: str) -> Row:
-    """The fields of a turn that no other field of the message holds, and what blocks of text hold beside it, such as
-    citations."""
+    """The fields of a turn that are in no other field of the message, and what text blocks hold besides their text,
+    such as citations."""
     extra, rest = find_unknown_fields(item, _KNOWN), dict(item.get(REST, {}))
     content = item.get("content", item.get("value"))
     blocks = (
@@ -236,14 +236,14 @@ def _read_extra(item: Row, text: str) -> Row:
 
 
 def _answers_text_call(last: Message | None, text: str) -> bool:
-    """Whether a message of role `user` is what the environment says to a call that was written as text."""
+    """Whether a message in role `user` is the environment's answer to a call written as text."""
     if last is None or last.role != "assistant" or not last.tool_calls or _NOTICE.match(text):
         return False
     return all(call.span is not None for call in last.tool_calls) and last.tool_calls[-1].name.lower() not in _ENDINGS
 
 
 def _mark_example(messages: list[Message]) -> tuple[Message, ...]:
-    """Mark an example that was played through before the task: it is the same in every row, and not to be trained."""
+    """Mark an example before the task that is written as turns: every row has the same, and it must not be trained."""
     start = next((i for i, m in enumerate(messages) if m.role == "assistant"), len(messages))
     task = next(
         (
@@ -265,7 +265,7 @@ def _mark_example(messages: list[Message]) -> tuple[Message, ...]:
 
 
 def _is_acknowledgement(messages: tuple[Message, ...], index: int) -> bool:
-    """Whether the agent's first message only says that it has read the instructions."""
+    """Whether the agent's first message only acknowledges the instructions."""
     message = messages[index]
     if message.tool_calls or len(message.content) >= _ACKNOWLEDGEMENT_CHARS or "?" in message.content:
         return False
@@ -282,7 +282,7 @@ _READY = re.compile(
 
 
 def _read_train_flag(item: Row) -> bool | None:
-    """Flags by which trainers' formats keep a turn out of the loss."""
+    """Whether to train the turn, from trainers' flags that exclude turns from the loss; `None` without a flag."""
     for name in ("train", "trainable", "loss"):
         if isinstance(item.get(name), bool):
             return item[name]

@@ -1,8 +1,8 @@
-"""Find the conversation in a row, whatever its columns are called: the turns as one list, and the columns they take.
+"""Find the conversation in a row, whatever its columns are called: the turns as one list, and their columns.
 
 A turn is a mapping with a role and a content in one of the forms that `turn_items` reads. The forms of a row: a list of
-messages (or JSON text of one, or parallel lists); messages whose last reply is in a column of its own; a request and a
-response of a model's API; a transcript as one text; states of a web page and actions in turn.
+messages (or its JSON text, or parallel lists); messages with the last reply in its own column; a request and a response
+of a model's API; a transcript as one text; alternating states of a web page and actions.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
-"""Columns that are looked at first."""
+"""Columns that are tried first."""
 _REPLIES = ("completion", "response")
 _REQUESTS = ("request", "inputs", "input", "request_body", "requestBody")
 _RESPONSES = ("response", "outputs", "output", "response_body", "responseBody")
-"""Columns of a log of a model's API."""
+"""Columns for the response in a log of a model's API."""
 _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
     ("choices", 0, "message"),
     ("output", "message"),
@@ -35,24 +35,24 @@ _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
     ("generations", 0, 0, "message"),
     (),
 )
-"""Where the response of an API holds the model's message."""
+"""Paths to the model's message in the response of an API."""
 _TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
 _ASKED = ("instruction", "question", "task", "query", "prompt", "input")
-"""Columns of what the agent was asked, beside its text that begins with its first step."""
+"""Columns of the request, next to a text that begins with the agent's first step."""
 _INTENTS = ("intent", "task", "goal", "objective")
-"""Columns of what is to be done on a page."""
+"""Columns of the task to be done on a page."""
 _STATES = frozenset({
     "state", "chat_messages", "values", "channel_values", "session", "thread", "chat", "transcript", "episode",
     "rollout", *MESSAGES,
 })  # fmt: skip
-"""Columns that hold the agent's `messages` within; those of a `grader` or in `metadata` are another's."""
+"""Columns that contain the agent's `messages`; messages in a `grader` or in `metadata` are not the agent's."""
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
 
 
 def find_turns(row: Row) -> FoundTurns | None:
-    """The conversation of a row; `None` where there is none."""
+    """The conversation of a row; `None` if there is none."""
     for find in _FINDERS:
         if found := find(row):
             found = _add_system(row, found)
@@ -80,7 +80,7 @@ def read_turns(row: Row, path: str) -> FoundTurns:
 
 
 def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
-    """With what else the columns of the conversation hold: of a step beside its message, of all others in the row."""
+    """Add what else the columns of the conversation contain: a step's rest goes to its message, others to the row."""
     places: dict[int | None, list[int]] = {}
     for number, (place, _) in enumerate(found.turns):
         places.setdefault(place, []).append(number)
@@ -102,10 +102,10 @@ def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
 
 
 def get_path(row: Row, path: str) -> Any:
-    """The value at a column, or at `a.b` within objects; JSON text on the way is read.
+    """The value in a column, or at `a.b` within objects, decoding JSON text on the way.
 
     Raises:
-        RowError: it is not there.
+        RowError: it is missing.
     """
     if path in row:
         return row[path]
@@ -119,7 +119,7 @@ def get_path(row: Row, path: str) -> Any:
 
 
 def decode_turns(value: Any, column: str) -> list[Row]:
-    """A list of turns: as it is, as JSON text, or as parallel lists of roles and texts.
+    """A list of turns, given as it is, as JSON text, or as parallel lists of roles and texts.
 
     Raises:
         RowError: it is something else.
@@ -140,7 +140,7 @@ def _zip_lists(value: Row) -> list[Row] | None:
 
 
 def _list_turns(value: Any) -> list[Row]:
-    """The value as a list of turns; empty where it is none."""
+    """The value as a list of turns; empty if it is not one."""
     value = decode_nested(value)
     if isinstance(value, dict):
         value = _zip_lists(value)
@@ -152,7 +152,7 @@ def _list_turns(value: Any) -> list[Row]:
 
 
 def _are_alternatives(items: list[Row]) -> bool:
-    """Whether messages in envelopes are all the agent's: replies to choose from, or to several questions."""
+    """Whether all messages are in envelopes and the agent's: alternative replies, or replies to several questions."""
     inner = [item.get("message") for item in items]
     return all(isinstance(message, dict) and is_agent(message) for message in inner)
 
@@ -161,7 +161,7 @@ def _find_messages(row: Row) -> FoundTurns | None:
     known = ((name, _list_turns(row[name])) for name in MESSAGES if name in row)
     found = next((each for each in known if each[1]), None)
     if found is None:
-        # Of other columns one must hold turns, and none beside it: what two hold is not a guess of ours.
+        # Only one other column may hold turns: with two, there is no way to tell which is the conversation.
         names = [name for name in row if name not in ("prompt", "input", "output", *_REPLIES, *MESSAGES)]
         others = [(name, listed) for name in names if (listed := _list_turns(row[name]))]
         found = others[0] if len(others) == 1 else None
@@ -178,7 +178,7 @@ def _find_messages(row: Row) -> FoundTurns | None:
 
 
 def _make_turns(value: Any, role: str) -> list[Row]:
-    """Turns of half a conversation: messages, one message, or the text of one."""
+    """The turns of half a conversation, given as messages, one message, or its text."""
     if turns := _list_turns(value):
         return turns
     value = decode_nested(value) if isinstance(value, str) and is_turn(decode_nested(value)) else value
@@ -188,15 +188,15 @@ def _make_turns(value: Any, role: str) -> list[Row]:
 
 
 def _find_logged_call(row: Row) -> FoundTurns | None:
-    """A request to a model's API and its response, as proxies and gateways log them; the messages of the request may
-    stand in the row itself. Replies in the request were logged with requests of their own."""
+    """A request to a model's API and its response, as proxies and gateways log them; the messages of the request may be
+    in the row itself. Replies in the request were logged with their own requests."""
     said_in = next((name for name in _RESPONSES if _open_body(row.get(name))), "")
     answer = _open_body(row.get(said_in))
     holders = [(name, body) for name in _REQUESTS if (body := _open_body(row.get(name)))]
     for asked_in, body in (*holders, ("messages" if "messages" in row else "contents", row)):
         messages = body.get("messages", body.get("contents"))
         if isinstance(messages, list) and len(messages) == 1 and isinstance(messages[0], list):
-            messages = messages[0]  # of a batch of several conversations, others would be lost
+            messages = messages[0]  # only a batch of one: other conversations would be lost
         turns, reply = _list_turns(messages), find_reply(answer)
         if body is row and (said_in != "response" or is_turn(answer) or (turns and is_agent(turns[-1]))):
             return None
@@ -231,14 +231,14 @@ def _find_responses(row: Row) -> FoundTurns | None:
 
 
 def _find_tools(body: Row) -> Any:
-    """The definitions of tools in the body of a request."""
+    """The tool definitions in the body of a request."""
     holders = (body, *(decode_nested(body.get(name)) for name in _TOOL_HOLDERS))
     names = ("tools", "functions")
     return next((h[name] for h in holders if isinstance(h, dict) for name in names if h.get(name)), None)
 
 
 def _open_body(value: Any) -> Row:
-    """The body of a request or a response, which may lie in an envelope."""
+    """The body of a request or a response, which may be in an envelope."""
     value = decode_nested(value)
     for name in ("body", "inputBodyJson", "outputBodyJson"):
         if isinstance(value, dict) and name in value:
@@ -247,7 +247,7 @@ def _open_body(value: Any) -> Row:
 
 
 def find_reply(body: Row) -> Row | None:
-    """The message of the model in a response of one of the APIs; of several choices none is a guess of ours."""
+    """The model's message in a response of one of the APIs; `None` if there are several choices."""
     for path in _REPLY_PATHS:
         value: Any = body
         for key in path:
@@ -265,7 +265,7 @@ def _find_halves(row: Row) -> FoundTurns | None:
     reply = next((name for name in _REPLIES if isinstance(row.get(name), (str, list, dict))), None)
     prompt = "prompt"
     if reply is None and isinstance(row.get("output"), str) and _list_turns(row.get("input")):
-        # Beside turns only: two texts in these columns are an instruction and its answer.
+        # Only next to turns: two texts in these columns are an instruction and its answer.
         prompt, reply = "input", "output"
     if reply is not None and (found := _find_rendered_halves(row, prompt, reply)) is not None:
         return found
@@ -279,12 +279,12 @@ def _find_halves(row: Row) -> FoundTurns | None:
 
 
 def _find_rendered_halves(row: Row, prompt: str, reply: str) -> FoundTurns | None:
-    """Halves of one text in the tokens of a chat template, as rollouts of a trainer keep them."""
+    """Two halves of a text with the tokens of a chat template, as in rollouts of a trainer."""
     before, after = row.get(prompt), row.get(reply)
     if not isinstance(before, str) or not isinstance(after, str):
         return None
     turns = _split_halves(before, after)
-    # The turn that is open at the end of the prompt, which may begin a thought, goes on in the reply.
+    # The turn that is open at the end of the prompt, possibly with the beginning of a thought, continues in the reply.
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(split_template(before), turns, strict=False))
     count = sum(1 for _ in pairs)
     if not count or not any(map(is_agent, turns[count:])):
@@ -295,7 +295,7 @@ def _find_rendered_halves(row: Row, prompt: str, reply: str) -> FoundTurns | Non
 
 
 def _split_halves(before: str, after: str) -> list[Row]:
-    """The turns of a prompt and its reply, which may be the bare text behind a prompt of whole turns."""
+    """The turns of a prompt and its reply, which may be bare text after a prompt of complete turns."""
     try:
         return split_template(before + after)
     except RowError:
@@ -306,7 +306,7 @@ def _split_halves(before: str, after: str) -> list[Row]:
 
 
 def _are_calls(value: Any) -> bool:
-    """Whether a column holds calls; one of this name may as well count them, or hold their ids."""
+    """Whether a column holds calls; a column of this name may also hold their number or ids."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -334,11 +334,11 @@ def _find_transcript(row: Row) -> FoundTurns | None:
             turns = _split_transcript(value)
             if {"user", "assistant"} <= {turn["role"].lower().replace("human", "user") for _, turn in turns}:
                 found.append(FoundTurns(turns, frozenset({column}), f"column {column} is a transcript"))
-    return found[0] if len(found) == 1 else None  # of two, one may be what was rejected
+    return found[0] if len(found) == 1 else None  # of two, one may be the rejected reply
 
 
 def _find_template_text(row: Row) -> FoundTurns | None:
-    """One text in the tokens of a chat template, or a ReAct text with what was observed in it."""
+    """One text with the tokens of a chat template, or a ReAct text that contains its observations."""
     found: list[FoundTurns] = []
     for column, value in row.items():
         if not isinstance(value, str):
@@ -355,7 +355,7 @@ def _find_template_text(row: Row) -> FoundTurns | None:
 
 
 def _find_nested(row: Row) -> FoundTurns | None:
-    """`messages` within one other column: the state of a graph or of a session."""
+    """`messages` within one other column: the state of a graph or session."""
     found = [
         (name, listed)
         for name in row
@@ -368,7 +368,7 @@ def _find_nested(row: Row) -> FoundTurns | None:
 
 
 def _find_web_states(row: Row) -> FoundTurns | None:
-    """States of a web page and actions in turn (web navigation of the Agent Data Protocol)."""
+    """Alternating states of a web page and actions (web navigation in the Agent Data Protocol)."""
     for column in ("trajectory", "steps", "actions"):
         items = decode_nested(row.get(column))
         if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
@@ -395,7 +395,7 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
             begun = True
         elif isinstance(item.get("axtree"), str):
             more = {k: v for k, v in item.items() if k != "axtree"}
-            # Before the first step it belongs to the task, later it is what a step gave.
+            # Before the first step it is part of the task; later it is the result of a step.
             yield index, {"role": "tool" if begun else "environment_state", "content": item["axtree"], **more}
         else:
             return
@@ -411,7 +411,7 @@ def _split_transcript(text: str) -> Turns:
 
 
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
-    """With the system prompt that a row keeps in a column of its own; one that is a turn too is kept once."""
+    """Add a system prompt that is in its own column, unless it is already a turn."""
     column = next((c for c in _SYSTEMS if _read_system(row.get(c)).strip()), None)
     if column is None:
         return found

@@ -1,4 +1,4 @@
-"""What every session of a coding agent has: an id, a program and its model, a folder to work in, a first request."""
+"""The common facts of coding agents' sessions: an id, a program and its model, a working directory, a first request."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Session(msgspec.Struct, kw_only=True):
     source: str
     agent: str
     id: str
-    """The session's own id, the same when the file has grown; of a subagent: that of the session, a slash, its own."""
+    """The session's own id, which stays the same when the file grows; for a subagent: `SESSION/ID`."""
     folder: str = ""
-    """Working directory, as the session began."""
+    """Working directory at the start of the session."""
     remote: str = ""
-    """Git remote of it."""
+    """Git remote of the working directory."""
     project: str = ""
-    """What the format calls the project, where it names no folder."""
+    """The format's name for the project, if it does not name a folder."""
     version: str = ""
     created_at: str | None = None
     models: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Replies by model."""
     types: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Records by type: shown where no turn was recognised."""
+    """Records by type: shown if no turn was recognized."""
     tools: tuple[ToolSpec, ...] = ()
     parent: Parent | None = None
     outcome: Outcome = Outcome()
@@ -50,7 +50,7 @@ class Session(msgspec.Struct, kw_only=True):
         return f"{self.source}@{self.id}"
 
     def make_trace(self, talk: Conversation, path: Path) -> Trace | Drop:
-        """The trace; a Drop where the agent has no turn in it."""
+        """The trace; a Drop if it has no turn of the agent."""
         return finish_trace(
             talk,
             key=self.key,
@@ -70,7 +70,7 @@ class Session(msgspec.Struct, kw_only=True):
         )
 
     def _find_group(self) -> str:
-        """The repository; else what keeps an agent and its subagents together."""
+        """The repository, or else an id that an agent shares with its subagents."""
         repository = find_repository_of_remote(self.remote) or find_repository_of_folder(self.folder)
         return repository or self.project or digest(f"{self.source}:{self.id.partition('/')[0]}")
 
@@ -83,11 +83,11 @@ class Session(msgspec.Struct, kw_only=True):
 def add_user_content(
     talk: Conversation, content: Any, raw_index: int, *, at: float | None, author: Author | None = None, **more: Any
 ) -> None:
-    """Add what stands in the user's role, told apart into what a person wrote and what the program did.
+    """Add content in the user's role, split into what a person wrote and what the program added.
 
     Args:
-        content: Text, or a list of blocks; each block is told apart by itself.
-        author: Who wrote it, where the format says so.
+        content: Text, or a list of blocks; each block is split separately.
+        author: The author, if the format names one.
     """
     texts: list[tuple[Author, str]] = []
     blocks = content if isinstance(content, list) else [content]
@@ -109,21 +109,21 @@ def add_user_content(
 
 
 def count_abandoned(account: Account, own: str, parent: str | None, left: set[str]) -> None:
-    """Count a record that is not on the main line; `left` holds those before it: a branch is noted once."""
+    """Count a record off the main line; `left` holds the earlier ones, so that each branch is noted once."""
     account.ignore("abandoned branch")
     account.note("abandoned branches", parent not in left)
     left.add(own)
 
 
 def find_main_line(parents: Mapping[str, str | None], order: Sequence[str]) -> set[str]:
-    """The records on the way from the last one back to the beginning.
+    """The records on the path from the last one back to the beginning.
 
-    Where a record has no parent, or one that is not there (a compaction, a file that was cut), the line goes on with
-    the record before it in the file.
+    If a record has no parent, or one that is missing (a compaction, a truncated file), the path continues with the
+    record before it in the file.
 
     Args:
-        parents: By id: the id of the parent. May name more than `order` does, and may hold circles.
-        order: Ids in the order of the file, of the records that belong to the conversation.
+        parents: Id -> id of the parent. May contain more ids than `order`, and cycles.
+        order: Ids of the records of the conversation, in the order of the file.
     """
     place = {one: number for number, one in enumerate(order)}
     found: set[str] = set()

@@ -1,8 +1,8 @@
-"""Rows whose column holds the steps of an agent, each with its thought, its action and what came of it, as turns.
+"""Rows with a column of an agent's steps, each with its thought, its action and the result, as turns.
 
-So write home-made loops, LangChain (`intermediate_steps`), DSPy, and browser-use (`model_output` and `result`). A list
-of actions that only words tell of (a recipe, a test plan) is none: an action has arguments, a thought, or the form of a
-call.
+Home-made loops, LangChain (`intermediate_steps`), DSPy, and browser-use (`model_output` and `result`) write these. A
+list of actions in words only (a recipe, a test plan) is not a conversation: an action has arguments, a thought, or the
+form of a call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", 
 _THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
 _ASKED = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
 _GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
-"""What only an agent is asked; a program has a task too."""
+"""Columns that only describe an agent's task; a program may have a `task`, too."""
 _OBSERVED = frozenset({"observation", "observations", "obs"})
 _SAID = ("final_answer", "answer", "output", "final_output")
 _MODELS = ("model", "model_name", "llm")
@@ -46,19 +46,19 @@ class _Step(NamedTuple):
     calls: list[tuple[str, Any]]
     result: Any
     is_sure: bool
-    """Whether it can be no more than words about an action."""
+    """Whether an action has the form of a call, so that it is more than words about one."""
     is_error: bool = False
 
 
 def find_steps(row: Row) -> FoundTurns | None:
-    """The steps of a row; `None` where it has none."""
+    """The steps of a row; `None` if it has none."""
     for column in _COLUMNS:
         items = _list_items(decode_json(row.get(column)))
         steps = [step for item in items if (step := _read_step(item)) is not None]
         has_calls = any(step.calls for step in steps)
         if not has_calls or len(steps) != len(items) or all(step.result is None for step in steps):
             continue
-        # Without a thought or what a model gave, a task must say that there is an agent.
+        # Without a thought or a model's output, the task must show that there is an agent.
         asked = _find_asked(row)
         is_asked = asked is not None and (asked in _GOALS or not _may_be_a_programs(items))
         thinks = any(step.thought for step in steps) or any("model_output" in item for item in as_dicts(items))
@@ -80,7 +80,7 @@ def _list_items(value: Any) -> list[Any]:
 
 
 def _may_be_a_programs(items: list[Any]) -> bool:
-    """Whether the steps may be those of a build or a test: actions by name with results, and no observation."""
+    """Whether the steps may be those of a build or a test: named actions with results, and no observations."""
     return all(
         isinstance(item, dict) and isinstance(item.get("action"), str) and not item.keys() & _OBSERVED for item in items
     )
@@ -100,7 +100,7 @@ def _make_turns(row: Row, column: str, steps: list[_Step]) -> FoundTurns:
         calls = [make_call(name, given, own) for own, (name, given) in zip(ids, step.calls, strict=True)]
         if calls or step.thought:
             turns.append((index, {"role": "assistant", "content": step.thought, "tool_calls": calls}))
-        if step.result is not None and not ids:  # it is of no call
+        if step.result is not None and not ids:  # not the result of a call
             turns.append((index, {"role": "environment_state", "content": write_text(step.result)}))
         elif step.result is not None:
             result: Row = {"role": "tool", "content": write_text(step.result), "tool_call_ids": ids}
@@ -123,7 +123,7 @@ def _read_step(item: Any) -> _Step | None:
     thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key) not in (None, "", [], {})), None)
-    if key is None:  # a last thought, or a last state of what was acted on
+    if key is None:  # a final thought, or a final state
         return _Step(thought, [], result, False) if thought or any(key in item for key in _ACTIONS) else None
     if isinstance(item[key], list):
         read = [_read_action(key, each, None) for each in item[key] if isinstance(each, dict)]
@@ -135,7 +135,7 @@ def _read_step(item: Any) -> _Step | None:
 
 
 def _read_pair(action: Any, result: Any) -> _Step | None:
-    """LangChain's action and what it gave: an object, or a list of the tool, its input and the log."""
+    """LangChain's action and its result: an object, or a list of the tool, its input and the log."""
     if isinstance(action, list) and len(action) in (2, 3) and isinstance(action[0], str):
         action = {"tool": action[0], "tool_input": action[1], "log": action[2] if len(action) > 2 else ""}
     if not isinstance(action, dict) or not isinstance(action.get("tool"), str):
@@ -146,7 +146,7 @@ def _read_pair(action: Any, result: Any) -> _Step | None:
 
 def _read_browser_step(item: Row) -> _Step | None:
     """browser-use: a state of mind, actions by name, and a result for each."""
-    output = get_dict(item, "model_output")  # none where the model gave nothing that could be read
+    output = get_dict(item, "model_output")  # missing if the model's output could not be read
     mind = get_dict(output, "current_state") or output
     thought = "\n".join(text for key in ("thinking", "memory", "next_goal") if (text := get_text(mind, key)))
     calls: list[tuple[str, Any]] = []
@@ -161,7 +161,7 @@ def _read_browser_step(item: Row) -> _Step | None:
 
 
 def _read_action(key: str, action: Any, given: Any) -> tuple[tuple[str, Any] | None, bool]:
-    """A call, and whether it has the form of one."""
+    """A call, and whether it has the form of a call."""
     action = decode_json(action) if isinstance(action, str) and action.startswith("{") else action
     if isinstance(action, dict):
         inner = get_dict(action, "function") or action
@@ -173,7 +173,7 @@ def _read_action(key: str, action: Any, given: Any) -> tuple[tuple[str, Any] | N
         return None, False
     if given is not None and "\n" not in action and len(action) <= 100:
         return (action, _as_arguments(given)), key != "action" or not isinstance(given, str)
-    if key == "command":  # a build or a person runs commands too
+    if key == "command":  # a build or a person runs commands, too
         return ("bash", {"command": action}), False
     read = ACTION_LINE.parse(f"Action: {action}")
     is_call = len(read) == 1 and read[0].name not in ("act", "answer") and action.rstrip().endswith((")", "]"))

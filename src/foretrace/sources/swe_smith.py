@@ -28,22 +28,22 @@ from foretrace.sources.turn_items import flatten_turns
 Split = Literal["tool", "xml", "ticks"]
 
 REWRITTEN_ENDING = "Since we have successfully fixed the issue and verified it works, let's submit the changes:"
-"""The text that the xml split puts in place of the turn at which a run met its limit; the agent never wrote it."""
+"""The xml split replaces the turn at which a run met its limit with this text; the agent never wrote it."""
 _COLUMNS = frozenset({"messages", "instance_id", "resolved", "model", "traj_id", "patch", "id"})
 _INSTANCE = re.compile(r"[^/.]+__[^/]+?\.[0-9a-f]{8}\.\w")
 _LIMIT = re.compile(r"^Exit due to (\w+(?: \w+)*)\s*$")
 _ENCODINGS: dict[Split, Encoding] = {"xml": FUNCTION_XML, "ticks": FENCE}
 _MINI = "<returncode>"
-"""What mini-swe-agent writes before an output: its rows of the same instances are chats."""
+"""What mini-swe-agent writes before an output: its rows of the same instances are read as chats."""
 _VOTES = 5
-"""Turns that decide the encoding."""
+"""Number of turns that decide the encoding."""
 _TYPES = {"model": str, "traj_id": str}
 _FUNCTION = re.compile(r"\d+: (\S+) ----\n")
 _PARAMETER = re.compile(r"^[ \t]*\(\d+\) (\w+) \((\w+), (required|optional)\): ?(.*)$", re.MULTILINE)
 
 
 class SweSmith:
-    """`patch` is kept aside and never used: in published rows it belongs to another instance."""
+    """`patch` stays in `extra` and is never used: in published rows it belongs to another instance."""
 
     name = "swe_smith"
     license = "MIT"
@@ -106,7 +106,7 @@ class SweSmith:
 
 
 def _find_split(raw: list[dict[str, Any]]) -> Split:
-    """Find the encoding by the structure of the messages, because a row may come without the name of its split."""
+    """Find the encoding from the messages, as a row may come without the name of its split."""
     tagged = fenced = 0
     for message in raw:
         if message.get("role") in ("tool", "function") or message.get("tool_calls"):
@@ -117,14 +117,14 @@ def _find_split(raw: list[dict[str, Any]]) -> Split:
             fenced += text.rstrip().endswith("\n```")
         if tagged + fenced == _VOTES:
             break
-    # Work on agents' own code puts the tags of one encoding into the bodies of the other.
+    # If the task is about an agent's source code, the text may contain the tags of the other encoding.
     if not tagged and not fenced:
         return "tool"
     return "xml" if tagged >= fenced else "ticks"
 
 
 def _unify(message: Message, start: int) -> Message:
-    """The message as in all three encodings: whatever follows the agent's first turn is from the environment."""
+    """The message as in all three encodings: after the agent's first turn, user messages are the environment's."""
     extra = message.extra
     if extra.get("thought") == message.content:
         extra = {name: value for name, value in extra.items() if name != "thought"}
@@ -134,8 +134,8 @@ def _unify(message: Message, start: int) -> Message:
 
 
 def _find_outcome(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[Message, ...], Outcome]:
-    """How the attempt ended. An attempt cut off by a limit is not a success, whatever `resolved` says of its
-    leftovers, and its last turn was never written by the agent."""
+    """How the attempt ended. An attempt that met a limit is not a success, whatever `resolved` says of its leftovers,
+    and the agent did not write its last turn."""
     success = read_success(resolved)
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
@@ -153,7 +153,7 @@ def _find_outcome(messages: tuple[Message, ...], resolved: Any) -> tuple[tuple[M
 
 
 def _read_tools(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
-    """Tools that the system text of the xml split describes."""
+    """Tools described in the system prompt of the xml split."""
     system = messages[0].content if messages and messages[0].role == "system" else ""
     tools: list[ToolSpec] = []
     for piece in system.split("---- BEGIN FUNCTION #")[1:]:

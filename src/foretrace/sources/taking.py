@@ -1,4 +1,4 @@
-"""Take converted rows and conversations into a traces folder, and count what became of each."""
+"""Take converted rows and conversations into a traces folder, and count the outcome of each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from foretrace.sources.report import ImportReport, SourceReport, TraceCounts, co
 
 CHECKPOINT_ROWS = 4096
 CHECKPOINT_BYTES = 48 << 20
-"""Rows and conversations of all inputs, or bytes of records, after which segments are sealed. Fixed: an import that was
-interrupted and continued seals at the same rows as one that was not, and so ends in the same bytes."""
+"""Rows and conversations of all inputs, or bytes of records, after which segments are sealed. These are fixed so that
+an interrupted import, when continued, seals at the same rows and gives the same bytes as one without interruption."""
 
 
 class Taken(NamedTuple):
-    """What became of a result."""
+    """The outcome of a result."""
 
     reason: str | None
-    """Why it was dropped; `None` where it was not."""
+    """Why it was dropped; `None` if it was not."""
     before: TraceCounts | None = None
-    """What was counted of the trace whose place it took, or which it is, where this import gave that one too."""
+    """The counts of the trace that it replaced, or that it is equal to, if that trace is from this import."""
 
 
 class Taker:
@@ -39,7 +39,7 @@ class Taker:
         self.writer = writer
         self.report = report
         self._outcomes: dict[str, str] = {}
-        """Outcomes of the traces taken so far, by key, where one can take another's place."""
+        """Outcomes of the traces taken so far, by key, needed when one replaces another."""
         self._changed: set[str] = set()
         """Sources whose cursors have changed since the last checkpoint."""
         self._unsealed = 0
@@ -47,7 +47,7 @@ class Taker:
 
     @property
     def is_full(self) -> bool:
-        """Whether what was taken since the last checkpoint asks for the next one."""
+        """Whether it is time for the next checkpoint."""
         return self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS
 
     def get_source(self, name: str) -> SourceReport:
@@ -55,7 +55,7 @@ class Taker:
         return self.report.sources.setdefault(name, SourceReport())
 
     def count_known(self, count: int, dropped: int = 0) -> None:
-        """Count rows or conversations that an earlier run took or, so many of them, dropped."""
+        """Count rows or conversations that an earlier run took, and how many of them it dropped."""
         self.report.rows += count
         self.report.already_done += count
         self.report.dropped_before += min(count, dropped)
@@ -70,15 +70,15 @@ class Taker:
         limit: int | None = None,
         since: str = "",
     ) -> Cursor:
-        """Take what an input gives, seal at the fixed places, and let the manifest hold the cursor, which is returned.
+        """Take the results of an input, seal at the fixed places, and store the cursor in the manifest; returns it.
 
         Args:
             name: The key of the cursor.
             start: How far the input was taken before.
-            results: Each with where it stands.
-            account: That of a session file, which is read from its beginning, complete when all results are read;
-                `None` for rows, which go on from the cursor, and each of which is a record.
-            limit: Results that are looked at, at most.
+            results: Each with its place.
+            account: The account of a session file, which is read from its beginning; complete once all results are
+                read. `None` for rows, which continue from the cursor, and each of which is a record.
+            limit: Most results that are looked at.
             since: The date before which conversations are left out, as the user gave it.
         """
         own, is_file = self.get_source(start.source), account is not None
@@ -131,11 +131,11 @@ class Taker:
         return note(done=is_whole)
 
     def take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool = False) -> Taken:
-        """Add a trace, or count why not.
+        """Add a trace, or count why it was not added.
 
         Args:
-            where: What an example says of where it stands.
-            may_grow: A trace may go on from the stored one of its key, or be its beginning.
+            where: Its place, for an example in the report.
+            may_grow: A trace may continue the stored one with its key, or be its beginning.
         """
         report = self.report
         report.rows += 1
@@ -157,7 +157,7 @@ class Taker:
         return Taken(result.reason)
 
     def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
-        """Add a trace; gives the counts of the one that was there and is not there beside it, where that is known."""
+        """Add a trace; returns the counts of the stored trace that it replaces or is equal to, if known."""
         row, report = converted.row, self.report
         added: Added = self.writer.add_row(row)
         if added == "conflict" and may_grow:
@@ -192,7 +192,7 @@ class Taker:
     def _count_outcome(self, converted: ConvertedTrace, *, taken_place: bool) -> None:
         key = converted.row["key"]
         outcome = {True: "true", False: "false", None: "unknown"}[converted.row["success"]]
-        if taken_place and (before := self._outcomes.get(key)) is not None:  # of an earlier row, whose trace is gone
+        if taken_place and (before := self._outcomes.get(key)) is not None:  # of a replaced trace
             self.report.success[before] -= 1
         self._outcomes[key] = outcome
         self.report.success[outcome] += 1
@@ -204,7 +204,7 @@ class Taker:
         }
 
     def note_cursor(self, name: str, cursor: Cursor) -> None:
-        """Let the manifest hold the cursor of an input in the place of its earlier one, with its drops."""
+        """Store the cursor of an input, with its drops, in the manifest in place of the earlier one."""
         manifest = self.writer.manifest
         self.forget_drops(name)
         manifest.drops = dict(Counter(manifest.drops) + Counter(cursor.drops))
@@ -212,7 +212,7 @@ class Taker:
         self._changed.add(cursor.source)
 
     def forget_drops(self, name: str) -> None:
-        """Let the manifest count the drops of an input no more."""
+        """Remove the drops of an input from the manifest's counts."""
         manifest = self.writer.manifest
         if (cursor := manifest.inputs.get(name)) is not None:
             manifest.drops = dict(Counter(manifest.drops) - Counter(cursor.drops))
@@ -228,10 +228,10 @@ class Taker:
         self._changed.clear()
         self._unsealed = 0
         self.writer.checkpoint()
-        release_memory()  # of the rows, and of what writing them took
+        release_memory()  # of the rows, and of writing them
 
     def finish(self) -> None:
-        """Seal the rest. Nothing to read makes a folder that holds nothing."""
+        """Seal the rest. If there is nothing to read, this makes an empty folder."""
         if self._changed or not self.writer.manifest.inputs:
             self.checkpoint()
 
@@ -246,7 +246,7 @@ def _count_row(records: Account, result: ConvertedTrace | Drop, reason: str | No
 
 
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:
-    """Records, turns, calls, results and times of inputs, by source."""
+    """Records, turns, calls, results and times of the inputs, by source."""
     sums: dict[str, tuple[Account, TraceCounts]] = {}
     for cursor in cursors:
         account, counts = sums.setdefault(cursor.source, (Account(), TraceCounts()))

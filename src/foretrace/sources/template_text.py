@@ -1,4 +1,4 @@
-"""A conversation as one text: in the control tokens of a chat template, or with the observations of ReAct in it."""
+"""A conversation as one text: with the control tokens of a chat template, or as ReAct with observations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HARMONY = re.compile(
 )
 _FORMS = (("<|im_start|>", _CHAT_ML), ("<|start_header_id|>", _LLAMA), ("<|start|>", _HARMONY))
 _FILLING = re.compile(r"(?:\s|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>|</?s>)*")
-"""What a template puts between turns."""
+"""What a template may put between turns."""
 _MAX_SHOWN = 60
 _TO_TOOL = re.compile(r" to=(?:functions\.)?([\w.-]+)")
 _FROM_TOOL = re.compile(r"(?:functions\.)?([\w.-]+) to=assistant")
@@ -36,11 +36,11 @@ _STEPS = re.compile(r"^(?:(?:Thought|Action Input|Final Answer)(?: \d+)?:|Action
 
 
 def split_template(text: str) -> list[Row]:
-    """The turns of a text that begins with a template's tokens; none where it does not.
+    """The turns of a text that begins with a template's tokens; none if it does not.
 
     Raises:
-        RowError: some of it is in no turn, or a turn holds the token that begins one: where a turn that speaks of these
-            tokens ends is not a guess of ours.
+        RowError: some text is outside of the turns, or a turn contains the token that begins a turn, so that its end
+            cannot be determined.
     """
     begin = _skip_filling(text, 0)
     token, pattern = next(((token, pattern) for token, pattern in _FORMS if text.startswith(token, begin)), ("", None))
@@ -71,9 +71,9 @@ def _refuse_stray(text: str, at: int, end: int) -> None:
 
 
 def split_react(text: str) -> list[Row]:
-    """The turns of a text in which the agent's actions and what was observed take turns; none where they do not, or
-    where nothing is thought: reports have actions and observations too. What stands before the first of them is the
-    request; of several questions, those before the last one are its examples."""
+    """The turns of a text that alternates between the agent's actions and observations; none if it does not, or if it
+    has no thoughts: reports have actions and observations, too. The text before the first step is the request; of
+    several questions, all but the last are examples."""
     begin = max((m.start() for m in _QUESTION.finditer(text)), default=0)
     goes_on, acted = _GOES_ON.search(text, begin), _ACTED.search(text, begin)
     if goes_on is None or acted is None or _OBSERVED.search(text, acted.end()) is None or not has_steps(text):
@@ -85,18 +85,18 @@ def split_react(text: str) -> list[Row]:
 
 
 def has_steps(text: str) -> bool:
-    """Whether a text has lines that only a ReAct agent writes: reports have actions and observations too."""
+    """Whether a text has lines that only a ReAct agent writes: reports have actions and observations, too."""
     return _STEPS.search(text) is not None
 
 
 def goes_on(text: str) -> bool:
-    """Whether the agent goes on behind the first observation in its text."""
+    """Whether the agent continues after the first observation in its text."""
     observed = _OBSERVED.search(text)
     return observed is not None and _GOES_ON.search(text, observed.end()) is not None
 
 
 def split_observations(text: str) -> list[Row]:
-    """What the agent wrote and what its program put behind each action, as turns; one turn where there is none."""
+    """The agent's text, and the observations that its program put after each action, as turns."""
     turns: list[Row] = []
     at = 0
     while True:

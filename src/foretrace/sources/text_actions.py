@@ -1,4 +1,4 @@
-"""Which encoding the agent of a conversation writes its calls in, where they are text."""
+"""Choose the encoding of an agent's calls in a conversation where calls are written as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretrace.encodings.text_bodies import CODE_FENCE, TAGGED_CODE
 from foretrace.encodings.web_actions import WEB_CALL, WEB_FENCE
 
 _SURE: tuple[Encoding, ...] = (
-    TOOL_TAGS,  # before tags of which one is the name of its argument
+    TOOL_TAGS,  # before TAGGED_CODE, which may match the tag of an argument
     TAGGED_CODE,
     REACT,
     TERMINAL_JSON,
@@ -28,9 +28,9 @@ _SURE: tuple[Encoding, ...] = (
     WEB_FENCE,
     WEB_CALL,
 )
-"""Encodings that no other text looks like."""
+"""Encodings that cannot be confused with other text."""
 _FENCED: tuple[Encoding, ...] = (CODE_FENCE, FENCE)
-"""Encodings of which a chat that shows code is full: they count only where the environment answers."""
+"""Encodings that also look like code shown in a chat: they only count if the environment answers."""
 _ANSWERED = re.compile(
     r"\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of|The output of the OS:|<returncode>|<output>|<observation>"
     r"|<tool_response>|<tool_result>|\[File: |exit code:)|.*\nbash-\$\s*\Z",
@@ -39,23 +39,22 @@ _ANSWERED = re.compile(
 PRINTED_BY_PROGRAM = re.compile(
     r"\s*(?:Ran (?:allowlisted )?command: `|Executed code block\.|Error during execution: )"
 )
-"""Beginnings of what an agent's program says of a command in a role that is not a tool's."""
+"""Beginnings of a program's output about a command, in a role other than a tool's."""
 MIN_SHARE = 0.5
-"""Share of the agent's turns that must hold a call of an encoding before it is taken."""
+"""Least share of the agent's turns that must contain a call in an encoding."""
 _MAX_LOOKED_AT = 40
 
 
 class AgentText(NamedTuple):
-    """A turn of the agent that makes no native call."""
+    """A turn of the agent without native calls."""
 
     text: str
     answer: str | None
-    """What follows from a user or tool; `None` at the end, or where the agent goes on."""
+    """The next turn if it is a user's or a tool's; `None` at the end, or if the agent continues."""
 
 
 class CallReader:
-    """Reads the calls of one conversation: in the encoding that was chosen, and where a text has none of those, by tags
-    that name a call."""
+    """Reads the calls of one conversation in the chosen encoding, or else in tags that name a call."""
 
     def __init__(self, texts: Sequence[AgentText], pattern: Encoding | None = None) -> None:
         self.encoding = pattern or _choose(texts[:_MAX_LOOKED_AT])
@@ -66,7 +65,7 @@ class CallReader:
         if self._is_given and self.encoding is not None:
             return tuple(self.encoding.parse(text))
         tagged = find_calls(text)
-        named = [call for call in tagged if call.name]  # what has none may be a tag that prose names
+        named = [call for call in tagged if call.name]  # a tag without a name may be mentioned in prose
         spans = [call.span for call in named if call.span is not None]
         own = [] if self.encoding is None else leave_out_held(self.encoding.parse(text), spans)
         if self.encoding is CODE_FENCE:
@@ -94,7 +93,7 @@ def _find_usual(encodings: Sequence[Encoding], texts: Sequence[AgentText]) -> En
 
 
 def _is_tagged(text: str) -> bool:
-    """Whether a text makes a call in one of the tags that agents of any encoding know; prose may name the tags."""
+    """Whether a text makes a call in one of the tags known to agents of any encoding, not just mentions a tag."""
     return ("<function=" in text or "<tool_call>" in text) and any(call.name for call in find_calls(text))
 
 
@@ -103,7 +102,7 @@ def _is_output(answer: str) -> bool:
 
 
 def _is_courtesy(first: AgentText) -> bool:
-    """Whether the agent's first turn is a line that only greets or agrees, and could hold no call."""
+    """Whether the agent's first turn is a short line without a call, such as a greeting."""
     if len(first.text) >= 160 or first.answer is None or "```" in first.text:
         return False
     return not any(_hits(encoding, first.text) for encoding in _SURE)

@@ -29,7 +29,7 @@ Turn = tuple[str, str]
 
 
 class ToolBench:
-    """Branches of one query are siblings; what a later branch shares with an earlier one is not trained twice."""
+    """Branches of one query are siblings; a prefix that several branches share is trained only once."""
 
     name = "toolbench"
     license = "Apache-2.0"
@@ -39,12 +39,11 @@ class ToolBench:
         self.keep_prefix_rows = keep_prefix_rows
         self.settings = "keep_prefix_rows" if keep_prefix_rows else ""
         self._inner: set[int] = set()
-        """Last digests of the rows that are prefixes of longer rows."""
+        """Last digests of rows that are prefixes of longer rows."""
         self._chosen_row: dict[int, int] = {}
-        """Digest of the last prefix -> digest of all turns of the row that is kept, where rows differ in retry turns
-        alone."""
+        """Last digest -> digest of all turns of the row that is kept, for rows that only differ in retry turns."""
         self._owner: dict[int, int] = {}
-        """Digest of a prefix that several branches share -> last digest of the branch that trains it."""
+        """Digest of a prefix shared by several branches -> last digest of the branch in which it is trained."""
 
     def recognize(self, head: FileHead) -> str | None:
         """By the step in a row's id."""
@@ -54,8 +53,8 @@ class ToolBench:
         return None
 
     def scan(self, rows: Iterable[RawRow]) -> None:
-        """Find the rows that are prefixes of others, and for each prefix that several branches share the one branch
-        that trains it: one that ended in an answer, if there is one. The order of the rows does not matter."""
+        """Find the rows that are prefixes of others, and choose one branch in which each shared prefix is trained: one
+        that ended in an answer, if there is one. The order of the rows does not matter."""
         if self.keep_prefix_rows:
             return
         before: dict[int, int] = {}
@@ -133,7 +132,7 @@ def _read_query(row: dict[str, Any]) -> str:
 
 
 def _read_turns(row: dict[str, Any]) -> list[Turn]:
-    """Turns of a row, whose conversation is two parallel lists or a list of pairs."""
+    """The turns of a row, whose conversation is two parallel lists or a list of pairs."""
     turns = decode_turns(get_path(row, "conversations"), "conversations")
     pairs = [(turn.get("from"), turn.get("value")) for turn in turns]
     for index, (role, text) in enumerate(pairs):
@@ -147,7 +146,7 @@ def _read_turns(row: dict[str, Any]) -> list[Turn]:
 
 
 def _digest_prefixes(turns: list[Turn]) -> list[int]:
-    """Digest of each beginning of the conversation, retry turns left out."""
+    """Digest of each prefix of the conversation, without retry turns."""
     chain: list[int] = []
     last = ""
     for role, text in turns:
@@ -162,7 +161,7 @@ def _digest_turns(turns: list[Turn]) -> int:
 
 
 def _rank_branch(turns: list[Turn]) -> int:
-    """0 for a branch that ends in an answer, 1 for one that does not."""
+    """0 for a branch that ends in an answer, else 1."""
     last = next(text for role, text in reversed(turns) if role == "assistant")
     if "give_answer" not in last:
         return 1
@@ -209,7 +208,7 @@ def _find_outcome(messages: tuple[Message, ...]) -> Outcome:
 
 
 def _read_apis(system: str) -> tuple[ToolSpec, ...]:
-    """The API list at the end of the system text: a Python literal, not JSON."""
+    """The API list at the end of the system prompt: a Python literal, not JSON."""
     _, found, listed = system.partition(_APIS)
     if not found:
         return ()

@@ -1,8 +1,8 @@
-"""Messages that have no role of their own, as toolkits and programs keep them, made into messages that have one.
+"""Convert messages of toolkits and programs that have no role to messages with one.
 
-Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI,
-Semantic Kernel's `Items`, the pairs of Amazon Q and Kiro, turns of a dialogue by their speaker, and a message in an
-envelope: Continue's, the events of Google's ADK, the lines of Goose, Droid and others.
+Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI, Semantic Kernel's
+`Items`, the pairs of Amazon Q and Kiro, turns of a dialogue by their speaker, and a message in an envelope: Continue's,
+the events of Google's ADK, the lines of Goose, Droid and others.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ _SPEAKERS = {
     "user": "user", "human": "user", "customer": "user", "assistant": "assistant", "bot": "assistant",
     "agent": "assistant", "ai": "assistant", "system": "assistant",
 }  # fmt: skip
-"""Who speaks in a dialogue; there, the system is who answers the user."""
+"""Speakers in a dialogue, where the system is the one that answers the user."""
 _SPOKEN = ("content", "text", "utterance", "message")
 _OF_SPEECH = frozenset({"sender", "speaker", "type", "kind", "parts", "blocks", *_SPOKEN})
-"""What a turn of a dialogue says, and what would be taken for another vocabulary; the rest stays with it."""
+"""Keys for the content of a dialogue's turn, and keys that another vocabulary uses; other keys are kept."""
 _OF_RESPONSES = frozenset({"index", "finish_reason", "finishReason", "logprobs", "done", "done_reason"})
-"""What stands beside a message that is one of several replies, or a piece of one, and no turn."""
+"""Keys next to a message that is one of several replies, or a piece of one, and so not a turn."""
 _CAMEL = {"toolCalls": "tool_calls", "toolCallId": "tool_call_id"}
 
 
 def read_toolkit(item: Row) -> list[Row] | None:
-    """The messages in an item without a role; `None` where it is none of these."""
+    """The messages in an item without a role; `None` if the item is not from a known toolkit."""
     if "role" in item or "from" in item:
         return [_rename_camel(item)] if _CAMEL.keys() & item.keys() else None
     return next((found for read in _READERS if (found := read(item)) is not None), None)
 
 
 def open_list(record: Any) -> list[Any]:
-    """The items of a list as an API gives it (`object: list`); anything else as a list of one."""
+    """The items of a list in an API's envelope (`object: list`); anything else as a list of one."""
     if get_text(record, "object") == "list" and (items := get_dicts(record, "data")):
         return [*items]
     return [record]
 
 
 def is_task(item: Row) -> bool:
-    """Whether an item may be the task before smolagents' steps; it is one where such a step is beside it."""
+    """Whether an item may be the task before smolagents' steps; it only is if there are such steps."""
     return isinstance(item.get("task"), str) and item.keys() <= {"task", "task_images"}
 
 
@@ -84,7 +84,7 @@ def _read_autogen(item: Row) -> list[Row] | None:
         ]
     if kind == "ThoughtEvent":
         return [make_thought(content)]
-    if kind == "ToolCallSummaryMessage":  # the results once more, in the agent's name
+    if kind == "ToolCallSummaryMessage":  # repeats the results in the agent's name
         return []
     role = "user" if item["source"] in _PERSONS else "assistant"
     return [{"role": role, "content": content}] if kind in _SAID else None
@@ -126,7 +126,7 @@ def _read_pair(item: Row) -> list[Row] | None:
 
 
 def _read_smolagents(item: Row) -> list[Row] | None:
-    """A step of smolagents: what the model wrote, the call in it, and what was observed."""
+    """A step of smolagents: the model's text, its call, and the observation."""
     if not is_step(item):
         return None
     written, calls = get_text(item, "model_output"), get_list(item, "tool_calls")
@@ -147,13 +147,13 @@ def _read_code(call: Any) -> Any:
 
 
 def get_speaker(item: Row) -> str:
-    """Who speaks in a turn of a dialogue, in small letters; empty where it does not say."""
+    """The speaker of a dialogue's turn in lower case; empty if it does not name one."""
     name = item.get("sender", item.get("speaker"))
     return name.lower() if isinstance(name, str) else ""
 
 
 def _read_speech(item: Row) -> list[Row] | None:
-    """A turn of a dialogue: the export of Claude's chats, MultiWOZ and its kin."""
+    """A turn of a dialogue: Claude's exported chats, MultiWOZ and similar ones."""
     role = _SPEAKERS.get(get_speaker(item))
     content = next((item[key] for key in _SPOKEN if item.get(key)), None)
     if content is None and item.keys() & {"tool_calls", *_SPOKEN}:
@@ -161,7 +161,7 @@ def _read_speech(item: Row) -> list[Row] | None:
     if role is None or not isinstance(content, str | list):
         return None
     more = {key: value for key, value in item.items() if key not in _OF_SPEECH}
-    # Files that were attached to it (Claude's export), as the model saw them.
+    # Attached files (Claude's export), as the model saw them.
     files = [f"\n\n{get_text(f, 'file_name')}\n{text}" for f in get_dicts(item, "attachments")
              if (text := get_text(f, "extracted_content"))]  # fmt: skip
     if files:

@@ -1,8 +1,8 @@
-"""Turns of any vocabulary as messages of one: a role, a content, and calls as OpenAI writes them.
+"""Turns of any vocabulary as messages of one: a role, a content, and calls in OpenAI's form.
 
-Read are OpenAI chat messages, ShareGPT turns, blocks of Anthropic and others (`content_blocks.read_block`), items of
-the OpenAI Responses API, LangChain's messages, what the AI SDK shows its users, turns whose text is in `text` and
-`system_prompt`, and what `toolkit_messages` knows.
+Known are OpenAI chat messages, ShareGPT turns, blocks of Anthropic and others (`content_blocks.read_block`), items of
+the OpenAI Responses API, LangChain's messages, UI messages of the AI SDK, turns whose text is in `text` and
+`system_prompt`, and what `toolkit_messages` reads.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ITEM_KEYS = frozenset({"call_id", "summary", "content", "output", "arguments", 
 _ITEMS = frozenset({*_CALL_ITEMS, *_CALL_OUTPUTS, *_SERVER_CALLS, "reasoning", "message"})
 _TEXTS = ("content", "value", "text", "message")
 _OF_EACH_REPLY = ("role", "from", "created_at", "timestamp", "train", "trainable", "loss", "is_demo")
-"""What each of the replies has that stand in one message; other fields stay with the first."""
+"""Fields copied to each reply if one message holds several; other fields stay with the first."""
 REST = "rest of the item"
-"""Key of a message under which stands what its turn has beside it, for the message's `extra`."""
+"""Key of a message for what else its turn contains; goes to the message's `extra`."""
 _BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
 
 
 def is_turn(item: Any) -> bool:
-    """Whether a value is a turn of a vocabulary that is read here."""
+    """Whether a value is a turn in one of the known vocabularies."""
     if not isinstance(item, dict):
         return False
     if get_role(item) is not None:
@@ -57,7 +57,7 @@ def is_turn(item: Any) -> bool:
 
 
 def get_role(item: Row) -> Role | None:
-    """The role of a turn; `None` where it has none that is known."""
+    """The role of a turn; `None` if it has none or an unknown one."""
     name = item.get("role", item.get("from"))
     return ROLES.get(name.lower()) if isinstance(name, str) else None
 
@@ -68,21 +68,21 @@ def is_agent(item: Row) -> bool:
 
 
 def flatten_turns(turns: Iterable[tuple[Place, Row]], keys: tuple[str | None, str | None]) -> list[tuple[Place, Row]]:
-    """The messages of a conversation, each with the place of its turn, and with what else the turn holds.
+    """The messages of a conversation, each with the position of its turn, and with what else the turn contains.
 
     Args:
-        keys: What the row calls role and content, where the user names them.
+        keys: The row's names for role and content, if the user gives them.
     """
     messages: list[tuple[Place, Row]] = []
     pending: list[str] = []  # thoughts that explain the next item
-    waiting: list[Any] = []  # what items hold that are not messages
+    waiting: list[Any] = []  # contents of items that are not messages
     turns = list(turns)
     has_steps = any(is_step(item) for _, item in turns)
     speakers = {get_speaker(item) for _, item in turns}
     for place, item in turns:
         item = _rename(item, *keys)
         found = [{"role": "user", "content": item["task"]}] if has_steps and is_task(item) else read_toolkit(item)
-        if found and get_speaker(item) == "system" and "assistant" in speakers:  # it is not who answers
+        if found and get_speaker(item) == "system" and "assistant" in speakers:  # not the assistant
             found = [{**each, "role": "system"} for each in found]
         made: list[Row] = []
         thoughts: list[str] = []
@@ -116,8 +116,8 @@ def _rename(item: Row, role: str | None, content: str | None) -> Row:
 
 
 def _add_thought(messages: list[tuple[Place, Row]], pending: list[str], item: Row) -> str:
-    """Put the text of a reasoning item onto the item that it explains: the next one, or, in a response that writes its
-    reasoning after the call, the call before."""
+    """Add the text of a reasoning item to the item that it explains: the next one, or the previous call in a response
+    that writes its reasoning after the call."""
     parts = [part for key in ("summary", "content") for part in as_dicts(item.get(key))]
     text = "\n\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
     last = messages[-1][1] if messages else {}
@@ -143,7 +143,7 @@ def _read_item(item: Row) -> Iterable[Row]:
         if other is not None:
             content = item[other]
             item = {**{k: v for k, v in item.items() if k != other}, "content": content}
-    if shown:  # the AI SDK's, which may repeat its text
+    if shown:  # the AI SDK's, which may repeat the text
         content, item = _read_shown(shown), {k: v for k, v in item.items() if k not in ("parts", "content")}
     elif isinstance(content, list):
         read = [read_block(block) if isinstance(block, dict) else block for block in content]
@@ -159,8 +159,7 @@ def _read_item(item: Row) -> Iterable[Row]:
 
 
 def _read_shown(parts: list[Row]) -> list[Row]:
-    """The blocks of a message of the AI SDK's user interface: in each step what the model said and called, and then
-    the results."""
+    """The blocks of an AI SDK UI message: for each step, what the model said and called, then the results."""
     blocks: list[Row] = []
     results: list[Row] = []
     for part in parts:
@@ -202,7 +201,7 @@ def _read_response_item(item: Row, kind: str) -> Iterator[Row]:
 
 
 def _unwrap_langchain(item: Row) -> Row | None:
-    """A message as LangChain serialises it: `{type, data}`, `{lc, id, kwargs}`, or flat with a `type`."""
+    """A message serialized by LangChain: `{type, data}`, `{lc, id, kwargs}`, or flat with a `type`."""
     kind, inner = item.get("type"), item
     if kind == "constructor" and isinstance(item.get("kwargs"), dict) and isinstance(item.get("id"), list):
         inner = item["kwargs"]
@@ -222,8 +221,8 @@ def _unwrap_langchain(item: Row) -> Row | None:
 
 
 def _split_blocks(item: Row, content: list[Any]) -> Iterator[Row]:
-    """Anthropic's blocks: calls and thinking of one reply together, each result a message of its own. A message of the
-    agent that holds results too (exports of Claude's chats) is several replies, each before what came of it."""
+    """Anthropic's blocks: calls and thinking of one reply together, each result as its own message. An agent's message
+    that also holds results (exports of Claude's chats) is several replies, each followed by its results."""
     if not is_agent(item) or item.get("tool_calls"):
         yield from _split_reply(item, content)
         return
@@ -250,7 +249,7 @@ def _split_reply(item: Row, content: list[Any]) -> Iterator[Row]:
         elif kind != "redacted_thinking":
             rest.append(block)
     yield from results
-    given = [result["content"] for result in results]  # Semantic Kernel writes a result as a text too
+    given = [result["content"] for result in results]  # Semantic Kernel writes a result as a text, too
     rest = [block for block in rest if get_text(block, "text") not in given]
     if rest or calls or thoughts or not results:
         message = {**item, "content": rest}
