@@ -100,7 +100,7 @@ def _find_slot(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=16_384)
 def find_only_argument(arguments: str) -> str | None:
-    """The name of a call's only argument if that is a text; None otherwise. Agents' shells differ only in the tool."""
+    """The name of a call's only argument if that is a string, else None. Agents' shells differ only in tool name."""
     match = _ONLY_ARGUMENT.fullmatch(arguments)
     return match[1] if match else None
 
