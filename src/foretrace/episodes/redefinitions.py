@@ -65,7 +65,7 @@ def replace_unrun(code: str, fix: str) -> str | None:
     """Code that was never run, with old definitions replaced by those of `fix`; `None` if there are none, or if a name
     could be used before it is set.
 
-    If the code has a syntax error, the lines of the old definitions are removed, provided that it is valid without them.
+    If the code has a syntax error, the lines of the old definitions are removed, if it is valid without them.
     """
     for replacement in find_replacements([code], fix):
         text = "\n\n".join(replacement.blocks)

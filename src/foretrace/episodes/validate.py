@@ -187,7 +187,7 @@ async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -
             result.faults.append(_make_fault(problem, "empty_passed", which, "an answer that does nothing passes"))
         elif verdict.ending == "lost":
             result.faults.append(_make_fault(problem, "lost", which, _explain(verdict, tests)))
-        elif problem.reference is None and (missing := _find_missing_module(verdict)):  # an empty answer imports nothing
+        elif problem.reference is None and (missing := _find_missing_module(verdict)):  # the answer imports nothing
             result.faults.append(_make_fault(problem, "unusable", which, missing))
     except ProblemError as error:  # a sandbox with its own rules
         result.faults.append(_make_fault(problem, "unusable", None, str(error)))
