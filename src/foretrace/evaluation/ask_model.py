@@ -178,7 +178,7 @@ async def ask_all(
     throttled = ThrottledModel(model, limiter, meter)
 
     async def ask(question: Question, *, again: bool = True) -> None:
-        """Ask one question; after a passing failure once more, and then leave it to the next run."""
+        """Ask one question; retry a transient failure once, then leave it to the next run."""
         try:
             completion = await throttled.complete(question.make_request())
         except ModelError as error:

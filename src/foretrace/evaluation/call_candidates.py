@@ -1,7 +1,7 @@
 """Calls that may come next: earlier calls again, the lines after those shown last, and the usual calls of this or other
 attempts, applied to the files of this prompt.
 
-A call becomes a template by replacing the working directory by `<root>` and each file by a slot: `<path>` if it is
+A call becomes a template by replacing the working directory with `<root>` and each file with a slot: `<path>` if it is
 absolute, `<rel>` if it is relative to the working directory, `<name>` if it has no folder, and `<paths>`, `<rels>` or
 `<names>` for several in a row.
 """

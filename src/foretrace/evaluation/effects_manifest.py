@@ -56,7 +56,7 @@ class PatternEffects(EffectEvidence, frozen=True, kw_only=True):
     """The calls of one tool with the same argument pattern."""
 
     pattern: dict[str, str]
-    """Pattern of each argument, by name (`find_call_pattern`); may be empty."""
+    """By argument name (`find_call_pattern`); empty if one pattern covers all calls of the tool."""
 
 
 class ToolEffects(EffectEvidence, frozen=True, kw_only=True):

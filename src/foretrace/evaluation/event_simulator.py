@@ -76,9 +76,9 @@ class Launch(NamedTuple):
     hit: bool
     """Whether its result was used."""
     stale: bool
-    """Whether a write overtook it."""
+    """Whether a write made it stale."""
     wasted_s: float
-    """Seconds that it ran for nothing."""
+    """Seconds that it ran in vain."""
 
 
 class SimulatedRun(NamedTuple):

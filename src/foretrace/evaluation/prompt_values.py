@@ -50,7 +50,7 @@ class NamedFile(NamedTuple):
     in_result: int
     """Its position among the files of the last result, from 0; -1 if it is not there."""
     calls: int
-    """Number of times it was named by calls or results."""
+    """Number of past calls that named it."""
     turns_ago: int
     """Turns since it was last named by a call or listed in a result; 0 is the last turn."""
 

@@ -47,7 +47,7 @@ from foretrace.evaluation.figures import (
 from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
-"""All steps; equally many of each class; the steps of the first slice whose calls can be run early."""
+"""Steps in their natural distribution; equally many of each class; natural steps whose calls may run early."""
 
 
 class _Gold(NamedTuple):
