@@ -1,4 +1,4 @@
-"""The commands, in the order in which they are used."""
+"""The commands, in the order in which people use them."""
 
 from __future__ import annotations
 

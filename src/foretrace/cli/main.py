@@ -1,4 +1,4 @@
-"""The entry point: finds the command, runs it, and turns every ending into one line and one exit code."""
+"""The entry point: finds and runs the command, and turns every outcome into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _HELP_FLAGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class Group(click.Group):
-    """Commands in the order in which they are used, each with the whole first line of its help."""
+    """Lists its commands in the given order, each with the full first line of its help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
+        """The commands' names."""
         return [*self.commands]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Their first lines are wrapped and not cut."""
+        """Write the list of commands, wrapping long first lines instead of cutting them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 failed, 2 wrong use, 3 a gate failed, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    # Bars of other libraries would be drawn over our own lines.
+    # Other libraries' progress bars would overwrite our own output.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     for stream in (sys.stdout, sys.stderr):
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:
-    if _COMPLETE in os.environ:  # a shell asks for completions: click answers, and ends the process
+    if _COMPLETE in os.environ:  # a shell asks for completions: click answers and exits
         app(prog_name="foretrace")
     try:
         with _plain_warnings(invocation), app.make_context("foretrace", arguments, obj=invocation) as context:
@@ -91,7 +91,7 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
     except ReaderGoneError:
         _drop_stdout()
     except (KeyboardInterrupt, click.Abort) as end:
-        _write_error(str(end) or invocation.output.interrupt_message)  # who was interrupted may know what is kept
+        _write_error(str(end) or invocation.output.interrupt_message)  # the interrupted code may say what was kept
         return INTERRUPTED
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
@@ -102,7 +102,7 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
 
 @contextlib.contextmanager
 def _plain_warnings(invocation: Invocation) -> Generator[None]:
-    """Show our own warnings as one plain line each, once, and not at all under `--quiet`; others as Python does."""
+    """Show our own warnings once, as one plain line, and not at all under `--quiet`; others as Python does."""
     shown: set[str] = set()
     usual = warnings.showwarning
 
@@ -156,7 +156,7 @@ def _write_error(text: str) -> None:
 
 
 def _drop_stdout() -> None:
-    """Keep Python from complaining at exit that the reader of stdout is gone."""
+    """Keep Python from complaining at exit that stdout has been closed by its reader."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

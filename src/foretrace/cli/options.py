@@ -1,4 +1,4 @@
-"""A command's options, made from the signature and the docstring of its function; and how a setting is written."""
+"""A command's options, made from the signature and docstring of its function; and how settings are written."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ FLAGS = {
     "every": "--all",
     "open_page": "--open",
 }
-"""Settings whose option has another name than theirs."""
+"""Settings whose option has a different name."""
 
 
 def write_flag(setting: Setting) -> str:
-    """A setting as the command line has it: `--sandbox local`, `--allow-weak-isolation`."""
+    """A setting as written on the command line: `--sandbox local`, `--allow-weak-isolation`."""
     name, value = setting
     flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if value is None or value is True:
@@ -43,17 +43,17 @@ def write_flag(setting: Setting) -> str:
 
 
 class Invocation:
-    """What `main` must know of a run when it failed."""
+    """What `main` needs to know about a run that failed."""
 
     def __init__(self, *, own_process: bool) -> None:
         self.debug = False
         self.own_process = own_process
-        """Whether this process runs only the command."""
+        """Whether this process only runs the command."""
         self.output = Output()
 
 
 class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions
-    """A file or a folder; one with an address where it may lie in an object store."""
+    """A path of a file or folder; an address too, if it may be in an object store."""
 
     name = "path"
 
@@ -61,7 +61,7 @@ class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # g
         self.may_be_in_store = may_be_in_store
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """An empty name would be the current folder."""
+        """Refuse an empty name, which would mean the current folder."""
         if not str(value).strip():
             self.fail("name a file or a folder", param, ctx)
         check_place(value, may_be_in_store=self.may_be_in_store)
@@ -97,8 +97,8 @@ def _parse_temperature(text: str | float) -> float | None:
 
 
 def _parse_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names of an option that may be given more than once, and lists several by commas; an empty one where a list has
-    none, which the settings refuse."""
+    """The names given by a repeatable option with comma-separated lists. An empty list gives an empty name, which the
+    settings refuse."""
     lists = ([name.strip() for name in text.split(",") if name.strip()] for text in texts)
     return tuple(name for names in lists for name in names or [""])
 
@@ -126,7 +126,7 @@ _OF_TEXT: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("concurrency", "int | None"): _parse_concurrency,
     ("temperature", "float | None"): _parse_temperature,
 }
-"""By parameter, and how its type begins: what makes its value of the text."""
+"""Functions that parse a parameter's text, by its name and how its type begins."""
 _OF_TEXTS: dict[str, Callable[[Sequence[str]], Any]] = {
     "license_allow": _parse_names,
     "license_deny": _parse_names,
@@ -134,7 +134,7 @@ _OF_TEXTS: dict[str, Callable[[Sequence[str]], Any]] = {
     "columns": _parse_columns,
     "weights": _parse_weights,
 }
-"""By parameter: what makes its value of all texts of an option that may be repeated."""
+"""Functions that parse all texts of a repeatable option, by parameter."""
 
 
 _LOWEST = {
@@ -146,7 +146,7 @@ _RANGES: dict[str, tuple[int, int | None]] = {
     "top_p": (0, 1),
     "min_level": (0, 4),
 }
-"""By parameter: the lowest and the highest value."""
+"""The lowest and the highest value, by parameter."""
 
 
 def make_server(
@@ -158,7 +158,7 @@ def make_server(
     retries: int | None = None,
     model_option: Sequence[str] = (),
 ) -> Server | None:
-    """The server that the options name; None where none is given.
+    """The server described by the options; None if no option is given.
 
     Args:
         base_url: Where the model server is.
@@ -216,7 +216,7 @@ def make_sandbox_settings(
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {"server": make_server, "sandbox_settings": make_sandbox_settings}
-"""Parameters whose value a function makes of options of its own."""
+"""Parameters whose value is made by a function from several options."""
 
 
 def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -230,7 +230,7 @@ def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> 
 
 
 def _config_settings(ctx: click.Context, path: Path) -> dict[str, Any]:
-    """The file's settings by parameter name, as the texts that the command line would hold."""
+    """The file's settings by parameter name, as they would be written on the command line."""
     import tomllib
 
     try:
@@ -256,7 +256,7 @@ def _config_settings(ctx: click.Context, path: Path) -> dict[str, Any]:
 
 
 def _as_typed_text(path: Path, key: str, value: Any, *, repeated: bool) -> Any:
-    """The value as a user would type it; a list of such texts for an option that may be repeated."""
+    """The value as a user would type it; a list of such texts for a repeatable option."""
     if repeated and isinstance(value, dict):
         return [f"{k}={v}" for k, v in value.items()]
     if repeated and isinstance(value, list):
@@ -284,16 +284,17 @@ def _common_options() -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command that is a function: `function(output, ...)`.
+    """A command that calls a function: `function(output, ...)`.
 
-    Its options are the function's parameters, then those of the function `like`, which it takes as `**settings`. Types
-    and defaults are those of the signature, and the help is the docstring's. They are made when they are first needed.
+    Its options are the function's parameters, followed by those of the function `like`, which are passed as
+    `**settings`. Types and defaults come from the signatures, and help texts from the docstrings. Options are made when
+    they are first needed.
 
     Args:
         like: `module:function`.
         without: Parameters of `like` that are not options.
-        hidden: Options that `--help` leaves out.
-        in_stores: Paths that may be addresses of an object store.
+        hidden: Options that `--help` omits.
+        in_stores: Paths that may be addresses in an object store.
     """
 
     def __init__(
@@ -331,7 +332,7 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def _collect(self, function: Callable[..., Any]) -> list[str]:
-        """Make the parameters of a function that have no option yet; returns the names of all."""
+        """Make options for the function's parameters that have none yet; returns the names of all parameters."""
         names: list[str] = []
         for name, parameter in inspect.signature(function).parameters.items():
             if name in ("output", "progress", *self.without) or parameter.kind is parameter.VAR_KEYWORD:
@@ -380,7 +381,7 @@ class Command(click.Command):
         return ranged
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Arguments first, with their help."""
+        """Write the arguments with their help before the options."""
         arguments = [each for each in self.get_params(ctx) if isinstance(each, click.Argument)]
         metavars = [each.make_metavar(ctx).removesuffix("...") for each in arguments]
         rows = [(name, self.about.get(each.name or "", "")) for name, each in zip(metavars, arguments, strict=True)]
@@ -409,7 +410,7 @@ def _find_parser(name: str, kind: str) -> Callable[[Any], Any] | None:
 
 
 def _read_args(function: Callable[..., Any]) -> dict[str, str]:
-    """What the docstring of a function says of its arguments."""
+    """The descriptions of a function's arguments in its docstring."""
     text = inspect.getdoc(function) or ""
     section = re.search(r"^Args:\n((?: .*\n?)+)", text, re.MULTILINE)
     found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE) if section else []

@@ -1,4 +1,4 @@
-"""What the command says: results on stdout (text or one JSON object), progress and notes on stderr."""
+"""The command's output: results on stdout (text or one JSON object), progress and notes on stderr."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Cell = str | int | float | bool | None
 StyledText = str | tuple[str, str]
-"""Text, or text with a style of rich."""
+"""Text, or text with a `rich` style."""
 
 _CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 _FIRST_LINE_S, _LINES_S = 1.0, 4.0
-"""Seconds before the first line of progress, and between lines, where stderr is not a terminal."""
+"""Seconds before the first line of progress, and between lines, if stderr is not a terminal."""
 
 
 class ReaderGoneError(Exception):
-    """Whoever read our stdout has closed it (`foretrace ... | head`)."""
+    """The reader of our stdout has closed it (`foretrace ... | head`)."""
 
 
 def escape_control(text: str) -> str:
-    """The text with control and direction characters made visible: text of a trace may not steer a terminal."""
+    """The text with control and direction characters escaped, so that text of a trace cannot control the terminal."""
     return _CONTROL_CHARACTERS.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
 
 
@@ -47,30 +47,30 @@ def one_line(text: str) -> str:
 
 
 class Output:
-    """Everything that one run of the command says."""
+    """All output of one run of the command."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False, stream: TextIO | None = None) -> None:
         """
         Args:
-            stream: Takes the result and warnings in place of stdout and stderr; notes are left out.
+            stream: Receives the result and warnings instead of stdout and stderr; notes are left out.
         """
         self.json = json
         self.quiet = quiet or stream is not None
         self._stream = stream
         self.interrupt_message = "interrupted"
-        """What is said when the user interrupts now."""
+        """The message if the user interrupts now."""
         self.own_process = False
-        """Whether this process runs only the command, and is not that of somebody who called `main`."""
+        """Whether this process only runs the command, rather than a program that called `main`."""
 
     def stay_small(self) -> None:
-        """Do without pandas from here on, where the process is ours: only the `datasets` library needs it."""
+        """Save memory, if the process is ours, by ruling out pandas, which only the `datasets` library needs."""
         if self.own_process:
             from foretrace.engines.processes import limit_memory
 
             limit_memory()
 
     def warn_unsealed(self, folder: Path) -> None:
-        """Warn of finished traces that stand in a journal only; another line says where one cannot be read."""
+        """Warn about finished traces that are only in a journal, or about a journal that cannot be read."""
         from foretrace.core.errors import StoreError
         from foretrace.core.journal import count_unsealed
 
@@ -88,7 +88,7 @@ class Output:
             )
 
     def work(self, doing: str, function: Callable[..., T], *inputs: Any, **settings: Any) -> T:
-        """What a function gives that is told by `progress` whom to report to."""
+        """Call a function with a `progress` callback that shows its progress, and return its result."""
         with self.progress(doing) as progress:
             return function(*inputs, **settings, progress=progress)
 
@@ -100,10 +100,10 @@ class Output:
         file: Path | None = None,
         **how: Any,
     ) -> None:
-        """Print a report, under `--json` with facts of the call before it; and write that to a file, too.
+        """Print a report, preceded by facts of the call under `--json`; optionally write that JSON to a file too.
 
         Args:
-            inputs: With `how`, what the function that prints it wants to know besides.
+            inputs: Further arguments, with `how`, of the function that prints the report.
         """
         import msgspec
 
@@ -113,31 +113,31 @@ class Output:
 
             replace_file(file, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
         if not self.write_json(found):
-            # By name: what prints reports stands on this.
+            # Imported by name, because the display modules import this one.
             importlib.import_module("foretrace.cli.display").show(self, report, *inputs, **how)
 
     def write_json(self, data: Any) -> bool:
-        """Under `--json`: write the one object, and return True."""
+        """Under `--json`, write the data as one object and return True."""
         if not self.json:
             return False
         import msgspec
 
         try:
             text = msgspec.json.encode(data, enc_hook=str).decode("utf-8", "backslashreplace")
-        except UnicodeEncodeError:  # lone surrogates, as in a path that is not UTF-8: JSON has escapes for them
+        except UnicodeEncodeError:  # lone surrogates, e.g. in a path that is not UTF-8, can be escaped in JSON
             text = json.dumps(msgspec.to_builtins(data, enc_hook=str))
         self.write(text + "\n")
         return True
 
     def write(self, text: str) -> None:
-        """Text of the result as it is."""
+        """Write text of the result unchanged."""
         try:
             self._out.write(text)
         except BrokenPipeError:
             raise ReaderGoneError from None
 
     def print(self, *segments: StyledText) -> None:
-        """One line of the result."""
+        """Write one line of the result."""
         self.write(_styled(segments, self._out) + "\n")
 
     @property
@@ -145,16 +145,16 @@ class Output:
         return self._stream or sys.stdout
 
     def print_fields(self, fields: Sequence[tuple[str, Cell]]) -> None:
-        """Names and values, one a line."""
+        """Print names and values, one per line."""
         width = max(len(name) for name, _ in fields)
         for name, value in fields:
             self.print((name.ljust(width), "dim"), f"  {_cell_text(value)}")
 
     def print_table(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """A table: fitted to a terminal, never cut where there is none.
+        """Print a table: fitted to the width of a terminal, and otherwise never cut.
 
-        The plain one is padded here: it must not depend on a width, and `show --all` may have 100,000 rows, for which
-        rich, which measures and wraps each cell, takes a minute.
+        Without a terminal it is padded here: it must not depend on a width, and `show --all` may have 100,000 rows, for
+        which `rich`, which measures and wraps each cell, takes a minute.
         """
         numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
         cells = [[escape_control(_cell_text(cell)) for cell in row] for row in rows]
@@ -167,12 +167,12 @@ class Output:
             self.write("  ".join(padded).rstrip() + "\n")
 
     def note(self, text: str) -> None:
-        """A line beside the result, left out under `--quiet`."""
+        """Write a line on stderr, unless `--quiet` is given."""
         if not self.quiet:
             self.warn(text)
 
     def warn(self, text: str, style: str = "") -> None:
-        """A line on stderr."""
+        """Write a line on stderr, even under `--quiet`."""
         if self._stream is not None:
             self.print((text, style))
             return
@@ -180,7 +180,7 @@ class Output:
 
     @contextlib.contextmanager
     def progress(self, doing: str) -> Generator[ProgressDisplay, None, None]:
-        """Show what is going on while the block runs, even when nothing is reported for a while."""
+        """Show progress while the block runs, even if nothing is reported for a while."""
         progress = ProgressDisplay(doing, silent=self.quiet)
         try:
             yield progress
@@ -189,16 +189,16 @@ class Output:
 
 
 class ProgressDisplay:
-    """Shows what is going on, how much of it is done, and the time left: call it with what is new.
+    """Shows the current activity, how much of it is done, and the time left; call it to report progress.
 
-    On a terminal rich draws it, and lines that are written to stderr meanwhile come above it. Elsewhere rich would
-    draw nothing until the end, so a thread writes a plain line every few seconds.
+    On a terminal `rich` draws it, below any lines written to stderr meanwhile. Elsewhere `rich` would draw nothing
+    until the end, so a thread writes a plain line every few seconds.
     """
 
     def __init__(self, doing: str, *, silent: bool = False) -> None:
         self._state: tuple[str, int, int | None] = (doing, 0, None)
         self._phase = (0, time.monotonic())
-        """What was done when this phase began, and when that was: its time left is its own."""
+        """Amount done at the start of this phase, and the time of it; the time left is estimated per phase."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._bar: tuple[Bar, TaskID] | None = None
@@ -211,7 +211,7 @@ class ProgressDisplay:
             self._thread.start()
 
     def __call__(self, doing: str, done: int = 0, total: int | None = None) -> None:
-        """Say that `done` of `total` (`None`: not known) are done."""
+        """Report that `done` of `total` (`None`: unknown) are done."""
         if total != self._state[2] or done < self._state[1]:
             self._phase = (done, time.monotonic())
         self._state = (doing, done, total)
@@ -220,7 +220,7 @@ class ProgressDisplay:
             bar.update(task, description=one_line(doing), figures=self._write_figures(), completed=done, total=total)
 
     def stop(self) -> None:
-        """Show no more, and take the line off a terminal."""
+        """Stop showing progress, and remove its line from a terminal."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -228,7 +228,7 @@ class ProgressDisplay:
             self._bar[0].stop()
 
     def _write_figures(self) -> str:
-        """What is done, of how much, how fast, and the time left, as far as these are known."""
+        """The amount done, the total, the rate and the time left, if known."""
         _, done, total = self._state
         (before, since), now = self._phase, time.monotonic()
         text = f"{done:,}" if done or total is not None else ""
@@ -249,14 +249,14 @@ class ProgressDisplay:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration as a person says it: `40 s`, `12 min`, `3.5 h`."""
+    """A duration as people write it: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def format_rate(per_second: float) -> str:
-    """How fast work goes on, as a person says it: `120/s`, `3.5/s`, `12/min`."""
+    """A rate as people write it: `120/s`, `3.5/s`, `12/min`."""
     if per_second < 1:
         return f"{per_second * 60:.2g}/min"
     return f"{per_second:,.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
@@ -286,7 +286,7 @@ def _start_bar(doing: str) -> tuple[Bar, TaskID]:
 def _console(stream: TextIO) -> Console:
     from rich.console import Console
 
-    # The width of this stream's own terminal: rich asks stdin first.
+    # Use the width of this stream's own terminal; `rich` would ask stdin first.
     width = None
     if not os.environ.get("COLUMNS"):
         with contextlib.suppress(OSError, ValueError):

@@ -1,1 +1,1 @@
-"""Episodes: attempts at problems, and the proof that the problems are sound."""
+"""Episodes: attempts at problems, and validation of the problems."""

@@ -1,4 +1,4 @@
-"""The code blocks of one episode, and the session of the sandbox in which they run."""
+"""The code blocks of one episode, and the sandbox session in which they run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foretrace.sandbox.base import Sandbox, Session
 
 
 class _CodeBlock(NamedTuple):
-    """One block of the answer, and the state of the session after it (`None` where it was not run)."""
+    """One block of the answer, and the state of the session after it (`None` if it was not run)."""
 
     code: str
     state: int | None = None
@@ -27,7 +27,7 @@ class CodeBlocks:
     def __init__(self, sandbox: Sandbox, prelude: str = "", early: EarlyRuns | None = None) -> None:
         self._sandbox, self._early = sandbox, early or EarlyRuns()
         self._prelude = prelude
-        """Code that a session starts with and that is not part of the answer."""
+        """Code that each session starts with, which is not part of the answer."""
         self._session: Session | None = None
         self._opening = asyncio.Lock()
         self._start = 0
@@ -40,7 +40,7 @@ class CodeBlocks:
 
     @property
     def all_ran(self) -> bool:
-        """Whether each block was run in the session."""
+        """Whether all blocks were run in the session."""
         return all(block.state is not None for block in self._blocks)
 
     def append(self, code: str) -> None:
@@ -49,11 +49,11 @@ class CodeBlocks:
         self._blocks = [*self._blocks, _CodeBlock(code)] if replaced is None else [_CodeBlock(replaced)]
 
     async def run(self, code: str) -> RunResult:
-        """Run a block in the session, and add it to the answer where it does not raise.
+        """Run a block in the session, and add it to the answer if it does not raise.
 
-        Returns the result of the last block that was run, as in a notebook. Where the block redefines something, the
-        new definition replaces the old one, and all later blocks are run again, so that no value computed by the old
-        code is left. Where that fails, the block is added behind the others.
+        Returns the result of the block, as in a notebook. If the block redefines something, the new definition replaces
+        the old one, and all later blocks run again, so that no value computed by the old code remains. If that fails,
+        the block is added after the others.
         """
         result = await self.run_detached(code)
         if not result.ok:
@@ -63,14 +63,14 @@ class CodeBlocks:
             if blocks := await self._run_chain(replacement.start, replacement.blocks):
                 self._blocks[replacement.start :] = blocks
                 return result
-        if self._session is not session:  # it was lost meanwhile, and its states with it
+        if self._session is not session:  # it was lost meanwhile, along with its states
             result = await self.run_detached(code)
         if result.ok:
             self._blocks.append(_CodeBlock(code, result.step))
         return result
 
     async def run_detached(self, code: str) -> RunResult:
-        """Run code behind all blocks without adding it; later runs do not see its effects."""
+        """Run code after all blocks without adding it; later runs do not see its effects."""
         session = await self.open()
         at = self._find_state_before(len(self._blocks))
         try:
@@ -81,12 +81,12 @@ class CodeBlocks:
             return await session.run(code, at=self._find_state_before(len(self._blocks)))
 
     def changes_memory_only(self, code: str) -> bool:
-        """Whether code behind all blocks can change nothing but memory (see `actions.memory_only`)."""
+        """Whether running code after all blocks can only change memory (see `actions.memory_only`)."""
         return all(changes_memory_only(each) for each in (code, *(block.code for block in self._blocks)))
 
     def list_operations(self, code: str, *, added: bool = True) -> list[Operation]:
-        """What running code behind all blocks does, where the session is open: the block itself and, where it is to be
-        added to them and redefines something, the first that is run again."""
+        """The operations of running code after all blocks, if the session is open: the block itself and, if it is to be
+        added and redefines something, the first block that is run again."""
         if self._session is None:
             return []
         at = self._find_state_before(len(self._blocks))
@@ -97,7 +97,7 @@ class CodeBlocks:
         return operations
 
     def _make_operation(self, code: str, session: Session, at: int) -> Operation:
-        """A block on a state of the session. Without speculation, a session need not number its blocks."""
+        """Running a block on a state of the session. Without speculation, a session need not number its blocks."""
         number = 0 if self._early.speculation is None else session.next_number(at)
         return Operation(code, None, session, at, number)
 
@@ -108,12 +108,12 @@ class CodeBlocks:
             await session.close()
 
     def _find_state_before(self, index: int) -> int:
-        """The state of the session behind the blocks before `index`."""
+        """The state of the session after the blocks before `index`."""
         states = [block.state for block in self._blocks[:index] if block.state is not None]
         return states[-1] if states else self._start
 
     async def _run_chain(self, start: int, codes: list[str]) -> list[_CodeBlock] | None:
-        """Run codes one after the other behind the blocks before `start`; `None` where one fails."""
+        """Run the codes one after another, after the blocks before `start`; `None` if one fails."""
         session = await self.open()
         blocks: list[_CodeBlock] = []
         state = self._find_state_before(start)
@@ -131,7 +131,7 @@ class CodeBlocks:
         return blocks
 
     async def open(self) -> Session:
-        """The session, which is opened by the first who asks for it."""
+        """The session, opened by the first call."""
         async with self._opening:
             if self._session is None:
                 session, start = await self._sandbox.session(), 0
@@ -145,8 +145,8 @@ class CodeBlocks:
             return self._session
 
     async def _reopen(self) -> Session:
-        """Open a new session, and run all blocks in it again. Where one fails now (by the clock or by chance),
-        the session is empty, and the blocks are only in the answer.
+        """Open a new session, and run all blocks in it again. If one fails now (because of time or chance), the session
+        stays empty, and the blocks are only part of the answer.
 
         Raises:
             SandboxError: no session can be opened.
@@ -157,7 +157,7 @@ class CodeBlocks:
         for block in blocks:
             try:
                 state = (await session.run(block.code, at=self._find_state_before(len(self._blocks)))).step
-            except SandboxError:  # it has ended this session, too
+            except SandboxError:  # it has ended this session too
                 state = None
             if state is None:
                 self._blocks = [_CodeBlock(block.code) for block in blocks]

@@ -1,8 +1,8 @@
-"""One live attempt at a problem: a state machine that takes completions, carries out what they ask for, and gives
-one Trace.
+"""One live attempt at a problem: a state machine that takes completions, carries out what they ask for, and produces a
+Trace.
 
-An episode never calls a model. Completions come from `rollout`, which asks a model, from the server of an RL
-trainer, or from the text of a test.
+An episode never calls a model. Completions come from `rollout`, which asks a model, from the server of an RL trainer,
+or from a test.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UNDONE = (Effect.PURE_READ, Effect.SANDBOX_EXEC)
 
 
 class _HandledAct(NamedTuple):
-    """The result of one act, the seconds that it took, and when it was begun (ISO 8601)."""
+    """The result of one act, the seconds it took, and when it began (ISO 8601)."""
 
     result: Result
     seconds: float
@@ -47,12 +47,12 @@ class _HandledAct(NamedTuple):
 
 
 class Episode:
-    """One attempt: `start`, then `step` for each completion until `done`, then `make_trace`.
+    """One attempt: `start`, then `step` for each completion until `done`, then `trace`.
 
     Args:
-        tokens: The model's tokenizer. With it, the prompt is one growing list of token ids: sampled text is never
-            tokenised again, and results are appended to it. Without it, the prompt is a list of messages.
-        speculation: Runs early what `speculate` guesses; the trace is the same without it, clocks apart.
+        tokens: The model's tokenizer. With it, the prompt is one growing list of token ids, to which results are
+            appended: sampled text is never tokenized again. Without it, the prompt is a list of messages.
+        speculation: Runs early what `speculate` guesses; apart from times, the trace is the same without it.
 
     Raises:
         ProblemError: the problem has no tests.
@@ -84,16 +84,16 @@ class Episode:
         self._events = EventCounter()
         self._results: list[Result] = []
         self.turns = 0
-        """Completions so far."""
+        """Number of completions so far."""
         self.max_turns = self.settings.max_turns or protocol.max_turns
         self._outcome: Outcome | None = None
         self.prefill = ""
-        """The assistant's turn so far, where results are injected into it."""
+        """The assistant's turn so far, if results are injected into it."""
         self._context = None if tokens is None else TokenContext(tokens)
 
     @property
     def key(self) -> str:
-        """The key of its trace, known before it starts, so that a finished attempt is not made again."""
+        """The key of its trace, known before it starts so that finished attempts are not repeated."""
         return make_key(self.problem, self.protocol, self.identity, self.settings)
 
     async def start(self) -> tuple[ChatMessage, ...]:
@@ -121,8 +121,8 @@ class Episode:
         return tuple(self._chat)
 
     def request(self, sampling: Sampling, *, logprobs: bool = True) -> Request:
-        """The request for the next completion: by token ids where the episode has them, and as messages and a begun
-        turn (`prefill`) for a server that takes no ids."""
+        """The request for the next completion: as token ids if the episode has them, and as messages and a started turn
+        (`prefill`) for a server that does not take ids."""
         return Request(
             messages=self.messages,
             prefill=self.prefill,
@@ -161,9 +161,9 @@ class Episode:
                     speculation.refused += 1
 
     async def _keep_wanted(self, reply: Reply) -> None:
-        """Drop what was begun early and is not what a reply asks for; the final judging is, as long as the reply leaves
-        the answer as it is. Only the first act in the session keeps early runs there: a later one runs on what it
-        leaves, and the first would wait for an early run of it."""
+        """Drop early runs that the reply does not ask for. Final judging is kept if the reply does not change the
+        answer. In the session, only early runs of the first act are kept: a later act runs on the state after it, and
+        its early run would delay the first."""
         if not self.speculates:
             return
         acts = [act for act in reply.acts if act.handling is not None and act.error is None]
@@ -177,7 +177,7 @@ class Episode:
         await self._early.keep_only(wanted)
 
     async def step(self, completion: Completion) -> list[Result]:
-        """Read one completion, carry out its acts, and add their results to the prompt, or end the episode.
+        """Read a completion, carry out its acts, and add their results to the prompt or end the episode.
 
         Raises:
             SandboxError: the sandbox cannot run.
@@ -213,7 +213,7 @@ class Episode:
         return results
 
     async def _add_completion(self, reply: Reply, completion: Completion) -> tuple[Reply, Completion, int]:
-        """The reply and the completion as they were added to the context, and how many ids only end the turn."""
+        """The reply and completion as added to the context, and how many ids only end the turn."""
         if self._context is None:
             return reply, completion, 0
         try:
@@ -226,7 +226,7 @@ class Episode:
         return msgspec.structs.replace(reply, text=added.text), added, end_ids
 
     async def end(self, reason: str) -> None:
-        """End the episode at a limit from outside, and judge the answer so far.
+        """End the episode because of an external limit, and judge the answer so far.
 
         Args:
             reason: The exit reason, e.g. `context`.
@@ -237,7 +237,7 @@ class Episode:
         await self._finish("limit", reason)
 
     async def fail(self, kind: str, message: str) -> None:
-        """End the episode because a server or the sandbox failed: its trace has an error and no reward."""
+        """End the episode because something failed: its trace has an error and no reward."""
         self._outcome = self._workspace.make_failure(kind, message, self._events.make_totals())
         self.done = True
         await self._workspace.close()
@@ -292,7 +292,7 @@ class Episode:
     async def _add_to_context(
         self, context: TokenContext, messages: list[EnvironmentMessage], end_ids: int
     ) -> list[EnvironmentMessage]:
-        """The messages with their ids in the context; those of a joined turn are the first one's."""
+        """The messages with their ids in the context; in a joined turn the first message has all ids."""
         if not self.protocol.continues:
             ids = await context.add_user_turn("\n".join(message.text for message in messages))
             return [message._replace(token_ids=ids) for message in messages[:1]] + messages[1:]
@@ -301,7 +301,7 @@ class Episode:
         return [one._replace(token_ids=await context.add_injection(one.text)) for one in messages]
 
     def _add_to_prompt(self, reply: Reply, responses: list[str]) -> None:
-        """Add a reply and the texts that respond to it to the next prompt."""
+        """Add a reply and the responses to it to the next prompt."""
         if self.protocol.continues:
             self.prefill += reply.text + "".join(responses)
             return
@@ -343,7 +343,7 @@ class Episode:
         return {**self.identity.sampling, **mode}
 
     async def close(self) -> None:
-        """End what is still running. May be called twice."""
+        """End whatever is still running. May be called twice."""
         await self._workspace.close()
 
     async def __aenter__(self) -> Self:
@@ -358,7 +358,7 @@ def _write_time(stamp: float) -> str:
 
 
 def make_view(problem: Problem) -> ProblemView:
-    """What a model may see of a problem: never a hidden test."""
+    """What a model may see of a problem, which never includes hidden tests."""
     return ProblemView(
         statement=problem.statement,
         entry_point=problem.entry_point,

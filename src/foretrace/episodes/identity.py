@@ -19,7 +19,7 @@ _HASHED_NAMES = {"structure_bonus": "bonuses"}
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What distinguishes attempts at one problem, beside protocol and settings."""
+    """What distinguishes attempts at one problem, besides protocol and settings."""
 
     model: str = ""
     """As the user named it, e.g. `ollama:qwen3-coder`."""
@@ -28,17 +28,17 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     """Seed of the run."""
     sample: int = 0
-    """Which of the samples of this problem it is."""
+    """Number of the sample for this problem."""
     run: str | None = None
     capabilities: dict[str, Any] = {}
-    """What the model server was found to do."""
+    """What the model server can do."""
     tool_versions: dict[str, str] = {}
     created_at: str | None = None
 
 
 def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
-    """The attempt's key: the same for the same problem, protocol, settings, model, its settings, sampling, seed and
-    sample; the server's address is not part of it."""
+    """The attempt's key, determined by the problem, protocol, settings, model and its settings, sampling, seed and
+    sample, but not by the server's address."""
     sampling = {k: v for k, v in sorted(identity.sampling.items()) if k != "seed"}
     tests = [problem.statement, problem.entry_point, problem.public_tests, problem.hidden_tests]
     attempt = _digest([protocol.name, _list_hashed_settings(settings), identity.model, sampling, identity.seed, tests])
@@ -46,7 +46,7 @@ def make_key(problem: Problem, protocol: InteractionProtocol, identity: Identity
 
 
 def make_run_name(protocol: InteractionProtocol, identity: Identity, settings: EpisodeSettings) -> str:
-    """The name of a run: the same for the same protocol, settings, model, sampling and seed."""
+    """The name of a run, determined by protocol, settings, model, sampling and seed."""
     return _digest([protocol.name, _list_hashed_settings(settings), identity.model, identity.sampling, identity.seed])
 
 
@@ -55,8 +55,8 @@ def _digest(parts: list[Any]) -> str:
 
 
 def _list_hashed_settings(settings: EpisodeSettings) -> dict[str, Any]:
-    """The settings under the names that they had when the first keys were made, so that older attempts keep their keys;
-    later ones where they are not at their default."""
+    """The settings under the names they had when the first keys were made, so that older attempts keep their keys. A
+    setting added later is included only if it differs from its default."""
     values = msgspec.structs.asdict(settings)
     if settings.flagged == "zero":
         del values["flagged"]
@@ -64,20 +64,20 @@ def _list_hashed_settings(settings: EpisodeSettings) -> dict[str, Any]:
 
 
 def derive_seed(seed: int, problem: Problem, sample: int) -> int:
-    """Return the seed of one attempt, 0 to 2**31 - 1."""
+    """The seed of one attempt, 0 to 2**31 - 1."""
     return int(hash_fraction("attempt", str(seed), problem.source, problem.id, str(sample)) * (1 << 31))
 
 
 def describe_sampling(sampling: Sampling, model: ChatModel | None = None) -> dict[str, Any]:
-    """Return all settings of the sampling and of the model, as they are recorded; but for the seed, which each attempt
-    has of its own."""
+    """All settings of the sampling and of the model, as recorded, except for the seed, which is different for each
+    attempt."""
     own = {name: getattr(sampling, name) for name in sampling.__struct_fields__ if name not in ("seed", "extra")}
     settings = dict(model.settings) if isinstance(model, ConfiguredModel) else {}
     return settings | {name: value for name, value in own.items() if value is not None} | sampling.extra
 
 
 def make_task(problem: Problem) -> Task:
-    """The problem as a task: attempts at it are siblings, in whatever protocol."""
+    """The problem as a task: all attempts at it are siblings, whatever their protocol."""
     name = qualify_id(problem)
     return Task(id=name, group=problem.group or name, kind="problem", statement=problem.statement)
 
@@ -85,7 +85,7 @@ def make_task(problem: Problem) -> Task:
 def make_provenance(
     problem: Problem, protocol: InteractionProtocol, identity: Identity, sampling: dict[str, Any]
 ) -> Provenance:
-    """Where the trace comes from."""
+    """The provenance of an attempt's trace."""
     return Provenance(
         origin="generated",
         source=problem.source or "problems",

@@ -1,4 +1,4 @@
-"""The metrics of an episode: what is counted while it runs, and what is computed at its end (docs/protocols.md)."""
+"""The metrics of an episode, counted while it runs or computed at its end (docs/protocols.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EventCounter:
         self._sums: dict[str, float] = {"turns": 0, "cut_replies": 0, "model_s": 0.0, "tool_s": 0.0}
 
     def make_totals(self) -> dict[str, float]:
-        """Turns, cut replies, seconds and tokens so far; tokens only where the server counts them."""
+        """Turns, cut replies, seconds and tokens so far; tokens only if the server counts them."""
         return {name: round(float(value), 6) for name, value in self._sums.items()}
 
     def count_reply(self, reply: Reply, completion: Completion) -> None:
@@ -56,7 +56,7 @@ class EventCounter:
 def compute_metrics(
     events: EventCounter, acts: Sequence[Act], evaluation: Evaluation, protocol: InteractionProtocol
 ) -> dict[str, float]:
-    """All metrics of a finished episode, by name; true is 1 and false is 0."""
+    """All metrics of a finished episode, by name; true is 1, false is 0."""
     kinds = [act.kind for act in acts]
     metrics: dict[str, float] = {
         "think_count": sum(kind in _THOUGHT_KINDS for kind in kinds),

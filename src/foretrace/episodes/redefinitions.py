@@ -1,4 +1,4 @@
-"""Replace an old definition of a function or class by a new one, in code that was written block by block."""
+"""Replace the old definition of a function or class with a new one, in code written block by block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE = re.compile(r"\r\n?|\n")
 
 
 class Replacement(NamedTuple):
-    """The blocks after a new definition took the place of the old one."""
+    """The blocks after a new definition has replaced the old one."""
 
     start: int
     """Index of the first block that changes."""
@@ -26,13 +26,12 @@ class Replacement(NamedTuple):
 
 
 def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
-    """Ways to put the definitions of `fix` in the place of older ones, the best first; empty where that is not safe.
+    """Ways to replace older definitions with those of `fix`, the best first; empty if that is not safe.
 
-    The new definitions stand where the first old one stood; further old definitions of these names are removed, and
-    all else in the earlier blocks stays. Statements of the fix that define nothing come last, as they did when it
-    ran.
+    The new definitions take the place of the first old one. Other old definitions of these names are removed; the rest
+    of the earlier blocks stays. Statements of the fix that define nothing come last, as they did when it ran.
     A fix that needs what it replaces (`old = f` before a new `f`), or whose function has a second name (`old = f` in a
-    later block), has no replacement: the new definition then stands behind the old one.
+    later block), has no replacement: the new definition is then placed after the old one.
     """
     tree = _parse(fix)
     if tree is None:
@@ -59,14 +58,14 @@ def find_replacements(blocks: Sequence[str], fix: str) -> list[Replacement]:
 
 @lru_cache(maxsize=64)
 def _parse(code: str) -> ast.Module | None:
-    return try_parse(code)  # remembered, as the same blocks are looked at again with each fix
+    return try_parse(code)  # cached, since each fix looks at the same blocks again
 
 
 def replace_unrun(code: str, fix: str) -> str | None:
-    """Code that was never run, with the definitions of `fix` in the place of the old ones; `None` where there are none,
-    or where a name could be used before it is set.
+    """Code that was never run, with old definitions replaced by those of `fix`; `None` if there are none, or if a name
+    could be used before it is set.
 
-    Code with a syntax error loses the lines of the old definitions, where it is Python without them.
+    If the code has a syntax error, the lines of the old definitions are removed, if it is valid without them.
     """
     for replacement in find_replacements([code], fix):
         text = "\n\n".join(replacement.blocks)
@@ -80,7 +79,7 @@ def replace_unrun(code: str, fix: str) -> str | None:
 
 
 def _uses_name_too_early(tree: ast.Module) -> bool:
-    """Whether a statement reads a name that only a later one sets."""
+    """Whether a statement reads a name that is only set by a later one."""
     later = _find_names_set(tree)
     for node in tree.body:
         if _find_names_read(node) & (later - _find_names_set(node)):
@@ -90,7 +89,7 @@ def _uses_name_too_early(tree: ast.Module) -> bool:
 
 
 def _remove_broken_definitions(code: str, names: set[str]) -> str:
-    """The code without the lines that begin to define one of the names and the indented ones behind them."""
+    """The code without the first lines of definitions of the names, and the indented lines after these."""
     kept: list[str] = []
     removing = False
     for line in _split_lines(code):
@@ -110,7 +109,7 @@ def _find_defined_names(tree: ast.Module) -> set[str]:
 
 
 def _uses_old_definition(tree: ast.Module, names: set[str]) -> bool:
-    """Whether it reads one of the names before it defines that name itself."""
+    """Whether the code reads one of the names before defining it itself."""
     defined: set[str] = set()
     for node in tree.body:
         if _find_names_read(node) & (names - defined):
@@ -121,7 +120,7 @@ def _uses_old_definition(tree: ast.Module, names: set[str]) -> bool:
 
 
 def _has_alias(tree: ast.Module, names: set[str]) -> bool:
-    """Whether one of the functions gets a second name, under which the new one may call the old one."""
+    """Whether one of the functions gets a second name, by which the new one may call the old one."""
     values = (
         node.value for statement in tree.body for node in _walk_executed(statement) if isinstance(node, ast.Assign)
     )
@@ -133,7 +132,7 @@ def _find_names_read(node: ast.AST) -> set[str]:
 
 
 def _find_names_set(tree: ast.AST) -> set[str]:
-    """Names that running it sets."""
+    """Names that are set by running the code."""
     found: set[str] = set()
     for node in _walk_executed(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -146,7 +145,7 @@ def _find_names_set(tree: ast.AST) -> set[str]:
 
 
 def _walk_executed(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that are executed with a statement: all but the bodies of functions."""
+    """The nodes executed by a statement: all except the bodies of functions."""
     todo = [node]
     while todo:
         node = todo.pop()
@@ -170,7 +169,7 @@ def _find_line_range(node: ast.stmt) -> range:
 
 
 def _split_around(code: str, names: set[str]) -> tuple[str, str]:
-    """The code before the first definition of the names, and the code behind it, without further definitions."""
+    """The code before the first definition of the names, and the code after it without further definitions."""
     tree = _parse(code) or ast.Module([], [])
     first = next(_find_line_range(n) for n in tree.body if isinstance(n, _DEFINITIONS) and n.name in names)
     lines = _split_lines(code)
@@ -188,7 +187,7 @@ def _remove_definitions(code: str, names: set[str]) -> str:
 
 
 def _split_definitions(code: str, tree: ast.Module) -> tuple[str, str]:
-    """The imports and definitions, and all else; comments stay with the statement that follows them."""
+    """The imports and definitions, and the rest; comments stay with the statement that follows."""
     head: list[str] = []
     tail: list[str] = []
     lines, at = _split_lines(code), 0
@@ -202,5 +201,5 @@ def _split_definitions(code: str, tree: ast.Module) -> tuple[str, str]:
 
 
 def _drop_empty(blocks: Sequence[str]) -> list[str]:
-    """The blocks that hold a statement, or do not parse."""
+    """The blocks that contain a statement or cannot be parsed."""
     return [b.strip("\n") for b in blocks if (tree := _parse(b)) is None or tree.body]

@@ -1,4 +1,4 @@
-"""Whether a model server has the capabilities that a protocol requires."""
+"""Check that a model server has the capabilities that a protocol requires."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretrace.protocols.base import InteractionProtocol
 
 
 class MissingCapability(NamedTuple):
-    """A capability that a protocol requires and a server does not have."""
+    """A capability that a protocol requires but a server does not have."""
 
     name: str
     """The field of `Capabilities`."""
@@ -20,7 +20,7 @@ class MissingCapability(NamedTuple):
 
 
 def find_missing_capability(protocol: InteractionProtocol, found: Capabilities) -> MissingCapability | None:
-    """The first required capability that the server does not have; `None` where the protocol can be used."""
+    """The first required capability that the server does not have; `None` if the protocol can be used."""
     for name in protocol.required_capabilities:
         # A server that takes token ids continues any turn, whatever its chat interface can do.
         if name == "continuation" and _takes_ids(found):
@@ -31,10 +31,10 @@ def find_missing_capability(protocol: InteractionProtocol, found: Capabilities) 
 
 
 def require_capabilities(protocol: InteractionProtocol, model: ChatModel, found: Capabilities) -> None:
-    """Make sure that the server has what the protocol requires.
+    """Check that the server has what the protocol requires.
 
     Raises:
-        UsageError: names the missing capability and what was observed.
+        UsageError: a capability is missing; the message says what was observed.
     """
     missing = find_missing_capability(protocol, found)
     if missing is not None:
@@ -45,7 +45,7 @@ def require_capabilities(protocol: InteractionProtocol, model: ChatModel, found:
 
 
 def find_token_model(model: ChatModel, found: Capabilities) -> TokenModel | None:
-    """The model as the tokenizer of an episode; `None` where the server does not give and take token ids."""
+    """The model as an episode's tokenizer; `None` if the server does not give and take token ids."""
     return model if _takes_ids(found) and isinstance(model, TokenModel) else None
 
 

@@ -1,4 +1,4 @@
-"""The reward of an episode: `compute_reward` by a `RewardRule`."""
+"""The reward of an episode, by `compute_reward` with a `RewardRule`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
     """How the reward is computed; `formula` is recorded with each trace."""
 
     structure_bonus: bool = False
-    """Add the structure bonus, at full pass too."""
+    """Add the structure bonus, even if all tests pass."""
     think_bonus: float = 0.1
-    """For two thoughts or more."""
+    """Bonus for two or more thoughts."""
     verify_bonus: float = 0.1
-    """For a verification."""
+    """Bonus for a verification."""
     flagged: Literal["zero", "report"] = "zero"
-    """What code that is flagged is worth (see `EpisodeSettings.flagged`)."""
+    """The reward of flagged code (see `EpisodeSettings.flagged`)."""
 
     @property
     def formula(self) -> str:
@@ -33,7 +33,7 @@ class RewardRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compute_reward(evaluation: Evaluation, metrics: dict[str, float], rule: RewardRule) -> float:
-    """The reward of an episode that was judged: -1 to 1, and the structure bonus on top."""
+    """The reward of a judged episode: -1 to 1, plus the structure bonus."""
     if evaluation.flags and rule.flagged == "zero":
         return -1.0
     judged = evaluation.hidden or evaluation.public

@@ -1,6 +1,6 @@
-"""Run one episode to its end: the only loop of start, completion and step, and the names of its failures.
+"""Run one episode to its end: the loop of start, completion and step, and the names of its failures.
 
-`rollout` is for those who want a trace, whatever happens; `run_episode` for those who must see the error itself.
+`rollout` returns a trace whatever happens; `run_episode` raises the error itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foretrace.models.base import ChatModel
 from foretrace.models.server_errors import public_message
 
 Complete = Callable[[Request], Awaitable[Completion]]
-"""Whatever answers a request: `ChatModel.complete`, a trainer's own sampler, a function that replays a text."""
+"""Anything that answers a request: `ChatModel.complete`, a trainer's own sampler, a function that replays text."""
 
 CONTEXT = "context"
 """Exit reason of an episode whose messages outgrew the model's context."""
@@ -28,9 +28,9 @@ ENCODING_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, R
 
 
 class EpisodeLimitError(Exception):
-    """Raised by a completion function when the run around the episode allows no further completion.
+    """Raised by a completion function if the surrounding run allows no further completion.
 
-    The episode ends there, as at its limit of turns, and what there is of an answer is judged.
+    The episode then ends as at its limit of turns, and the answer so far is judged.
 
     Args:
         reason: The episode's exit reason, e.g. `max_total_tokens`.
@@ -46,19 +46,19 @@ async def rollout(
 ) -> Trace:
     """Run `episode` to its end, close it, and return its trace.
 
-    A model server, a sandbox or a protocol that fails ends in a trace with `outcome.error`: the attempt is recorded,
-    and is neither a success nor a failure of the model. One that outgrows the model's context after its first turn
-    ends at that limit, as at that of turns, and is judged.
+    If a model server, sandbox or protocol fails, the trace has `outcome.error`: the attempt is recorded, but counts
+    neither as a success nor as a failure of the model. An episode that outgrows the model's context after its first
+    turn ends as at its limit of turns, and is judged.
 
     Args:
         model: A model, or any async function from a request to a completion.
-        sampling: Goes with each of the episode's requests, its seed too.
+        sampling: Used for each of the episode's requests, including its seed.
         logprobs: Ask for the logprobs of each completion.
 
     Raises:
-        ModelError: the server refuses for good (a wrong key, an unknown model, a used-up quota): no other attempt
-            would fare better.
-        UsageError: the protocol needs what the server cannot do.
+        ModelError: the server refuses permanently (a wrong key, an unknown model, a used-up quota), so that no other
+            attempt could succeed.
+        UsageError: the protocol needs something that the server cannot do.
     """
     complete = model if callable(model) else model.complete
     async with episode:
@@ -66,14 +66,14 @@ async def rollout(
             await run_episode(episode, complete, sampling, logprobs=logprobs)
         except UsageError:
             raise
-        except Exception as error:  # the trace says so; the other attempts shall not suffer
+        except Exception as error:  # recorded in the trace; other attempts continue
             if isinstance(error, ModelError) and error.final:
                 raise
         return finish_trace(episode)
 
 
 def finish_trace(episode: Episode) -> Trace:
-    """The trace of a finished episode, with its id; where it cannot be written, one that says so."""
+    """The trace of a finished episode, with its id; if it cannot be written, one that says so."""
     trace = episode.trace()
     try:
         return add_trace_id(trace)
@@ -82,7 +82,7 @@ def finish_trace(episode: Episode) -> Trace:
 
 
 def find_failure_kind(error: Exception) -> str:
-    """The name under which a failure is counted: the kind of a `ModelError`, else the part that failed, such as
+    """The name under which a failure is counted: the kind of a `ModelError`, or the part that failed, such as
     `sandbox`."""
     if isinstance(error, ModelError):
         return error.kind
@@ -94,8 +94,8 @@ def find_failure_kind(error: Exception) -> str:
 
 
 def make_failure_message(error: Exception, style: Callable[[Setting], str] = str) -> str:
-    """What a trace says of a failure: one line, with settings written by `style`, without the address of a model
-    server."""
+    """The message of a failure in a trace: one line, with settings written by `style`, and without the address of a
+    model server."""
     if isinstance(error, ModelError):
         return public_message(error, style)
     return error.render(style) if isinstance(error, ForetraceError) else f"{type(error).__name__}: {error}"
@@ -111,16 +111,16 @@ async def run_episode(
 ) -> None:
     """Start an episode and feed it completions until it is done. The caller closes it.
 
-    It also ends, and is judged, where a completion fails with `EpisodeLimitError`, or with a `ModelError` of kind
+    It also ends, and is judged, if a completion fails with `EpisodeLimitError`, or with a `ModelError` of kind
     `overflow` after the first turn.
 
     Args:
-        sampling: Goes with each of the episode's requests; `None` takes the defaults.
+        sampling: Used for each of the episode's requests; `None` means the defaults.
         logprobs: Ask for the logprobs of each completion.
-        describe: What the trace says of a failure; an environment may name settings as its own users give them.
+        describe: Makes the message of a failure for the trace; an environment may name settings in its users' terms.
 
     Raises:
-        Exception: whatever failed. The episode has then ended as failed; its kind is that of `find_failure_kind`.
+        Exception: whatever failed. The episode has then ended as failed, with the kind of `find_failure_kind`.
     """
     sampling = sampling or Sampling()
     async with record_failure(episode, describe):
@@ -143,7 +143,7 @@ async def run_episode(
 async def record_failure(
     episode: Episode, describe: Callable[[Exception], str] = make_failure_message
 ) -> AsyncGenerator[None]:
-    """End an episode as failed where something in the block raises; the error goes on."""
+    """End an episode as failed if something in the block raises; the error is raised again."""
     try:
         yield
     except Exception as error:
@@ -153,8 +153,8 @@ async def record_failure(
 
 @contextlib.asynccontextmanager
 async def _guessing(episode: Episode) -> AsyncGenerator[None]:
-    """While a reply is waited for, let the episode begin what it will probably ask for. If that fails, no attempt
-    suffers from it."""
+    """While waiting for a reply, let the episode start what the reply will probably ask for. Failures of that do not
+    affect the attempt."""
     if not episode.speculates:
         yield
         return
@@ -167,7 +167,7 @@ async def _guessing(episode: Episode) -> AsyncGenerator[None]:
 
 
 def mark_unwritable(trace: Trace, error: Exception) -> Trace:
-    """Make the trace that is stored in place of one that cannot be written (lone surrogates, a number out of range),
-    and that says so."""
+    """The trace that is stored instead of one that cannot be written (lone surrogates, a number out of range), and that
+    says so."""
     failure = Failure(kind="unwritable", message=f"the trace cannot be written: {error}"[:500])
     return add_trace_id(msgspec.structs.replace(trace, messages=(), outcome=Outcome(status="error", error=failure)))

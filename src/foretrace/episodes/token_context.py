@@ -1,4 +1,4 @@
-"""The context of a model as one growing list of token ids, so that sampled text is never tokenised again."""
+"""A model's context as one growing list of token ids, so that sampled text is never tokenized again."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class AddedCompletion(NamedTuple):
     """A completion as it was added to the context."""
 
     completion: Completion
-    """The completion, with the part of the text that was kept and the ids that were added."""
+    """The completion, with the kept part of the text and the added ids."""
     end_ids: int
-    """How many of its last ids have no text: the end of the model's turn, perhaps with half a character in front of it.
-    They are removed if the turn goes on."""
+    """How many of its last ids have no text: the end of the model's turn, perhaps after half a character. They are
+    removed if the turn continues."""
 
 
 class TokenContext:
-    """The ids of the rendered prompt, then those that were sampled and those that were injected.
+    """The ids of the rendered prompt, followed by sampled and injected ids.
 
-    Sampled ids are kept as they are. In some cases the ids of a text are not known: it was cut inside a token, a
-    closing tag was added, or the server left ids out. From there on, the text of the completion is tokenised and has
-    no logprobs, and its `exact` is `text`.
+    Sampled ids are kept as they are. If the ids of a text are unknown (it was cut inside a token, a closing tag was
+    added, or the server omitted ids), the rest of the completion's text is tokenized; it has no logprobs, and its
+    `exact` is `text`.
     """
 
     def __init__(self, tokens: TokenModel) -> None:
@@ -42,11 +42,11 @@ class TokenContext:
         return tuple(self._ids)
 
     async def open(self, messages: Sequence[ChatMessage]) -> None:
-        """Render the first messages, up to the beginning of the assistant's turn."""
+        """Render the first messages, up to the start of the assistant's turn."""
         self._ids = await self._tokens.render(messages)
 
     async def add_completion(self, completion: Completion, text: str) -> AddedCompletion:
-        """Add the part `text` of a completion. White space that its last token brings along is kept, too."""
+        """Add the part `text` of a completion, including trailing white space of its last token."""
         added = _use_sampled_ids(completion, text)
         if added is None:
             count = _count_spelling_ids(completion, text)
@@ -62,13 +62,13 @@ class TokenContext:
         return added
 
     async def add_injection(self, text: str) -> tuple[int, ...]:
-        """Add a text of the environment to the assistant's turn; no control token is read in it."""
+        """Add text of the environment to the assistant's turn; control tokens in it are not interpreted."""
         return self._extend(await self._tokens.tokenize(text))
 
     async def add_user_turn(self, text: str) -> tuple[int, ...]:
-        """Add a text of the environment behind the assistant's turn, as a user's message.
+        """Add text of the environment after the assistant's turn, as a user message.
 
-        The end of the assistant's turn is added where the model did not sample it.
+        The end of the assistant's turn is added if the model did not sample it.
 
         Raises:
             UsageError: the model's chat template does not let turns be appended.
@@ -88,7 +88,7 @@ class TokenContext:
 
 
 def _count_spelling_ids(completion: Completion, text: str) -> int:
-    """How many of the first ids spell a beginning of the text."""
+    """How many of the first ids spell the beginning of the text."""
     if len(completion.pieces) != len(completion.token_ids):
         return 0
     count = length = 0
@@ -101,7 +101,7 @@ def _count_spelling_ids(completion: Completion, text: str) -> int:
 
 
 def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | None:
-    """The completion with the sampled ids that spell the text; `None` where none do."""
+    """The completion with the sampled ids that spell the text; `None` if none do."""
     pieces, ids = completion.pieces, completion.token_ids
     if not ids or len(pieces) != len(ids):
         return None
@@ -112,7 +112,7 @@ def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | Non
     spelled = "".join(pieces[:count])
     if not spelled.startswith(text) or spelled[len(text) :].strip():
         return None
-    # The ids behind a stop sequence or a hallucinated result are not part of the turn; the model's own end is.
+    # Ids after a stop sequence or a hallucinated result are not part of the turn; the model's own end is.
     ended = completion.finish == "stop" and spelled.startswith(completion.text)
     kept_count = len(ids) if ended else count
     own = msgspec.structs.replace(
@@ -126,23 +126,23 @@ def _use_sampled_ids(completion: Completion, text: str) -> AddedCompletion | Non
 
 
 class _TurnFrame(NamedTuple):
-    """The ids around a user's message that follows the assistant's."""
+    """The ids around a user message that follows an assistant message."""
 
     before: list[int]
-    """From the end of the assistant's text on: first the token that ends its turn."""
+    """From the end of the assistant's text; the first ends its turn."""
     after: list[int]
-    """Up to the assistant's next text."""
+    """Up to the start of the assistant's next text."""
 
 
 _frames: WeakKeyDictionary[TokenModel, _TurnFrame] = WeakKeyDictionary()
-"""A template does not change while its server runs."""
+"""Cached, since a template does not change while its server runs."""
 
 
 async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
-    """Find the ids around a user's message: those that stay the same in three renderings with different texts.
+    """Find the ids around a user message: those that are the same in three renderings with different texts.
 
     Raises:
-        UsageError: the template changes earlier turns, or hides a user's message.
+        UsageError: the template changes earlier turns or hides user messages.
     """
     if (known := _frames.get(tokens)) is not None:
         return known
@@ -167,5 +167,5 @@ async def _find_turn_frame(tokens: TokenModel) -> _TurnFrame:
 
 
 def _count_common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many of the first ids are the same."""
+    """Length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

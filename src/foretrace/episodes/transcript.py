@@ -1,4 +1,4 @@
-"""The messages of an episode's trace: each act that is carried out becomes a message of its own."""
+"""The messages of an episode's trace: each act that is carried out becomes its own message."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ TOOL_NAMES: Mapping[Handling, str] = {
     "append": "append_file",
     "submit": "submit",
 }
-"""Handling of an act -> name of the tool under which the act is recorded as a call."""
+"""Tool name under which an act is recorded as a call, by the act's handling."""
 SOLUTION_FILE = "solution.py"
 """Path in the recorded calls of `append_file`."""
 
 
 class EnvironmentMessage(NamedTuple):
-    """A message of the environment, which answers one call or none."""
+    """A message of the environment, which answers at most one call."""
 
     text: str
     call: str | None = None
     failed: bool | None = None
     seconds: float | None = None
     started: str | None = None
-    """ISO 8601 time at which the act was begun."""
+    """ISO 8601 time at which the act began."""
     token_ids: tuple[int, ...] | None = None
-    """Its token ids, where the episode has a `TokenContext`."""
+    """Its token ids, if the episode has a `TokenContext`."""
 
 
 class Transcript:
-    """Collects the messages of an episode in their order."""
+    """Collects the messages of an episode, in order."""
 
     def __init__(self, unread: str) -> None:
         """`unread` is the tool name of calls that could not be read."""
@@ -65,8 +65,8 @@ class Transcript:
     ) -> list[ToolCall]:
         """Add a completion as one message for each act that is carried out; returns their calls.
 
-        The words before an act are in its message, and those behind the last act are in that act's message. The first
-        message has the time of all. A completion of 0 seconds was not timed (a trainer's own model).
+        Text before an act is in its message, and text after the last act is in that act's message. The first message
+        has the time of all. A completion of 0 seconds was not timed (e.g. by a trainer's own model).
         """
         is_timed = completion.seconds > 0
         if not continues:
@@ -102,7 +102,7 @@ class Transcript:
         return made
 
     def drop_last_ids(self, count: int) -> None:
-        """Remove the last ids of the last message: the model ended its turn, but the turn goes on."""
+        """Remove the last ids of the last message: the model ended its turn, but the turn continues."""
         sampled = self._messages[-1].sampled
         if count and sampled is not None:
             kept_count = len(sampled.token_ids) - count
@@ -112,7 +112,7 @@ class Transcript:
             self._messages[-1] = msgspec.structs.replace(self._messages[-1], sampled=sampled)
 
     def add_environment(self, answers: Sequence[EnvironmentMessage], *, injected: bool) -> None:
-        """Add messages of the environment; `injected` where they stand in the assistant's own turn."""
+        """Add messages of the environment; `injected` if they are inside the assistant's own turn."""
         if answers and not injected:
             self._turn += 1
         for answer in answers:
@@ -137,7 +137,7 @@ class Transcript:
 
 
 def _get_completion_details(completion: Completion) -> dict[str, Any]:
-    """Further facts of a completion, without its retries, in which equal attempts may differ."""
+    """Further facts of a completion, without retries, which may differ between equal attempts."""
     return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 
@@ -165,17 +165,17 @@ def _make_call(act: Act, call_id: str, start: int, unread: str) -> ToolCall:
 
 
 class _TokenSplitter:
-    """Splits the tokens of a completion between the spans of its text: each goes to the span in which it starts."""
+    """Divides a completion's tokens between the spans of its text; each goes to the span in which it starts."""
 
     def __init__(self, completion: Completion, text: str, *, alone: bool) -> None:
         self._completion, self._text, self._alone = completion, text, alone
         self._whole = text.startswith(completion.text)
-        """Whether all of the completion is kept."""
+        """Whether the whole completion is kept."""
         self._at = 0
         self._ends = list(accumulate(map(len, completion.pieces)))
 
     def take(self, end: int, *, first: bool, last: bool) -> Sampled | None:
-        """The tokens of the span that ends at `end`; `None` where the server gave none."""
+        """The tokens of the span that ends at `end`; `None` if the server gave none."""
         completion, start = self._completion, self._at
         reached = self._ends[start - 1] if 0 < start <= len(self._ends) else 0
         if reached < end:
@@ -196,12 +196,12 @@ class _TokenSplitter:
         )
 
     def _fits(self, last: bool) -> bool:
-        """Whether the tokens so far spell the text so far: not where it was cut inside a token, or where the pieces are
-        unknown or do not add up to the text (half a character)."""
+        """Whether the tokens so far spell the text so far. They do not if it was cut inside a token, or if the pieces
+        are unknown or do not add up to the text (half a character)."""
         if not self._completion.pieces:
             return self._alone and self._text == self._completion.text
         ends = [0, *accumulate(map(len, self._completion.pieces[: self._at]))]
         written = "".join(self._completion.pieces[: self._at])
-        if last and self._completion.finish == "stop":  # the name of the token that ends the turn may stand behind it
+        if last and self._completion.finish == "stop":  # the name of the end token may follow
             return len(self._text) in ends and written.startswith(self._text)
         return self._text == written if last else self._text.startswith(written)

@@ -1,6 +1,6 @@
 """Validate a problem set without a model: every reference passes, and an answer that does nothing fails.
 
-Before any code is run, the tests' text says in which form each set of them is judged, and which cannot be judged.
+Before any code runs, the text of the tests determines how each set is judged, and which cannot be judged.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ the set is not a problem.
 
 
 _MAX_ASSERT = 120
-"""Characters of an assert that is shown."""
+"""Most characters of an assert that is shown."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One fault of one problem. In JSON, `kind` is called `fault`."""
 
     problem: str
-    """Its id; of a bad row, its place in the file."""
+    """The problem's id; for a bad row, its position in the file."""
     kind: FaultKind = msgspec.field(name="fault")
     tests: Literal["public", "hidden"] | None = None
-    """Which of its tests showed it; `None` for a row that is not a problem."""
+    """Which of the problem's tests showed it; `None` if no particular set did."""
     detail: str = ""
     """One line: the first test that failed and how."""
 
@@ -51,9 +51,9 @@ class JudgedTests(msgspec.Struct, frozen=True, kw_only=True):
     """The forms in which the tests of one problem are judged (`core.problem.Integrity`)."""
 
     problem: str
-    """Its id."""
+    """The problem's id."""
     public: Integrity | None = None
-    """`None` where there are no such tests, or where they cannot be judged."""
+    """`None` if there are no such tests, or if they cannot be judged."""
     hidden: Integrity | None = None
 
 
@@ -62,18 +62,18 @@ class ValidationReport(msgspec.Struct, frozen=True, kw_only=True):
 
     problems: int
     references_passed: int
-    """Problems whose reference passes all of its tests, public and hidden."""
+    """Problems whose reference passes all tests, public and hidden."""
     empty_passed: int
-    """Problems that an answer that does nothing passes."""
+    """Problems whose tests pass for an answer that does nothing."""
     without_reference: int
     forms: dict[str, int]
     """Problems by the form in which they are judged (`core.problem.Integrity`)."""
     judged: tuple[JudgedTests, ...]
     """The forms for each problem, in the order of the set."""
     public: int
-    """Public tests, all problems together."""
+    """Public tests of all problems together."""
     hidden: int
-    """Hidden tests as the sandbox counts them: check code counts an assert as a test where it can tell them apart."""
+    """Hidden tests as counted by the sandbox: in check code, each assert counts if they can be separated."""
     with_public: int
     """Problems with at least one public test."""
     faults: tuple[Fault, ...] = msgspec.field(name="findings")
@@ -92,14 +92,14 @@ class ProblemResult(msgspec.Struct):
     problem: Problem
     faults: list[Fault]
     forms: dict[str, Integrity] = msgspec.field(default_factory=dict[str, Integrity])
-    """Of its public and of its hidden tests."""
+    """The forms of its public and of its hidden tests."""
     hidden: int = 0
     reference_passed: bool = False
     empty_passed: bool = False
 
     @property
     def form(self) -> Integrity | None:
-        """The form of the tests that decide."""
+        """The form of the deciding tests."""
         return self.forms.get("hidden" if self.problem.hidden_tests else "public")
 
 
@@ -111,9 +111,9 @@ async def validate_problems(
     limits: Limits | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ValidationReport:
-    """Judge the reference and an empty answer of every problem, `workers` problems at one time.
+    """Judge the reference and an empty answer of every problem, `workers` problems at a time.
 
-    `progress` is called with the number of problems that are done. Problems are read when they are needed.
+    `progress` is called with the number of finished problems. Problems are read when they are needed.
 
     Raises:
         ProblemError: the set cannot be read.
@@ -132,7 +132,7 @@ async def judge_problems(
     limits: Limits | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[ProblemResult]:
-    """The results of `validate_problems`, one for each problem, in their order."""
+    """The results behind `validate_problems`: one per problem, in order."""
     numbered = enumerate(problems)
     results: dict[int, ProblemResult] = {}
 
@@ -153,7 +153,7 @@ async def judge_problems(
 
 
 def make_report(results: Sequence[ProblemResult], seconds: float) -> ValidationReport:
-    """The report on a set, from the results of its problems in their order."""
+    """The report on a set, from the results of its problems in order."""
     return ValidationReport(
         problems=len(results),
         references_passed=sum(result.reference_passed for result in results),
@@ -189,13 +189,13 @@ async def _validate(problem: Problem, sandbox: Sandbox, limits: Limits | None) -
             result.faults.append(_make_fault(problem, "lost", which, _explain(verdict, tests)))
         elif problem.reference is None and (missing := _find_missing_module(verdict)):  # the answer imports nothing
             result.faults.append(_make_fault(problem, "unusable", which, missing))
-    except ProblemError as error:  # a sandbox with rules of its own
+    except ProblemError as error:  # a sandbox with its own rules
         result.faults.append(_make_fault(problem, "unusable", None, str(error)))
     return result
 
 
 def _plan_tests(result: ProblemResult) -> None:
-    """Find the form of the public and of the hidden tests, or which of them cannot be judged."""
+    """Find the forms of the public and hidden tests, or which of them cannot be judged."""
     problem = result.problem
     for which, tests in (("public", problem.public_tests), ("hidden", problem.hidden_tests)):
         if not tests:
@@ -214,7 +214,7 @@ def _find_form(problem: Problem, tests: tuple[Test, ...]) -> Integrity:
 
 
 def _find_reason(problem: Problem, number: int, test: Test) -> str:
-    """Why a test cannot be judged, with its number among its like; empty where it can."""
+    """Why a test cannot be judged, with its number in its set; empty if it can."""
     try:
         _find_form(problem, (test,))
     except ProblemError as error:
@@ -243,7 +243,7 @@ def _make_fault(problem: Problem, kind: FaultKind, which: str | None, detail: st
 
 
 def _find_missing_module(verdict: Verdict) -> str | None:
-    """What a test says that needs a module which is not there."""
+    """The error of a test that needs a missing module."""
     errors = (test.error or "" for test in verdict.tests)
     return next((error for error in errors if "No module named" in error), None)
 
@@ -265,7 +265,7 @@ def _explain(verdict: Verdict, tests: Sequence[Test]) -> str:
 
 
 def _find_source(name: str, tests: Sequence[Test]) -> str | None:
-    """The assert of a test that is called by its number and perhaps the line."""
+    """The assert of a test, named by the test's number and optionally a line."""
     number, _, line = name.partition(":")
     tree = try_parse(tests[int(number)].code) if number.isdigit() and int(number) < len(tests) else None
     found = [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
@@ -277,7 +277,7 @@ def _find_source(name: str, tests: Sequence[Test]) -> str | None:
 
 def make_empty_answer(problem: Problem) -> str:
     """An answer of the right shape that does nothing: a function that returns `None`, a class whose methods return
-    `None`, or an empty program. Its parameters are those of the reference, else those of the prompt."""
+    `None`, or an empty program. Parameters are taken from the reference or else the prompt."""
     if problem.entry_point is None:
         return ""
     name, method = read_entry_point(problem.entry_point) or EntryPoint(problem.entry_point)
@@ -304,8 +304,8 @@ def _find_definition(code: str, name: str) -> ast.FunctionDef | ast.AsyncFunctio
 def _make_empty_function(function: ast.FunctionDef | ast.AsyncFunctionDef, indent: str) -> str:
     """The function with its parameters and an empty body.
 
-    Defaults become `None`, and annotations are removed: both may need names that are not defined. Only decorators that
-    change how it is called stay.
+    Defaults become `None` and annotations are removed, since both may need undefined names. Only decorators that change
+    how the function is called are kept.
     """
     allowed = {"staticmethod", "classmethod", "property"}
     names = [node.id for node in function.decorator_list if isinstance(node, ast.Name) and node.id in allowed]

@@ -1,1 +1,1 @@
-"""What speculation saves, and what predictions are worth: the times of steps, the ceiling, the score."""
+"""How much time speculation saves and how good predictions are: step times, the ceiling, the score."""

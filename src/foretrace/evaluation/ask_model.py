@@ -1,4 +1,4 @@
-"""Ask a model many questions, several at a time, and keep each answer: a run that was killed goes on from there."""
+"""Ask a model many questions, several at a time, and keep each answer so that a killed run can be resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, Throttle
 from foretrace.models.token_meter import TokenMeter
 
 QuestionId = tuple[str | int, ...]
-"""What tells a question from all others of the run, such as key, step and rank."""
+"""Identifies a question within its run, such as key, step and rank."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,40 +27,40 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: QuestionId
     text: str = ""
     logprob: float | None = None
-    """Natural logarithm of the probability of the whole reply; None where the server gives none."""
+    """Natural logarithm of the probability of the whole reply; None if the server gives none."""
     score: float | None = None
-    """Probability of a yes, where that was asked and answered."""
+    """Probability of a yes, if that was asked and answered."""
     has_logprobs: bool = False
-    """Whether the score is by logprobs; else it is 1 or 0."""
+    """Whether the score comes from logprobs; otherwise it is 1 or 0."""
     tokens: int | None = None
     seconds: float = 0.0
     error: str = ""
-    """Why there is no answer, where asking again would not help."""
+    """Why there is no answer, if asking again would not help."""
     kind: str = ""
-    """Of that failure."""
+    """Error kind of that failure."""
 
 
 class Question(NamedTuple):
-    """What is asked, made when it is asked: prompts are long."""
+    """A question, whose request is only made when it is asked because prompts are long."""
 
     id: QuestionId
     make_request: Callable[[], Request]
 
 
 class AnswerJournal:
-    """The answers so far, in a file `OUT.journal` that is this process's own. The first line says what is asked, each
-    other line is one answer; a last line that a crash cut off is asked again.
+    """The answers so far, in a file `OUT.journal` locked by this process. The first line says what is asked; each other
+    line is one answer. If a crash cut off the last line, its question is asked again.
 
-    Used in a `with` block. When it ends well the file becomes `OUT.answers`, and a later run that asks the same goes on
-    from there; after an error it stays as it is.
+    Used in a `with` block. On success the file is renamed to `OUT.answers`, from which a later run that asks the same
+    continues; after an error it stays as it is.
 
     Args:
-        out: The output.
-        asked: Whatever the answers depend on, as plain values.
+        out: The output file.
+        asked: Everything the answers depend on, as plain values.
 
     Raises:
-        PredictionError: it holds answers to something else, or is not a journal.
-        StoreError: another process writes it.
+        PredictionError: the file holds answers to something else, or is not a journal.
+        StoreError: another process is writing it.
     """
 
     def __init__(self, out: Path, asked: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ class AnswerJournal:
         self._file.close()
 
     def _read(self, data: bytes, header: bytes) -> int:
-        """Take the answers that are there; returns the bytes of whole lines."""
+        """Read the existing answers; returns the size of the complete lines."""
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].splitlines(keepends=True)
         if lines and lines[0] != header:
@@ -111,7 +111,7 @@ class AnswerJournal:
         return whole
 
     def add(self, answer: Answer) -> None:
-        """Keep an answer.
+        """Record an answer.
 
         Raises:
             PredictionError: it cannot be written.
@@ -128,7 +128,7 @@ class AnswerJournal:
 
 
 def make_answer(question: QuestionId, completion: Completion) -> Answer:
-    """The answer of a completion."""
+    """Turn a completion into an answer."""
     return Answer(
         id=question,
         text=completion.text,
@@ -149,22 +149,22 @@ async def ask_all(
     read: Callable[[QuestionId, Completion], Answer] = make_answer,
     report_answers: Callable[[int, int], None] = lambda done, total: None,
 ) -> TokenMeter:
-    """Ask all that has no answer yet.
+    """Ask all questions that have no answer yet.
 
     Args:
-        total: Number of the questions.
-        concurrency: Requests at a time; None finds out what the server can do.
-        needs_logprobs: Refuse a server that gives none.
-        read: Makes an answer of a completion.
-        report_answers: Called with the answers that are there and their number.
+        total: Number of questions.
+        concurrency: Requests at a time; None finds out how many the server can take.
+        needs_logprobs: Refuse a server that gives no logprobs.
+        read: Turns a completion into an answer.
+        report_answers: Called with the number of answers so far and `total`.
 
     Returns:
-        The requests and tokens of this run.
+        The number of requests and tokens of this run.
 
     Raises:
         UsageError: the server gives no logprobs, and they are needed.
-        PredictionError: requests failed and are to be made again; what was answered is kept.
-        ModelError: no other request would fare better; what was answered is kept.
+        PredictionError: some requests failed and should be made again; all answers are kept.
+        ModelError: no other request could succeed; all answers are kept.
     """
     limiter, meter, failed = make_limiter(model, concurrency), TokenMeter(), list[ModelError]()
     missing = (question for question in questions if question.id not in journal.answers)
@@ -178,7 +178,7 @@ async def ask_all(
     throttled = ThrottledModel(model, limiter, meter)
 
     async def ask(question: Question, *, again: bool = True) -> None:
-        """One answer; what failed and may pass is asked a second time, and then left to the next run."""
+        """Ask one question; retry a transient failure once, then leave it to the next run."""
         try:
             completion = await throttled.complete(question.make_request())
         except ModelError as error:
@@ -197,7 +197,7 @@ async def ask_all(
     running: set[asyncio.Task[None]] = set()
     try:
         while True:
-            # More than there are slots, so that no slot waits for this loop; few enough to keep memory small.
+            # More than the slots, so that no slot waits for this loop; few enough to keep memory small.
             window = concurrency or min(MAX_CONCURRENCY, 2 * limiter.limit)
             for each in itertools.islice(todo, max(0, window - len(running))):
                 running.add(asyncio.create_task(ask(each)))

@@ -1,9 +1,9 @@
-"""Calls that may come next: earlier calls again, what follows the lines that were shown, and calls that are usual, in
-other attempts or in this one, with the files of this prompt.
+"""Calls that may come next: earlier calls again, the lines after those shown last, and the usual calls of this or other
+attempts, applied to the files of this prompt.
 
-A call becomes a template by taking out the working directory (`<root>`) and the files (`<path>` where they are written
-from the root of the file system, `<rel>` where relative to the working directory, `<name>` where without a folder;
-`<paths>`, `<rels>`, `<names>` where there are several in a row).
+A call becomes a template by replacing the working directory with `<root>` and each file with a slot: `<path>` if it is
+absolute, `<rel>` if it is relative to the working directory, `<name>` if it has no folder, and `<paths>`, `<rels>` or
+`<names>` for several in a row.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _PRIOR_WEIGHT = 2.0
 _MAX_TEMPLATES = 30
 _MANY_GROUPS = 4
 _ONE_GROUP = 0.2
-"""Weight of a template that only one group has."""
+"""Weight of a template found in only one group."""
 _MAX_FILES = 3
 _MAX_PAST = 12
 _MAX_OWN = 8
-"""Templates of this prompt's own calls."""
+"""Most recent calls of this prompt that are made into templates."""
 _MAX_CREATED = 4
 _LONGEST_OWN = 400
-"""Characters of a call that is made a template of."""
+"""Most characters of a call that is made into a template."""
 
 
 class CallTemplate(NamedTuple):
-    """A call without what belongs to one attempt."""
+    """A call without the parts that are specific to one attempt."""
 
     action: str
     tool: str
@@ -51,12 +51,12 @@ class CallTemplate(NamedTuple):
 
     @property
     def files(self) -> int:
-        """How many files are to be filled in; a row of files counts as two."""
+        """Number of files to fill in; several in a row count as two."""
         return _count_files(self.arguments)
 
     @property
     def names(self) -> frozenset[str]:
-        """Names, without folders, of the files that it does not leave open."""
+        """Names, without folders, of the files it contains literally."""
         return _find_names(self.arguments)
 
 
@@ -72,14 +72,14 @@ def _find_names(arguments: str) -> frozenset[str]:
 
 @lru_cache(maxsize=16_384)
 def make_templates(action: str, tool: str, arguments: str, root: str) -> tuple[CallTemplate, ...]:
-    """The templates of a call: with all slots, and with only the working directory taken out."""
+    """The templates of a call: one with all slots, and one with only the working directory replaced."""
     text = canonicalise_json(arguments)
     texts = [_take_out_root(each, root) for each in (_take_out_files(text), text)]
     return tuple(CallTemplate(action, tool, each) for each in dict.fromkeys(texts))
 
 
 def _take_out_files(text: str) -> str:
-    """Arguments with slots for the files in their texts."""
+    """The arguments with slots in place of files."""
     try:
         values = json.loads(text)
     except ValueError:
@@ -100,7 +100,7 @@ def _find_slot(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=16_384)
 def find_only_argument(arguments: str) -> str | None:
-    """The name of the argument of a call that has only one, and a text; agents' shells differ only in their name."""
+    """The name of a call's only argument if that is a string, else None. Agents' shells differ only in tool name."""
     match = _ONLY_ARGUMENT.fullmatch(arguments)
     return match[1] if match else None
 
@@ -116,8 +116,8 @@ def fill_template(template: CallTemplate, paths: Sequence[str], root: str) -> st
     """The arguments of a call as JSON text.
 
     Args:
-        paths: Files, relative to the working directory where they lie in it, for the slots in their order; the last
-            one for those that remain, all for a row of files.
+        paths: Files for the slots, in order, relative to the working directory if they are in it. The last one fills
+            all remaining slots; a slot for several files takes all of them.
     """
     left = [*paths]
 
@@ -127,7 +127,7 @@ def fill_template(template: CallTemplate, paths: Sequence[str], root: str) -> st
         return _write_path(match[1], left.pop(0) if len(left) > 1 else left[0], root)
 
     text = _FILE_SLOT.sub(fill, template.arguments) if left else template.arguments
-    if not root:  # not known: the command runs where the agent is
+    if not root:  # unknown: the command runs in the agent's directory
         text = text.replace(_ENTER_ROOT, "")
     return text.replace("<root>", root)
 
@@ -142,16 +142,16 @@ class TemplateContext(NamedTuple):
     """What the next call is likely to depend on."""
 
     turns: tuple[ActionAndTool, ...]
-    """The last two."""
+    """The last two turns."""
     agent: str
-    """What tells agents apart: the tools that the system text names, else the text itself."""
+    """Identifies the agent: the tools that the system text names, or else a digest of that text."""
 
 
 def find_context(view: PromptView, tools: tuple[str, ...]) -> TemplateContext:
     """The context of the next call.
 
     Args:
-        tools: Names of all tools that are known.
+        tools: Names of all known tools.
     """
     names = [_START, _START, *map(name_turn, view.turns)]
     return TemplateContext((names[-2], names[-1]), _name_agent(view.system, tools))
@@ -188,12 +188,12 @@ class TemplateBook:
         self._is_alone = len(all_groups) == 1
 
     def count_groups(self, template: CallTemplate) -> int:
-        """In how many groups a template was seen, as far as it matters: what only one has is seldom in another."""
+        """Number of groups with this template, up to 4: one found in a single group is rarely found in another."""
         return len(self._groups.get(template, ()))
 
     def measure_shares(self, template: CallTemplate, context: TemplateContext) -> tuple[float, float]:
-        """Probability of a template after the last turns, smoothed with fewer of them; and the same for this agent,
-        smoothed with that of all. 0 for a template that is unknown."""
+        """Probability of a template after the last turns, smoothed with that after fewer turns; and the same for this
+        agent, smoothed with that for all agents. 0 for an unknown template."""
         overall = self._smooth(template, 0.0, _list_contexts(context.turns))
         return overall, self._smooth(template, overall, _list_contexts(context.turns, context.agent))
 
@@ -207,7 +207,7 @@ class TemplateBook:
         return share
 
     def list_likeliest(self, context: TemplateContext) -> Sequence[tuple[CallTemplate, tuple[float, float]]]:
-        """The likeliest templates after a context, and their shares."""
+        """The most likely templates in a context, and their shares."""
         found = self._likeliest.get(context)
         if found is None:
             known: dict[CallTemplate, None] = {}
@@ -233,7 +233,7 @@ class TemplateBook:
         return found
 
     def _weigh(self, template: CallTemplate) -> float:
-        """Less for what only one group has; nothing for it if it names a file, which others will not have."""
+        """Less for a template found in one group only; 0 if it also names a file, which others will not have."""
         if self.count_groups(template) > 1 or self._is_alone:
             return 1.0
         return 0.0 if _names_file(template.arguments) else _ONE_GROUP
@@ -245,13 +245,13 @@ def _names_file(arguments: str) -> bool:
 
 
 def _list_contexts(turns: tuple[ActionAndTool, ...], agent: str | None = None) -> Sequence[tuple[object, ...]]:
-    """Contexts, the widest first."""
+    """Contexts, the most general first."""
     within = [turns[len(turns) - length :] for length in range(len(turns) + 1)]
     return within if agent is None else [(agent, *each) for each in within]
 
 
 class PastCall(NamedTuple):
-    """An earlier call of the prompt, as often as it was made."""
+    """A distinct earlier call of the prompt."""
 
     action: str
     tool: str
@@ -262,23 +262,23 @@ class PastCall(NamedTuple):
     failed: bool
     """Whether it failed the last time."""
     writes_since: int
-    """Turns since then that wrote."""
+    """Number of turns since then that wrote something."""
 
 
 class Usage(NamedTuple):
-    """How usual a template is: what all calls that are made of it have in common."""
+    """How common a template is, shared by all calls made from it."""
 
     action: str
     shares: tuple[float, float] = (0.0, 0.0)
-    """Probability of the template, after the last turns and with this agent."""
+    """Probability of the template: for all agents, and for this agent."""
     groups: int = 0
-    """In how many groups it was seen."""
+    """Number of groups it was seen in."""
     fills: int = 1
-    """In how many ways it was filled."""
+    """Number of ways in which it was filled."""
     strange: bool = False
-    """Whether it names a file that the prompt does not."""
+    """Whether it names a file that is not in the prompt."""
     own: PastCall | None = None
-    """The last call of this prompt that has it."""
+    """The last call of this prompt with this template."""
 
 
 class Filling(NamedTuple):
@@ -297,9 +297,9 @@ class Candidate(NamedTuple):
     usage: Usage
     filling: Filling = NOTHING
     place: int = 0
-    """Which of the ways to fill the template this is."""
+    """Rank of this way to fill the template."""
     past: PastCall | None = None
-    """The same call, where it was made before."""
+    """The same call, if it was made before."""
     is_page: bool = False
 
 
@@ -308,7 +308,7 @@ Candidates = dict[tuple[str, str], Candidate]
 
 
 class _Values(NamedTuple):
-    """What a prompt has to fill in."""
+    """Values of a prompt for filling templates."""
 
     root: str
     names: set[str]
@@ -360,8 +360,8 @@ def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBo
 
 
 def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
-    """The tool of a template, or the one that this agent has called with the same single argument: a shell goes by
-    another name with each agent."""
+    """The template's tool, or the one that this agent calls with the same single argument: agents have different names
+    for the shell."""
     argument = find_only_argument(template.arguments)
     if argument is None or any(past.tool == template.tool for past in past_calls):
         return template.tool
@@ -370,7 +370,7 @@ def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
 
 
 def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
-    """The ways to fill a template that has slots for so many files, the likeliest first."""
+    """The ways to fill a template with this many slots, the most likely first."""
     if not slots:
         return [NOTHING]
     if slots == 1:
@@ -379,7 +379,7 @@ def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
 
 
 def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
-    """Add an earlier call, and what follows the lines that it showed if it is the last one."""
+    """Add an earlier call, and if it is the last one, calls that show the lines after those it showed."""
     known = found.get((past.tool, past.arguments))
     filling = Filling(file=next((file for file in values.files if file.path in past.arguments), None))
     known = known or Candidate(Usage(past.action), filling)
@@ -389,7 +389,7 @@ def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
 
 
 def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
-    """The distinct earlier calls, the latest first."""
+    """The distinct earlier calls, the most recent first."""
     found: dict[tuple[str, str], PastCall] = {}
     writes = 0
     for ago, turn in enumerate(reversed(view.turns)):
@@ -412,7 +412,7 @@ def is_write(turn: PastTurn) -> bool:
 
 
 def turn_page(call: PastCall) -> list[str]:
-    """Arguments that show what follows the lines that a call showed; nothing where it has no range of lines."""
+    """Arguments that show the lines after those a call showed; empty if it has no range of lines."""
     try:
         values: Any = json.loads(call.arguments)
     except ValueError:

@@ -1,7 +1,7 @@
-"""A cascade of a proposer and the large model: guesses that are sure enough are taken; it is asked for the rest.
+"""A cascade: confident guesses of a proposer are accepted, and the large model is asked for the rest.
 
-The large model is the agent whose steps these are, so what it does is right by definition. At each threshold: the share
-of guesses that is taken, how many of all steps come out right, and what that costs beside always asking the large one.
+The large model is the agent that took these steps, so it is right by definition. Each threshold has the share of steps
+whose guess is accepted, the share of all steps that come out right, and the cost relative to always asking the model.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from foretrace.evaluation.figures import JudgedSteps, make_share
 from foretrace.evaluation.score_report import CascadeRow
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Shares of all steps whose guesses are taken, at least, the surest first."""
+"""Thresholds are chosen to accept at least these shares of all steps, the most confident first."""
 _VALUES = {"score": "verifier", "confidence": "confidence"}
-"""By field of the guesses that says how sure one is: what the rows call it."""
+"""The name used in the rows for each field that measures a guess's certainty."""
 
 
 def measure_cascade(judged: JudgedSteps, resamples: Resamples, *, name: str, cost: float) -> Iterator[CascadeRow]:
     """The rows of one predictor: by its verifier's scores, by its own confidences, and one that takes every guess.
 
     Args:
-        judged: Steps, as they come.
+        judged: Steps in their natural distribution.
         resamples: Draws of these steps.
-        name: Of the predictor.
-        cost: Of a guess and its verification, where asking the large model is 1.
+        name: Name of the predictor.
+        cost: Cost of a guess and its verification, relative to asking the large model.
     """
     guessed = judged.action >= 0
     for field, by in _VALUES.items():
@@ -39,7 +39,7 @@ def measure_cascade(judged: JudgedSteps, resamples: Resamples, *, name: str, cos
 
 
 def _choose_thresholds(values: Any) -> list[float]:
-    """The values from which on these shares of all steps are taken, without those that repeat, the highest first."""
+    """The thresholds that accept `SHARES` of all steps, the highest first, without duplicates."""
     known = np.sort(values[np.isfinite(values)])[::-1]
     places = [int(np.ceil(share * len(values))) - 1 for share in SHARES]
     return list(dict.fromkeys(float(known[place]) for place in places if 0 <= place < len(known)))

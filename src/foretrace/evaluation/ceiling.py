@@ -1,8 +1,8 @@
-"""The ceiling: what a perfect predictor of the next calls would save on traces, without any model.
+"""The ceiling: how much time a perfect predictor of the next calls would save on traces, computed without any model.
 
-Every figure is over the steps whose times are known (`step_times`), and its coverage stands beside it: the share of
-steps whose times are known. Where that is below half, the verdict is `unknown`. The simulator of `replay` runs the true
-calls as guesses: all of these are upper limits.
+All figures cover the steps with known times (`step_times`), and come with their coverage, the share of such steps. If
+it is below half, the verdict is `unknown`. The simulator of `replay` runs with the true calls as guesses, so the
+figures are upper limits.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from foretrace.evaluation.step_times import (
 )
 
 GUESS_S = 0.2
-"""Seconds of a guess, where nothing else is said."""
+"""Default duration of a guess in seconds."""
 DEPTHS = (1, 2, 3, 4, 5)
-"""How many steps ahead are measured."""
+"""Numbers of steps ahead that are measured."""
 MIN_COVERAGE = 0.5
 """Share of steps whose times must be known for a verdict."""
 FORKABLE = (Effect.SANDBOX_EXEC, Effect.LOCAL_WRITE)
-"""Effects that a copy of the process and its files can hold."""
+"""Effects that can be confined to a copy of the process and its files."""
 _HOLDERS: tuple[Literal["pure", "forkable", "none"], ...] = ("pure", "forkable", "none")
 NO_CALL = "(no call)"
 _LONGEST_CALLS = 5
-"""Calls with a time from stamps that are named."""
+"""Number of calls timed by time stamps that the report names."""
 
 TO_RECORD = {
     "no_model_time": "the model's seconds on every reply (`model_s`), or time stamps of its input and its reply",
@@ -61,11 +61,11 @@ TO_RECORD = {
     "clock_backwards": "time stamps of one clock that only goes forward",
     "absurd_time": "durations in seconds, not below 0 and not above a day",
 }
-"""By the reason for which a step's times are unknown: what would have to be recorded."""
+"""What would have to be recorded, by the reason why a step's times are unknown."""
 
 
 class _Row(NamedTuple):
-    """Names one row of the report, or with an empty name its total."""
+    """Identifies a row of the report; an empty name means the total."""
 
     kind: str
     name: str
@@ -74,17 +74,17 @@ class _Row(NamedTuple):
 _TOTAL = _Row("", "")
 _KINDS = ("source", "agent", "tool")
 _Weights = Sequence[tuple[_Row, float]]
-"""The rows that a step counts in, and how much of it."""
+"""The rows that a step counts in, with its weight in each."""
 _UNIT = 2**60
-"""Sums are kept as whole numbers of 1 / `_UNIT`."""
+"""Sums are kept as integer multiples of 1 / `_UNIT`."""
 _SUMMED = ("steps", "wall_s", "model_s", "tool_s", "stamped_s", "eligible_s")
 """Figures that are fields of `CeilingRow`."""
 _SAVED = (*(f"ahead {depth}" for depth in DEPTHS), *(f"{holder} saved" for holder in _HOLDERS))
-"""Figures of what is saved, as a share of `wall_s`."""
+"""Figures of seconds saved, reported as shares of `wall_s`."""
 
 
 class _Sums:
-    """Exact sums by row, figure and task: no order of the traces changes a digit."""
+    """Exact sums by row, figure and task, which do not depend on the order of the traces."""
 
     def __init__(self) -> None:
         self._by_task: defaultdict[tuple[_Row, str], Counter[str]] = defaultdict(Counter)
@@ -108,7 +108,7 @@ class _Sums:
 
 
 class Ceiling:
-    """Takes traces one by one, and makes the report."""
+    """Takes traces one by one and makes the report."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Ceiling:
     ) -> None:
         """
         Raises:
-            UsageError: a setting that cannot be served.
+            UsageError: a setting is invalid.
         """
         check_number("guess_latency", guess_latency, "seconds, ")
         check_number("seed", seed)
@@ -134,14 +134,14 @@ class Ceiling:
         self._longest: list[LongCall] = []
 
     def add(self, trace: Trace) -> None:
-        """Take a trace."""
+        """Add a trace."""
         steps, labels, assumed = time_steps(trace), dict[int, StepLabel](), 0
         if self._assumed is not None or any(step.unknown is None for step in steps):
             labels = {label.index: label for label in label_trace(trace)}
         if self._assumed is not None:
             steps, assumed = fill_times(steps, labels, self._assumed)
         rows = {step.indexes: _list_rows(trace, step) for step in steps}
-        # From here on nothing of the trace is read any more: what fails on it has counted nothing.
+        # The trace is not read any further: if reading it failed above, nothing of it has been counted.
         self._tasks.add(trace.task.id)
         self._counts.update(traces=1, steps=len(steps), assumed=assumed)
         self._unknown.update(step.unknown for step in steps if step.unknown is not None)
@@ -160,7 +160,7 @@ class Ceiling:
     def _run_ahead(
         self, run: Sequence[StepTimes], eligible: Sequence[bool], labels: Mapping[int, StepLabel], task: str
     ) -> dict[int, tuple[float, ...]]:
-        """By depth, the seconds that running ahead saves at each step of a run."""
+        """Seconds that running ahead saves at each step of a run, by depth."""
         steps: list[SimulatedStep] = []
         for step, is_eligible in zip(run, eligible, strict=True):
             model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
@@ -177,7 +177,7 @@ class Ceiling:
         return saved
 
     def _measure_step(self, step: StepTimes, effect: Effect | None, *, eligible: bool) -> dict[str, float]:
-        """The figures of a step of known times, apart from those of its run."""
+        """The figures of a step with known times, except those of its run."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
         stamped = math.fsum(call.tool_s or 0.0 for call in step.calls if call.stamped)
         measured = math.fsum(call.tool_s or 0.0 for call in step.calls)
@@ -262,7 +262,7 @@ class Ceiling:
         )
 
     def _measure_savings(self, row: _Row, resamples: Resamples) -> dict[str, Saving]:
-        """What each way saves of the time of a row."""
+        """How much each way saves of a row's time."""
         tasks = sorted(self._tasks)
         wall_s, wall = self._sums.get(row, "wall_s"), self._sums.list_tasks(row, "wall_s", tasks)
         if not wall_s:
@@ -288,18 +288,18 @@ class Ceiling:
 
 
 def decide_verdict(coverage: float) -> Verdict:
-    """`unknown` where the times of less than half of the steps are known."""
+    """`unknown` if fewer than half of the steps have known times."""
     return "known" if coverage >= MIN_COVERAGE else "unknown"
 
 
 def _find_share(part: float, whole: float) -> float | None:
-    """A share, at most 1; None of nothing."""
+    """A share, at most 1; None if the whole is 0."""
     return min(1.0, part / whole) if whole else None
 
 
 def _list_rows(trace: Trace, step: StepTimes) -> list[tuple[_Row, float]]:
-    """The rows that a step counts in, with its weight there: it is shared between the tools that it calls by their
-    time, or equally where that is not known or 0."""
+    """The rows that a step counts in, with its weight in each: it is divided between the tools it calls by their times,
+    or equally if these are unknown or 0."""
     origin = trace.provenance
     rows = [
         (_TOTAL, 1.0),

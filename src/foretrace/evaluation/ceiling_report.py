@@ -1,4 +1,4 @@
-"""The records of what `ceiling` found, and the sentence on whether speculation is worth it, which `replay` has too."""
+"""The report of `ceiling`, and the sentence on whether speculation is worth it, which `replay` uses too."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from foretrace.core.report import Report
 from foretrace.evaluation.step_times import AssumedTimes
 
 Verdict = Literal["known", "unknown"]
-"""`unknown`: the times of fewer than half of the steps are known; figures then cover only the others."""
+"""`unknown`: fewer than half of the steps have known times; the figures cover only those."""
 WORTH_SHARE = 0.05
-"""Share of the time that must be saved for speculation to be worth its trouble."""
+"""Share of the time that must be saved for speculation to be worth the trouble."""
 COMMON_ACCEPTANCE, BEST_ACCEPTANCE = 0.28, 0.55
 """Shares of exactly right guesses in publications: PASTE's first guess (arXiv:2603.18897), and the best of Speculative
 Actions (arXiv:2510.04371)."""
 _CARRIERS = 3
 _MOST_OF_IT = 0.67
-"""Calls are named until they carry this share of the saving."""
+"""Calls are named until they account for this share of the saving."""
 
 Worth = Literal["yes", "with_a_good_predictor", "no", "unknown"]
 
 
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
-    """What to make of a report."""
+    """What to conclude from a report."""
 
     worth: Worth
     acceptance: float | None = None
-    """Share of the guesses that must be right and accepted to save `WORTH_SHARE` of the time; None where even 1 does
-    not."""
+    """Share of the guesses that must be right and accepted to save `WORTH_SHARE` of the time; None if even 1 is not
+    enough."""
     calls: list[str] = []
-    """The few calls that carry most of the saving."""
+    """The few calls that account for most of the saving."""
     calls_share: float = 0.0
-    """Of the saving."""
+    """Share of the saving that these calls account for."""
     text: str
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds saved of the known time; None where nothing is known."""
+    """Seconds saved of the known time; None if no times are known."""
 
     saved_s: float | None
     share: float | None
     low: float | None
-    """Of the share: a 95 % interval over tasks."""
+    """Lower end of the share's 95 % interval over tasks."""
     high: float | None
 
 
@@ -53,42 +53,42 @@ class AheadCeiling(Saving, frozen=True, kw_only=True):
     """What running ahead saves."""
 
     stale: int
-    """Launches that a write overtook."""
+    """Launches made stale by a write."""
     repeated_s: float
-    """Tool seconds that they cost, and that were paid again."""
+    """Tool seconds that those launches wasted and that had to be spent again."""
 
 
 class HeldBy(Saving, frozen=True, kw_only=True):
-    """The steps whose calls can be taken back in the same way, and what guessing these calls saves at most."""
+    """The steps whose calls can be undone in the same way, and the most that guessing these calls saves."""
 
     name: Literal["pure", "forkable", "none"]
-    """`pure`: they only read. `forkable`: they run code or change files, as tests and builds do, which a copy of the
-    process and its files holds (effects `sandbox_exec` and `local_write`). `none`: nothing can take them back, or
-    nobody knows what they do; they are never run early, and save nothing."""
+    """`pure`: they only read. `forkable`: they run code or change files, as tests and builds do, which can be confined
+    to a copy of the process and its files (effects `sandbox_exec` and `local_write`). `none`: they cannot be undone, or
+    their effect is unknown; they are never run early and save nothing."""
     steps: int
     tool_s: float
 
 
 class LongCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that took long by its stamps."""
+    """A call that took long according to its time stamps."""
 
     name: str
     tool_s: float
     key: str
-    """Of the trace."""
+    """Key of the trace."""
     step: int
-    """Index of the agent's message in it."""
+    """Index of the agent's message in the trace."""
 
 
 class StampedTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Tool time that nobody measured: the result's stamp less that of the call. Where a person had to allow the call,
-    that wait is in it, unless the source tells it apart: then the call has no time at all."""
+    """Tool time that is only known as the difference of the time stamps of call and result. If a person had to approve
+    the call, it includes that wait, unless the source marks such calls; these have no time at all."""
 
     tool_s: float
     share: float | None
-    """Of all tool time; None where there is none."""
+    """Share of all tool time; None if there is none."""
     longest: list[LongCall]
-    """The longest of these calls, at most five: what a person should look at."""
+    """The longest of these calls, at most five, for a person to look at."""
 
 
 class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,22 +96,22 @@ class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     steps: float
-    """A step with calls of several tools counts in parts, by their time."""
+    """A step that calls several tools is divided between them by their time."""
     coverage: float
     verdict: Verdict
     wall_s: float
     model_s: float
     tool_s: float
     stamped_s: float
-    """Of the tool time, what is a difference of stamps."""
+    """Part of the tool time that is a difference of time stamps."""
     eligible_s: float
     oracle: Saving
     ahead: dict[str, Saving]
-    """By the number of steps: what is saved of the time of this row's steps, while all steps are guessed ahead."""
+    """Saving at this row's steps, by the number of steps guessed ahead; all steps are guessed."""
 
 
 class CeilingReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What a perfect predictor would save; seconds are of steps whose times are known."""
+    """What a perfect predictor would save; seconds cover the steps with known times."""
 
     verdict: Verdict
     traces: int
@@ -119,35 +119,35 @@ class CeilingReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     known_steps: int
     coverage: float
-    """Share of steps whose times are known."""
+    """Share of steps with known times."""
     wall_s: float
-    """Model and tool time together; waiting for a person is not in it."""
+    """Model and tool time together, without waiting for a person."""
     model_s: float
     tool_s: float
     eligible_s: float
     """Tool time of steps all of whose calls are safe to run early."""
     oracle: Saving
-    """Prefetching the calls of every step while the model writes them."""
+    """Saving of running each step's calls while the model is still writing them."""
     ahead: dict[str, AheadCeiling]
-    """By the number of steps."""
+    """Saving of running ahead, by the number of steps."""
     held_by: list[HeldBy]
-    """`pure`, `forkable` and `none`, whatever is allowed; shares are of all time."""
+    """`pure`, `forkable` and `none`, regardless of `allow`; shares are of all time."""
     stamped: StampedTime
     sources: list[CeilingRow]
     agents: list[CeilingRow]
     tools: list[CeilingRow]
-    """The most saved first."""
+    """The largest saving first."""
     unknown_steps: dict[str, int]
-    """Steps of unknown times, by reason."""
+    """Steps with unknown times, by reason."""
     to_record: list[str]
-    """What would have to be recorded for more coverage, the most frequent want first."""
+    """What would have to be recorded for more coverage, the most frequent reason first."""
     overlaps: dict[str, int]
-    """Steps with several results, by how their times became one: `union`, or `longest` (too short where calls ran one
+    """Steps with several results, by how their times were combined: `union`, or `longest` (too short if calls ran one
     after another)."""
     guess_latency: float
     assume_times: AssumedTimes | None
     assumed_steps: int
-    """Steps whose times are assumed, and not measured."""
+    """Steps whose times are assumed rather than measured."""
     conclusion: Conclusion
     allow: list[str]
     seed: int
@@ -157,7 +157,7 @@ _UNKNOWN = Conclusion(worth="unknown", text="no verdict: too few times are known
 
 
 def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) -> Conclusion:
-    """From the share of the time that a perfect predictor saves (None: unknown)."""
+    """Conclude from the share of the time that a perfect predictor saves (None: unknown)."""
     if share is None:
         return _UNKNOWN
     if share < WORTH_SHARE:
@@ -177,8 +177,8 @@ def conclude_ceiling(share: float | None, saved_by_call: Mapping[str, float]) ->
 def conclude_replay(
     share: float | None, perfect: float | None, right: float | None, saved_by_call: Mapping[str, float], nothing: str
 ) -> Conclusion:
-    """From the shares of the time that this predictor and a perfect one save, and the share of its guesses that is
-    right where a call is safe to run early; `nothing` says why nothing is saved."""
+    """Conclude from the shares of the time that this predictor and a perfect one save, and the share of its guesses
+    that are right where calls are safe to run early. `nothing` is the reason if nothing is saved."""
     if share is None or perfect is None:
         return _UNKNOWN
     acceptance = WORTH_SHARE / perfect if perfect >= WORTH_SHARE else None
@@ -194,7 +194,7 @@ def conclude_replay(
 
 
 def _conclude(worth: Worth, acceptance: float | None, text: str, saved_by_call: Mapping[str, float]) -> Conclusion:
-    """The sentence ends with the calls that carry the saving."""
+    """Make the conclusion; its sentence ends with the calls that account for most of the saving."""
     calls, share = _find_carriers(saved_by_call)
     if calls:
         names, carry = ", ".join(f"`{name}`" for name in calls), "carries" if len(calls) == 1 else "carry"
@@ -215,6 +215,6 @@ def _find_carriers(saved_by_call: Mapping[str, float]) -> tuple[list[str], float
 
 
 def write_share(share: float) -> str:
-    """A share as a person says it: `18 %`, `1.9 %`, `0 %`."""
+    """A share as people write it: `18 %`, `1.9 %`, `0 %`."""
     percent = 100 * share
     return f"{percent:.0f} %" if percent >= 9.95 or percent < 0.05 else f"{percent:.1f} %"

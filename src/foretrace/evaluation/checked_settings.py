@@ -1,4 +1,4 @@
-"""Settings that the measurements share, refused where they cannot be served."""
+"""Checks of settings that the measurements share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from foretrace.actions.taxonomy import Effect
 from foretrace.core.errors import Setting, UsageError
 
 ALLOWED_EFFECTS = (Effect.SANDBOX_EXEC,)
-"""Effects that a user may call safe to run early, beside `pure_read`."""
+"""Effects that a user may allow to run early, besides `pure_read`."""
 
 
 def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
-    """Effects whose calls are safe to run early: `pure_read`, and those that are allowed.
+    """The effects whose calls are safe to run early: `pure_read` and the allowed ones.
 
     Raises:
-        UsageError: an effect that cannot be allowed.
+        UsageError: an effect cannot be allowed.
     """
     for effect in allow:
         if effect not in (Effect.PURE_READ, *ALLOWED_EFFECTS):
@@ -29,10 +29,10 @@ def choose_safe_effects(allow: Collection[str]) -> frozenset[Effect]:
 
 
 def check_number(name: str, value: Any, unit: str = "", *, lowest: int = 0) -> None:
-    """Refuse a setting that is given and is not a finite number of at least `lowest`.
+    """Refuse a setting that is neither None nor a finite number of at least `lowest`.
 
     Raises:
-        UsageError: it is not.
+        UsageError: the setting is refused.
     """
     if value is None:
         return

@@ -1,4 +1,4 @@
-"""Whether confidences and scores are what they say: calibration, risk against coverage, what is accepted by them."""
+"""How reliable confidences and scores are: calibration, risk-coverage, and acceptance thresholds."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from foretrace.evaluation.score_report import AcceptRow, Calibration, CoverageRo
 BINS = 10
 """Bins of equal width between 0 and 1."""
 RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
-"""Shares of wrong guesses for which the coverage is said."""
+"""Shares of wrong guesses at which the coverage is reported."""
 PRECISIONS = (0.90, 0.95, 0.99)
-"""Shares of the accepted guesses that should be right."""
+"""Target precisions: shares of the accepted guesses that should be right."""
 _DIGITS = 4
 _NO_SHARE = Share(value=None, low=None, high=None, n=0)
 
 
 def measure_calibration(confidence: Any, right: Any, of: Literal["type", "call"]) -> Calibration | None:
-    """The calibration of some guesses; None where none has a confidence.
+    """The calibration of guesses; None if none of them has a confidence.
 
     Args:
-        confidence: In [0, 1], (guesses,); NaN where there is none.
+        confidence: In [0, 1], (guesses,); NaN if there is none.
         right: Whether the guess is right, (guesses,).
-        of: What is right.
+        of: What `right` refers to.
     """
     known = ~np.isnan(confidence)
     confidence, hits = confidence[known], right[known].astype(float)
@@ -49,7 +49,7 @@ def measure_calibration(confidence: Any, right: Any, of: Literal["type", "call"]
 
 
 def measure_ece(confidence: Any, hits: Any) -> float:
-    """Expected calibration error: mean distance of confidence and share of right ones, bin by bin."""
+    """Expected calibration error: mean distance between confidence and accuracy over the bins."""
     number = _number_bins(confidence)
     sums = (np.bincount(number, values, BINS) for values in (confidence, hits))
     return float(np.abs(next(sums) - next(sums)).sum() / len(confidence))
@@ -71,15 +71,15 @@ def _fill_bins(confidence: Any, hits: Any) -> list[ReliabilityBin]:
 
 
 def _sort_by_confidence(confidence: Any, hits: Any) -> tuple[Any, Any, Any]:
-    """For each confidence that occurs, the highest first: errors and number of the guesses that have it, and itself."""
+    """Errors, number of guesses and value of each distinct confidence, the highest first."""
     thresholds, number = np.unique(-confidence, return_inverse=True)
     errors = np.bincount(number, 1 - hits, len(thresholds))
     return errors, np.bincount(number, minlength=len(thresholds)), -thresholds
 
 
 def _measure_aurc(errors: Any, counts: Any) -> float:
-    """Mean over n = 1, 2, ... of the share of wrong ones among the n most confident; guesses of one confidence come in
-    any order, so what is expected of them counts."""
+    """Area under the risk-coverage curve: mean over n = 1, 2, ... of the error rate of the n most confident guesses.
+    Guesses of equal confidence count by their expected error, since their order is arbitrary."""
     rate = np.repeat(errors / counts, counts)
     return float(np.mean(np.cumsum(rate) / np.arange(1, len(rate) + 1)))
 
@@ -93,11 +93,11 @@ def _find_coverage(risk: float, errors: Any, counts: Any, thresholds: Any) -> Co
 
 
 def find_threshold(values: Any, right: Any, risk: float) -> float | None:
-    """The lowest value from which on at most a share `risk` of the guesses is wrong; None where there is no such value.
+    """The lowest threshold at which at most a share `risk` of the accepted guesses is wrong; None if there is none.
 
     Args:
-        values: Higher is better, (guesses,); one of -inf is never taken.
-        right: (guesses,).
+        values: Higher is better, (guesses,); -inf is never accepted.
+        right: Whether the guess is right, (guesses,).
         risk: In [0, 1].
     """
     known = ~np.isinf(values)
@@ -109,7 +109,7 @@ def find_threshold(values: Any, right: Any, risk: float) -> float | None:
 
 
 def _find_last(risk: float, errors: Any, counts: Any) -> int | None:
-    """The lowest threshold, by its place, from which on at most a share `risk` is wrong."""
+    """Index of the lowest threshold at which at most a share `risk` is wrong."""
     good = np.flatnonzero(np.cumsum(errors) <= risk * np.cumsum(counts) + 1e-9)
     return int(good[-1]) if len(good) else None
 
@@ -123,15 +123,15 @@ def measure_verifier(
     validation: JudgedSteps | None,
     seed: int,
 ) -> VerifierScore | None:
-    """How good the scores are; None where no guess has one.
+    """How good the scores are; None if no guess has one.
 
     Args:
-        natural: Test steps, as they come.
-        guesses: All guesses at them.
+        natural: Test steps in their natural distribution.
+        guesses: All guesses at these steps.
         target: `type` or `call`.
-        verifier: Name of what gave the scores.
-        validation: Steps of the validation split, on which thresholds are chosen. Without them they are chosen on half
-            of the test groups, and everything that is accepted is measured on the other half.
+        verifier: Name of the verifier that gave the scores.
+        validation: Steps of the validation split, on which thresholds are chosen. Without them, thresholds are chosen
+            on half of the test groups, and acceptance is measured on the other half.
         seed: Seed of the intervals.
     """
     listed = [(step, guess) for step in natural.steps for guess in guesses.get((step.key, step.step), ())]
@@ -164,12 +164,12 @@ def _measure_scored(scored: Sequence[tuple[GoldStep, Any, float]], target: str, 
 
 
 def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
-    """How probable it is that a right guess has the higher score than a wrong one (a tie counts one half), with its
-    interval; without a value where all are right, or all wrong.
+    """Probability that a right guess has a higher score than a wrong one (a tie counts one half), with its interval; no
+    value if all are right or all are wrong.
 
     Args:
         scores: (guesses,).
-        right: (guesses,).
+        right: Whether the guess is right, (guesses,).
         resamples: Draws of these guesses.
     """
     order = np.argsort(scores, kind="stable")
@@ -187,14 +187,14 @@ def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
 
 
 def _choose_half(steps: Sequence[GoldStep]) -> Any:
-    """Half of the groups, by hash, as a mask of (steps,)."""
+    """Mask of the steps in half of the groups, chosen by hash, (steps,)."""
     groups = sorted({step.group for step in steps}, key=lambda group: digest("thresholds", group))
     first = {*groups[: (len(groups) + 1) // 2]}
     return np.fromiter((step.group in first for step in steps), bool, len(steps))
 
 
 def _list_policies(chosen_on: JudgedSteps, test: JudgedSteps) -> list[AcceptRow]:
-    """What each policy accepts of the test guesses, with thresholds chosen on the others only."""
+    """What each policy accepts of the test guesses, with thresholds chosen only on `chosen_on`."""
     rows: list[AcceptRow] = []
     right = test.right
     for policy, field in (("verifier", "score"), ("confidence", "confidence")):

@@ -15,7 +15,7 @@ from foretrace.core.message_columns import ChatText, list_text_columns, read_mes
 from foretrace.core.predictions import PredictedCall, digest_dataset, find_first_object, read_calls
 
 ACTIONS = [str(action) for action in ActionType]
-"""In the order of the datasets' `ClassLabel`."""
+"""Action types in the order of the datasets' `ClassLabel`."""
 _LEARNT_COLUMNS = ["key", "step", "group", "action", "prompt", "completion"]
 _GOLD_COLUMNS = ("key", "step", "task", "group", "source", "action", "tool", "effect", "completion")
 _GOLD_ROWS = {
@@ -32,9 +32,9 @@ _GOLD_ROWS = {
         "validation rows of `proposer`; build it with validation groups",
     ),
 }
-"""Config, split, further columns, and what to do where there are none."""
+"""Config, split, further columns, and what the error says if there are no rows."""
 _BATCH = 256
-"""Rows that are held at one time: prompts are long."""
+"""Rows in memory at a time; prompts are long."""
 
 
 class DatasetRow(NamedTuple):
@@ -46,7 +46,7 @@ class DatasetRow(NamedTuple):
     prompt: tuple[ChatText, ...]
     action: str
     calls: tuple[PredictedCall, ...]
-    """Empty where the step calls no tool, and where the dataset's target is only the type."""
+    """Empty if the step calls no tool or if the dataset's target is only the type."""
 
 
 class GoldStep(NamedTuple):
@@ -59,20 +59,20 @@ class GoldStep(NamedTuple):
     source: str
     action: str
     tool: str
-    """Name of the first tool that is called; empty without a call."""
+    """Name of the first tool called; empty without a call."""
     calls: tuple[PredictedCall, ...]
-    """What is to be predicted of the calls: nothing in a dataset of types."""
+    """The calls to predict; empty in a dataset of types."""
     effect: str
     next_actions: tuple[str, ...]
-    """Of this step and the next few; empty where the rows do not say."""
+    """Actions of this step and the next few; empty if the rows do not say."""
     slices: tuple[str, ...]
 
 
 def read_target(dataset: Path) -> str:
-    """What the dataset's completions are, by its manifest: `type` or `call`.
+    """What the dataset's completions contain, according to its manifest: `type` or `call`.
 
     Raises:
-        PredictionError: no dataset, or one whose completions are messages.
+        PredictionError: it is not a dataset, or its completions are messages.
     """
     if dataset.is_file():
         raise PredictionError(f"{dataset}: is a file; the predictions come first, then the folder that `build` wrote")
@@ -92,11 +92,11 @@ def check_version(path: str, made_for: str, dataset: Path, *, allowed: bool) -> 
 
     Args:
         path: The file.
-        made_for: The digest that its header has; empty where it has none.
-        allowed: Take it all the same.
+        made_for: The digest in its header; empty if it has none.
+        allowed: Accept it anyway.
 
     Raises:
-        PredictionError: it was.
+        PredictionError: the file is refused.
     """
     if made_for and made_for != digest_dataset(dataset) and not allowed:
         raise PredictionError(
@@ -120,7 +120,7 @@ def check_known(
         allowed: Take the others all the same; None where no setting allows that.
 
     Raises:
-        PredictionError: most is.
+        PredictionError: the file is refused.
     """
     if 2 * len(unknown) > total and not allowed:
         key, step = unknown[0][:2]
@@ -133,10 +133,10 @@ def check_known(
 
 
 def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
-    """Rows of one config and split, in the order of the files; messages that rows share are one object.
+    """Rows of one config and split, in file order; rows share equal messages as one object.
 
     Raises:
-        PredictionError: a file that cannot be read.
+        PredictionError: a file cannot be read.
     """
     rows: list[DatasetRow] = []
     for path in _list_files(dataset, config, split):
@@ -155,7 +155,7 @@ def _make_rows(table: Any) -> Iterator[DatasetRow]:
 
 
 def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validation"]) -> list[GoldStep]:
-    """What the agents did at the eval rows, or at the rows of `proposer` in the split `validation`, by key and step.
+    """What the agents did at the eval rows, or at the `proposer` rows of the split `validation`, by key and step.
 
     Raises:
         PredictionError: there are none, or they cannot be read.
@@ -183,10 +183,10 @@ def _read_target_calls(text: str) -> tuple[PredictedCall, ...]:
 
 
 def read_columns(dataset: Path, config: str, split: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Rows of a config and split (`*` for all), with these columns; an action is its number in `ACTIONS`.
+    """Rows of a config and split (`*` for all) with these columns; actions are indexes into `ACTIONS`.
 
     Raises:
-        PredictionError: a file of them cannot be read, or lacks a column.
+        PredictionError: a file cannot be read or lacks a column.
     """
     for path in _list_files(dataset, config, split):
         with _open(path, columns) as file:
@@ -200,7 +200,7 @@ def _list_files(dataset: Path, config: str, split: str) -> list[Path]:
 
 @contextlib.contextmanager
 def _open(path: Path, columns: Sequence[str], **options: Any) -> Generator[Any]:
-    """A Parquet file that has these columns; errors of reading it are those of predictions."""
+    """Open a Parquet file that has these columns; failures to read it become a `PredictionError`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,6 +1,6 @@
-"""A manifest of effects: what a runtime may run early, by tool and pattern of arguments, with counts as evidence.
+"""A manifest of effects: what a runtime may run early, by tool and argument pattern, with counts as evidence.
 
-Its words are those of MCP's tool annotations. What wrote once is never called read-only.
+It uses the terms of MCP's tool annotations. Calls of which even one wrote something are never called read-only.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ EffectClass = Literal["read_only", "idempotent", "unsafe", "unknown"]
 
 
 class ToolAnnotations(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Hints as MCP has them on a tool."""
+    """MCP's hints about a tool."""
 
     read_only_hint: bool
     """Whether it changes nothing."""
     idempotent_hint: bool
-    """Whether the same call once more changes nothing further."""
+    """Whether repeating the same call changes nothing more."""
     destructive_hint: bool
-    """Whether it may overwrite or remove something; also where nothing is known."""
+    """Whether it may overwrite or remove something; also true if nothing is known."""
 
 
 class EffectEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +45,18 @@ class EffectEvidence(msgspec.Struct, frozen=True, kw_only=True):
     annotations: ToolAnnotations
     calls: int
     traces: int
-    """In which it was called."""
+    """Number of traces with such a call."""
     effects: dict[str, int]
     """Calls by effect."""
     whole_file_writes: int
-    """Of the calls with effect `local_write`, those that give the whole content of a file."""
+    """Number of calls with the effect `local_write` that give the whole content of a file."""
 
 
 class PatternEffects(EffectEvidence, frozen=True, kw_only=True):
-    """The calls of one tool whose arguments are alike."""
+    """The calls of one tool with the same argument pattern."""
 
     pattern: dict[str, str]
-    """By the name of an argument (`find_call_pattern`); empty for all calls of a tool."""
+    """By argument name (`find_call_pattern`); empty if one pattern covers all calls of the tool."""
 
 
 class ToolEffects(EffectEvidence, frozen=True, kw_only=True):
@@ -68,15 +68,15 @@ class ToolEffects(EffectEvidence, frozen=True, kw_only=True):
 
 
 class EffectsManifest(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What calls do, by tool and pattern."""
+    """The effects of calls, by tool and pattern."""
 
     effects: int = FORMAT
     taxonomy: str = TAXONOMY_VERSION
-    """Version of the rules that read the effects."""
+    """Version of the rules that determine the effects."""
     traces: int
     calls: int
     unread_calls: int
-    """Calls without a name, or that could not be read and so were never run: they count nowhere."""
+    """Calls without a name, or that could not be parsed and so were never run; not counted for any tool."""
     tools: list[ToolEffects]
     """The most frequent first."""
 
@@ -86,14 +86,14 @@ class CheckedCall(Report, msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     pattern: dict[str, str]
-    """Of its arguments (`find_call_pattern`)."""
+    """Pattern of its arguments (`find_call_pattern`)."""
     effect: str
-    """By the rules that label steps."""
+    """Effect according to the rules that label steps."""
     may_run_ahead: bool
     evidence: EffectClass | None
-    """What a manifest says of calls like this one; None without a manifest, and where it has none."""
+    """What the manifest says about calls like this; None without a manifest, or if it has no such calls."""
     calls: int
-    """That the manifest has seen."""
+    """Number of such calls in the manifest."""
 
 
 class _Seen:
@@ -110,7 +110,7 @@ class _Seen:
         self.traces.add(key)
 
     def describe(self, *, open_ended: bool = False) -> dict[str, Any]:
-        """The fields of `EffectEvidence`; `open_ended` where other calls may do anything, whatever these did."""
+        """The fields of `EffectEvidence`; `open_ended` if other calls of the tool may do anything."""
         effect_class = classify_evidence(self.effects, self.whole_file_writes)
         if open_ended and effect_class != "unsafe":
             effect_class = "unknown"
@@ -125,12 +125,12 @@ class _Seen:
 
 
 def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> EffectClass:
-    """The word for calls of these effects: the worst of them decides.
+    """The class of calls with these effects; the worst effect decides.
 
     Args:
         effects: Calls by effect.
-        whole_file_writes: Of those with `local_write`, the ones that give the whole content of a file: to repeat one
-            changes nothing further.
+        whole_file_writes: Number of calls with `local_write` that give the whole content of a file: repeating one
+            changes nothing more.
     """
     found = {effect for effect, count in effects.items() if count}
     if found - {Effect.PURE_READ, Effect.UNKNOWN, Effect.LOCAL_WRITE}:
@@ -143,7 +143,7 @@ def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> 
 
 
 def make_annotations(effect_class: EffectClass) -> ToolAnnotations:
-    """The hints of MCP for a class; what is unknown gets those of a tool that says nothing."""
+    """MCP's hints for a class; `unknown` gets the defaults of a tool without hints."""
     return ToolAnnotations(
         read_only_hint=effect_class == "read_only",
         idempotent_hint=effect_class in ("read_only", "idempotent"),
@@ -152,7 +152,7 @@ def make_annotations(effect_class: EffectClass) -> ToolAnnotations:
 
 
 def collect_effects(traces: Iterable[Trace]) -> EffectsManifest:
-    """Make the manifest of the calls that the agents of these traces made."""
+    """Make the manifest of the calls that agents made in these traces."""
     tools: defaultdict[str, _Seen] = defaultdict(_Seen)
     patterns: defaultdict[str, defaultdict[tuple[tuple[str, str], ...], _Seen]] = defaultdict(
         lambda: defaultdict(_Seen)
@@ -182,7 +182,7 @@ def collect_effects(traces: Iterable[Trace]) -> EffectsManifest:
 
 
 def read_manifest(path: Path) -> EffectsManifest:
-    """The manifest that a file holds.
+    """Read a manifest from a file.
 
     Raises:
         PredictionError: it cannot be read, or is not one.
@@ -200,7 +200,7 @@ def _list_patterns(patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> lis
 
 
 def _writes_whole_file(facts: CallFacts) -> bool:
-    """Whether a call gives the whole content of a file: of a tool that does so, not of a shell line or a patch."""
+    """Whether a call gives the whole content of a file, as some tools do; never a shell command or a patch."""
     return (
         facts.effect is Effect.LOCAL_WRITE
         and facts.kind is CallKind.WRITE
@@ -211,11 +211,11 @@ def _writes_whole_file(facts: CallFacts) -> bool:
 
 
 def check_call(call: ToolCall, safe: Set[Effect], manifest: EffectsManifest | None = None) -> CheckedCall:
-    """Whether a call may run ahead: only where all effects that are known of it and of calls like it are safe.
+    """Check whether a call may run ahead: only if all known effects of it and of calls like it are safe.
 
     Args:
         safe: Effects whose calls may run ahead.
-        manifest: Of the agent's own traces.
+        manifest: Manifest of the agent's own traces.
     """
     facts, pattern = classify_lone_call(call), find_call_pattern(call)
     tools = [] if manifest is None else manifest.tools

@@ -1,14 +1,14 @@
-"""What guesses save on steps whose times are known: an event simulator, without any trace.
+"""How much time guesses save on steps with known times: an event simulator that needs no traces.
 
-When a step begins, the model starts on its reply and a proposer on its guesses: what the reply will call, and with
-`ahead` K what the next K - 1 replies will. A guess that is ready is launched where a slot is free, else it waits for
-one, nearer steps and better guesses first. When the reply is there, a result of a right call is used, or waited for;
-the other calls of the step are run as always. The model's reply is always waited for, so nothing that the agent does
-changes.
+When a step begins, the model starts its reply and a proposer starts guessing what the reply will call, and with `ahead`
+K also what the next K - 1 replies will call. A finished guess is launched if a slot is free; otherwise it waits for
+one, nearer steps and better guesses first. When the reply arrives, the result of a right call is used or waited for,
+and the other calls of the step run as usual. The model's reply is always waited for, so the agent's behavior does not
+change.
 
-A guess that is launched for a later step counts only if everything between comes as its proposer believes
-(`SimulatedStep.foreseen`) and no write lies between (`state_version`): a read that a write overtakes is stale, and is
-launched and paid again.
+A guess launched for a later step counts only if all steps before it turn out as its proposer expected
+(`SimulatedStep.foreseen`) and none of them writes (`state_version`): a read followed by a write is stale, and has to be
+launched and paid for again.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from enum import IntEnum
 from typing import NamedTuple
 
 CLOCK_S = 1e-4
-"""Seconds by which the clocks that timed calls may differ."""
+"""Tolerance in seconds between the clocks that timed the calls."""
 
 
 class GuessedCall(NamedTuple):
     """One call that may be launched before the reply of its step is known."""
 
     seconds: float
-    """How long it runs."""
+    """Duration of the call."""
     covers: tuple[int, ...] = ()
-    """Positions of the calls of its step whose result it has; none for a wrong call."""
+    """Positions of the step's calls whose result it provides; empty for a wrong call."""
     written_s: float = 0.0
-    """Seconds of the reply that must have passed before it can be guessed (it answers to a later part of the reply)."""
+    """Seconds of the reply after which it can be guessed (for a call in a later part of the reply)."""
 
 
 class SimulatedStep(NamedTuple):
-    """One step of a run of steps, all of known times."""
+    """One step of a run of steps, all with known times."""
 
     model_s: float
     tool_s: float
     call_s: tuple[float | None, ...]
-    """Seconds of each of its calls by itself; None where not known."""
+    """Seconds of each of its calls on its own; None if unknown."""
     eligible: bool
     """Whether all its calls are safe to run early."""
     state_version: int
     """Number of writes before it."""
     proposer_s: float
-    """Seconds until the guesses at it are there."""
+    """Seconds until the guesses for it are ready."""
     guesses: tuple[GuessedCall, ...] = ()
-    """Different calls, the best first."""
+    """Distinct calls, the best first."""
     foreseen: bool = True
-    """Whether the first guess is all that the step does; if not, what was guessed behind it is wrong."""
+    """Whether the first guess is exactly what the step does; if not, guesses for later steps are wrong."""
 
 
 class Speculation(NamedTuple):
     """How guesses are run."""
 
     ahead: int = 1
-    """Steps that are guessed at once: 1 means only the next reply."""
+    """Number of steps guessed at once; 1 means only the next reply."""
     slots: int | None = None
-    """Guessed calls that run at one time at most; None means no limit. The agent's own calls need no slot."""
+    """Most guessed calls that run at a time; None means no limit. The agent's own calls need no slot."""
     cancel: bool = True
-    """Whether a call is ended when it is known to be wrong; if not, it runs to its end and holds its slot."""
+    """Whether a call is ended once it is known to be wrong; otherwise it runs to its end in its slot."""
     verifier_s: float = 0.0
     """Seconds between a guess and its launch."""
 
@@ -70,31 +70,31 @@ class Launch(NamedTuple):
     """One call that was launched early."""
 
     step: int
-    """Position of the step for which it was."""
+    """Position of the step it was launched for."""
     guess: int
     """Position among the guesses of that step."""
     hit: bool
     """Whether its result was used."""
     stale: bool
-    """Whether a write overtook it."""
+    """Whether a write made it stale."""
     wasted_s: float
-    """Seconds that it ran for nothing."""
+    """Seconds that it ran in vain."""
 
 
 class SimulatedRun(NamedTuple):
-    """What became of a run of steps."""
+    """The outcome of a run of steps."""
 
     took_s: float
     saved_s: tuple[float, ...]
-    """Seconds, step by step; `took_s` and all of them together are the time without guesses."""
+    """Seconds saved at each step; `took_s` plus all of these is the time without guesses."""
     launches: tuple[Launch, ...]
-    """In the order in which they were launched."""
+    """In the order of launching."""
     proposals: tuple[int, ...]
-    """How often each step was guessed at: once at its own beginning, and from steps before."""
+    """How often each step was guessed: once when it began, and from earlier steps."""
 
 
 class _Event(IntEnum):
-    """What happens; of events at one time the lowest comes first, so that nothing is launched at a reply."""
+    """Kinds of events. Of simultaneous ones the lowest comes first, so that nothing is launched at a reply."""
 
     REPLY = 0
     FINISH = 1
@@ -103,18 +103,18 @@ class _Event(IntEnum):
 
 
 class _Key(NamedTuple):
-    """Which call: two guesses of one key are one launch."""
+    """Identifies a call: guesses with equal keys are launched once."""
 
     step: int
     guess: int
     state_version: int
-    """Of the step at which it was guessed."""
+    """State version of the step at which it was guessed."""
     refuted_at: int
-    """The step whose reply shows that it is wrong, before its own step is reached; -1 where none does."""
+    """The earlier step whose reply shows that it is wrong; -1 if there is none."""
 
 
 class _Job:
-    """A call that is launched."""
+    """A launched call."""
 
     def __init__(self, key: _Key, call: GuessedCall, at: float) -> None:
         self.key, self.call, self.at = key, call, at
@@ -141,7 +141,7 @@ class _Simulator:
         """The last step whose reply is known."""
         self._jobs: dict[_Key, _Job] = {}
         self._open: defaultdict[int, list[_Job]] = defaultdict(list)
-        """By step: jobs for it that are not known to be wrong."""
+        """Jobs for each step that are not known to be wrong."""
         self._waiting: list[_Key] = []
         self._busy = 0
         self._saved: list[float] = []
@@ -174,7 +174,7 @@ class _Simulator:
         heapq.heappush(self._events, (at, event, self._pushed, what))
 
     def _begin(self, begun: int) -> None:
-        """The model starts on its reply, and the proposer on its guesses."""
+        """The model starts its reply, and the proposer its guesses."""
         self._push(self._now + self._steps[begun].model_s, _Event.REPLY, begun)
         proposed, refuted_at = self._now, -1
         for step in range(begun, min(begun + self._speculation.ahead, len(self._steps))):
@@ -189,7 +189,7 @@ class _Simulator:
                 refuted_at = step
 
     def _fill_slots(self) -> None:
-        """Launch the guesses that are ready, as far as there are slots."""
+        """Launch waiting guesses while there are free slots."""
         slots = self._speculation.slots
         while self._waiting and (slots is None or self._busy < slots):
             key = heapq.heappop(self._waiting)
@@ -201,22 +201,22 @@ class _Simulator:
             self._push(self._now + job.call.seconds, _Event.FINISH, job)
 
     def _is_refuted(self, key: _Key) -> bool:
-        """Whether the replies so far show that a guess comes too late, is wrong, or was overtaken by a write."""
+        """Whether the replies so far show that a guess is late, wrong, or made stale by a write."""
         if key.step <= self._replied or -1 < key.refuted_at <= self._replied:
             return True
         following = min(self._replied + 1, len(self._steps) - 1)
         return key.state_version < self._steps[following].state_version
 
     def _end(self, job: _Job) -> None:
-        """Give back the slot of a call that still runs."""
+        """Free the slot of a call that is still running."""
         self._busy -= job.running
         job.running = False
 
     def _reply(self, step: int) -> float:
-        """The reply is there: use what was right, end what was wrong. Returns when the step is over."""
+        """The reply has arrived: use right calls, end wrong ones. Returns the time when the step ends."""
         self._replied = step
         planned = self._steps[step]
-        found = self._open.pop(step, [])  # those that a reply before this one refuted are no longer among them
+        found = self._open.pop(step, [])  # without those that an earlier reply refuted
         right = [job for job in found if job.call.covers and planned.eligible]
         saved = _measure_saving(planned, self._now, [(job.at, job.call.covers) for job in right])
         for job in right:
@@ -244,11 +244,12 @@ class _Simulator:
 
 
 def _measure_saving(step: SimulatedStep, replied: float, launches: Sequence[tuple[float, tuple[int, ...]]]) -> float:
-    """Seconds that a step takes less, by when the calls that it makes were launched.
+    """Seconds that a step saves, given when its calls were launched.
 
-    With all calls launched by L and t seconds of tools it ends at max(R, L + t) and not at R + t, R being when the
-    reply is there: it saves min(t, R - L). With a part of them launched, the others still take u seconds after the
-    reply: it saves min(t - u, R - L). Later launches are left out where the earlier ones alone save more.
+    Let R be the time of the reply, t the step's tool seconds and L the time by which all calls were launched: the step
+    ends at max(R, L + t) instead of R + t, which saves min(t, R - L). If some calls were not launched, they still take
+    u seconds after the reply, and the saving is min(t - u, R - L). Later launches are ignored if the earlier ones alone
+    save more.
     """
     best, covered = 0.0, set[int]()
     for at, covers in sorted(launches):
@@ -258,8 +259,8 @@ def _measure_saving(step: SimulatedStep, replied: float, launches: Sequence[tupl
 
 
 def _time_others(step: SimulatedStep, covered: set[int]) -> float:
-    """Seconds of tools that the calls of a step take which were not launched: as side by side, or as much one after
-    another, as they were. All of its seconds where the time of a call by itself is not known."""
+    """Tool seconds of the step's calls that were not launched: their maximum if the step's calls ran in parallel, else
+    their sum. All of the step's tool seconds if the time of one call is unknown."""
     others = [seconds for position, seconds in enumerate(step.call_s) if position not in covered]
     if not others:
         return 0.0

@@ -1,4 +1,4 @@
-"""Predictions held against what the agent did: how many are right, by what is asked of them, with intervals."""
+"""Compare predictions with what the agent did: accuracy figures and their intervals."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
 from foretrace.evaluation.score_report import AheadRow, ArgumentRow, Part, Share
 
 ASPECTS = ("type_accuracy", "tool", "exact_call", "normalised_call")
-"""What can be right of a guess: the action type; its tools, in order; its calls, the type aside."""
+"""What can be right about a guess: the action type; its tools, in order; its calls regardless of type."""
 TOPS = (3, 5)
-"""Among how many guesses the right one is looked for, beside the first."""
+"""The k of the top-k figures, besides 1."""
 MAX_AHEAD = 5
-"""Consecutive steps, at most, that are looked at together."""
+"""Most consecutive steps that are measured together."""
 Guesses = Mapping[tuple[str, int], Sequence[Prediction]]
-"""Of each (key, step), by rank."""
+"""Guesses at each (key, step), by rank."""
 
 
 class JudgedSteps(NamedTuple):
-    """Steps, and how right the guesses at them are; arrays of (steps,)."""
+    """Steps with the correctness of the guesses at them, as arrays of (steps,)."""
 
     steps: Sequence[GoldStep]
     first_right: dict[str, Any]
-    """By aspect, the rank of the first guess that is right; 0 where none is."""
+    """Rank of the first right guess, by aspect; 0 if none is right."""
     action: Any
-    """Number in `ACTIONS` of the action guessed first; -1 where there is none."""
+    """Index in `ACTIONS` of the action guessed first; -1 if there is none."""
     right: Any
-    """Whether all that the first guess says is right: the type and, in a dataset of calls, the calls."""
+    """Whether the first guess is entirely right: the type and, in a dataset of calls, the calls."""
     confidence: Any
-    """Of the first guess; NaN where it is not given."""
+    """Confidence of the first guess; NaN if not given."""
     score: Any
-    """A verifier's, of the first guess; NaN where it is not given."""
+    """A verifier's score of the first guess; NaN if not given."""
 
     def is_right(self, aspect: str, k: int = 1) -> Any:
         """Whether one of the first `k` guesses is right."""
@@ -48,19 +48,19 @@ class JudgedSteps(NamedTuple):
         return (rank > 0) & (rank <= k)
 
     def choose(self, chosen: Any) -> JudgedSteps:
-        """The steps that a mask of (steps,) chooses."""
+        """The steps selected by a mask of (steps,)."""
         kept = [step for step, wanted in zip(self.steps, chosen, strict=True) if wanted]
         ranks = {aspect: rank[chosen] for aspect, rank in self.first_right.items()}
         return JudgedSteps(kept, ranks, *(values[chosen] for values in self[2:]))
 
 
 def judge_guesses(steps: Sequence[GoldStep], guesses: Guesses, target: str) -> JudgedSteps:
-    """Hold the guesses at each step against it. A step without one, or whose guess names no action, is wrong.
+    """Compare each step with the guesses at it. A step is wrong if no guess names an action.
 
     Args:
-        steps: What was done.
-        guesses: At these steps; others are not looked at.
-        target: `type`, or `call` where calls are predicted too.
+        steps: What the agent did.
+        guesses: Guesses at these steps; those at other steps are ignored.
+        target: `type`, or `call` if calls are predicted too.
     """
     first = {aspect: np.zeros(len(steps), np.int64) for aspect in ASPECTS}
     action = np.full(len(steps), -1)
@@ -85,7 +85,7 @@ def judge_guesses(steps: Sequence[GoldStep], guesses: Guesses, target: str) -> J
 
 
 def is_right(step: GoldStep, guess: Prediction, target: str) -> bool:
-    """Whether all that a guess says is right: the action type, and in a dataset of calls the calls too, exactly."""
+    """Whether a guess is entirely right: the action type, and in a dataset of calls also the exact calls."""
     if guess.action != step.action or target == "type":
         return guess.action == step.action
     calls, guessed = (
@@ -96,8 +96,8 @@ def is_right(step: GoldStep, guess: Prediction, target: str) -> bool:
 
 
 def judge_completion(completion: str, target: str) -> dict[str, float]:
-    """By aspect, 1 where a model's text says what the `completion` of an eval row says, else 0; NaN for the aspects of
-    calls where the row has none. Their means are the figures of `score`."""
+    """For each aspect, 1 if a model's text agrees with the `completion` of an eval row, else 0; NaN for aspects of
+    calls if the row has no call. The means of these values are the figures of `score`."""
     (action, calls), (gold, gold_calls) = read_guess({}, completion), read_guess({}, target)
     guessed, right = _make_keys(action or "", calls), _make_keys(gold or "", gold_calls)
     return {
@@ -114,14 +114,14 @@ def has_action(guess: Prediction) -> bool:
 
 
 def is_eligible(step: GoldStep, safe: Collection[str]) -> bool:
-    """Whether running a step's calls early is safe and of use: it calls a tool, its effect is one of those that are
-    `safe`, and another step follows its answer."""
+    """Whether running a step's calls early is safe and useful: it calls a tool, its effect is in `safe`, and another
+    step follows its result."""
     return bool(step.tool) and step.effect in safe and len(step.next_actions) != 1
 
 
 def list_arguments(step: GoldStep, guess: Prediction | None) -> Iterator[tuple[str, bool]]:
-    """Each argument of a step's calls by name, and whether the guess has it: at the same place, of the same tool, and
-    equal as JSON."""
+    """The name of each argument of a step's calls, and whether the guess has it: in a call at the same position, of the
+    same tool, and equal as JSON."""
     guessed = guess.calls if guess is not None and has_action(guess) else ()
     for place, call in enumerate(step.calls):
         other = guessed[place] if place < len(guessed) and guessed[place].tool == call.tool else None
@@ -140,7 +140,7 @@ def _read_arguments(call: PredictedCall) -> dict[str, str]:
 
 
 def _make_keys(action: str, calls: Sequence[PredictedCall]) -> dict[str, Any]:
-    """By aspect, what is equal for what is the same in it."""
+    """Keys by aspect: equal keys mean that the aspect is right."""
     own = [Action(type=None, tool=call.tool, arguments=call.arguments) for call in calls]
     return {
         "type_accuracy": action,
@@ -151,7 +151,7 @@ def _make_keys(action: str, calls: Sequence[PredictedCall]) -> dict[str, Any]:
 
 
 class Measured(NamedTuple):
-    """One figure of some rows and of each draw of them, (1 + draws,), and the number of rows that it is taken over."""
+    """One figure for the rows and for each draw of them, (1 + draws,), and the number of rows it covers."""
 
     values: Any
     n: int
@@ -160,13 +160,13 @@ class Measured(NamedTuple):
 def measure_figures(
     judged: JudgedSteps, resamples: Resamples, guesses: int, *, classes: bool = True
 ) -> dict[str, Measured]:
-    """All figures of some steps, by name; those that ask for a call are over the steps with one.
+    """All figures of the steps, by name; figures about calls cover only the steps with a call.
 
     Args:
         judged: The steps.
         resamples: Draws of these steps.
-        guesses: Guesses a step at most: top-k is measured where there are more than the k before.
-        classes: Whether the F1 of the classes has a meaning: not where the steps were chosen by what was done there.
+        guesses: Most guesses per step; top-k is measured if this exceeds the previous k.
+        classes: Whether the F1 of classes is meaningful; it is not if the steps were chosen by what was done there.
     """
     gold = np.array([ACTIONS.index(step.action) for step in judged.steps])
     called = np.array([bool(step.calls) for step in judged.steps])
@@ -197,19 +197,19 @@ def make_score_rows(slice_name: str, figures: dict[str, Measured]) -> list[Score
 
 
 def round_estimate(values: Any) -> tuple[float, float, float]:
-    """What was measured, and its interval, rounded to four digits."""
+    """A measured value and its interval, rounded to four digits."""
     low, high = find_interval(values) or (values[0], values[0])
     return round(float(values[0]), 4), round(float(low), 4), round(float(high), 4)
 
 
 def make_share(hits: Any, among: Any, resamples: Resamples) -> Share:
-    """The share of hits among some rows, with its interval."""
+    """The share of hits among the selected rows, with its interval."""
     n = int(np.count_nonzero(among))
     return make_share_of(resamples.measure_share(hits, among), n) if n else Share(value=None, low=None, high=None, n=0)
 
 
 def make_share_of(values: Any, n: int) -> Share:
-    """What was measured, with its interval."""
+    """A measured share, with its interval."""
     if np.isnan(values[0]) or find_interval(values) is None:
         return Share(value=None, low=None, high=None, n=n)
     value, low, high = round_estimate(values)
@@ -217,7 +217,7 @@ def make_share_of(values: Any, n: int) -> Share:
 
 
 def measure_parts(judged: JudgedSteps, resamples: Resamples, name_part: Callable[[GoldStep], str]) -> list[Part]:
-    """The figures of each part of the steps, the largest first; steps without a name are in none."""
+    """The figures of each named part of the steps, the largest first; steps without a name are left out."""
     names = np.array([name_part(step) for step in judged.steps])
     called = np.array([bool(step.calls) for step in judged.steps])
     parts: list[Part] = []
@@ -238,7 +238,7 @@ def measure_parts(judged: JudgedSteps, resamples: Resamples, name_part: Callable
 
 
 def measure_arguments(steps: Sequence[GoldStep], guesses: Guesses, seed: int) -> list[ArgumentRow]:
-    """All arguments together, then each by its name, the most frequent first, in the first guesses."""
+    """Accuracy of the first guesses' arguments: all together, then by name, the most frequent first."""
     found: list[tuple[str, str, bool]] = []
     for step in steps:
         first = next((guess for guess in guesses.get((step.key, step.step), ()) if guess.rank == 1), None)
@@ -254,9 +254,9 @@ def measure_arguments(steps: Sequence[GoldStep], guesses: Guesses, seed: int) ->
 
 
 def measure_ahead(judged: JudgedSteps, resamples: Resamples) -> list[AheadRow]:
-    """Over each run of 1, 2, ... consecutive steps of a trace, the share of runs in which all are predicted rightly.
+    """For 1, 2, ... consecutive steps of a trace, the share of such runs whose steps are all predicted correctly.
 
-    Consecutive is a row that its trace's next row follows, where the actions that the rows say come next agree.
+    Two rows of a trace are consecutive if no other row is between them and their `next_actions` agree.
     """
     order = sorted(range(len(judged.steps)), key=lambda at: (judged.steps[at].key, judged.steps[at].step))
     follower = np.full(len(order), -1)
@@ -281,10 +281,10 @@ def measure_ahead(judged: JudgedSteps, resamples: Resamples) -> list[AheadRow]:
 
 
 def _follows(step: GoldStep, after: GoldStep) -> bool:
-    """Whether `after` may be the step right after `step`: what each says of the actions to come agrees."""
+    """Whether `after` may be the step right after `step`: their next actions agree."""
     expected, given = step.next_actions[1:], after.next_actions
     if step.key != after.key or not expected:
         return False
-    # A row that says fewer actions than the most is near the end of its trace: then the number must agree too.
+    # A row with fewer next actions than the most is near the end of its trace: then the number must agree too.
     is_near_end = len(step.next_actions) < MAX_AHEAD
     return given[: len(expected)] == expected and (not is_near_end or len(given) == len(expected))

@@ -1,4 +1,4 @@
-"""How often a verifier prefers the right action of a pair: on the `verifier` rows of test groups, by family."""
+"""How often a verifier prefers the right action of a pair, by family, on the `verifier` rows of test groups."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from foretrace.evaluation.score_report import Share
 
 
 class FamilyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The pairs of one family, or all (then with an empty name)."""
+    """The pairs of one family, or all pairs (with an empty name)."""
 
     name: str
     accuracy: Share
-    """Share of pairs whose right action has the higher score; a tie counts one half, a pair without scores as wrong."""
+    """Share of pairs whose right action has the higher score; a tie counts one half, missing scores are wrong."""
 
 
 class PairReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """How a verifier does on pairs, and what was wrong with its scores."""
+    """How well a verifier does on pairs, and the problems of its scores."""
 
     verifier: str
     families: list[FamilyRow]
-    """All together, then by name."""
+    """All pairs together, then each family by name."""
     rows: int
-    """Pairs of the split."""
+    """Number of pairs of the split."""
     groups: int
     missing: int
     """Pairs without two scores: counted as wrong."""
     unknown: int
-    """Scores of pairs that the dataset does not have: ignored. More than half of them are refused."""
+    """Scores of pairs that the dataset does not have: ignored, unless they are more than half."""
     problems: dict[str, int]
     latency_s: dict[str, float] = {}
     seed: int = 0
@@ -95,7 +95,7 @@ def score_pairs(
 
 
 def _judge(score: PairScore | None) -> float | None:
-    """1 where the right action has the higher score, .5 where they are equal; None without two scores."""
+    """1 if the right action has the higher score, 0.5 for a tie, 0 if it has the lower; None without two scores."""
     if score is None or score.chosen is None or score.rejected is None:
         return None
     return 0.5 + 0.5 * float(np.sign(score.chosen - score.rejected))

@@ -1,4 +1,4 @@
-"""Let a model guess at the steps of a dataset: several answers to each prompt become ranked guesses."""
+"""Let a model guess the steps of a dataset: several answers to each prompt become ranked guesses."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be served.
+        """Check the settings.
 
         Raises:
-            UsageError: naming the setting.
+            UsageError: a setting is out of range.
         """
         for name in ("samples", "max_tokens", "concurrency"):
             check_number(name, getattr(self, name), lowest=1)
@@ -69,15 +69,15 @@ async def predict_with_model(
 ) -> PredictReport:
     """Ask a model what comes next at each row, and write its guesses.
 
-    The answers are kept beside `out`: the same call again goes on where a killed one stopped, and asks nothing twice.
+    The answers are kept next to `out`, so repeating a killed call continues it and asks nothing twice.
 
     Args:
-        report_answers: Called with the answers that are there and their number.
+        report_answers: Called with the number of answers so far and the total.
 
     Raises:
-        UsageError: a setting that cannot be served, such as logprobs of a server that gives none.
-        PredictionError: no dataset, no rows, no usable answer at all, or requests that failed and are to be made again.
-        ModelError: the server cannot be reached or refuses for good; what was answered is kept.
+        UsageError: a setting is invalid, such as logprobs from a server that gives none.
+        PredictionError: no dataset, no rows, no usable answer at all, or failed requests that should be made again.
+        ModelError: the server cannot be reached or refuses permanently; all answers are kept.
         StoreError: `out` cannot be written.
     """
     settings.check()
@@ -107,8 +107,8 @@ async def predict_with_model(
 async def guess_with_model(
     model: ChatModel, at: PredictionId, prompt: Sequence[ChatText], seed: int, how: ModelSettings
 ) -> list[Prediction]:
-    """A model's guesses at what comes after one prompt, the likeliest first; where no answer names an action, one
-    without.
+    """A model's guesses at what follows one prompt, the most likely first; if no answer names an action, one guess
+    without an action.
 
     Raises:
         ModelError: a request failed.
@@ -127,7 +127,7 @@ async def guess_with_model(
 def _make_header(
     dataset: Path, model: ChatModel, settings: PredictSettings, model_settings: ModelSettings, steps: int
 ) -> PredictionsHeader:
-    """What is asked: all that the answers depend on, and not how fast they come."""
+    """The header, with everything the answers depend on, but not what only affects speed."""
     asked = {name: getattr(model_settings, name) for name in ("samples", "temperature", "max_tokens")}
     own = dict(model.settings) if isinstance(model, ConfiguredModel) else {}
     confidence = "logprob" if model_settings.logprobs else "share"
@@ -136,7 +136,7 @@ def _make_header(
 
 
 def _name_asked(header: PredictionsHeader) -> dict[str, Any]:
-    """What one answer depends on: more samples, rows or guesses may go on from fewer."""
+    """What one answer depends on; a run with more samples, rows or guesses can continue one with fewer."""
     settings = {name: value for name, value in header.settings.items() if name != "samples"}
     names = ("predictor", "dataset", "config", "split", "seed")
     return {**{name: getattr(header, name) for name in names}, "settings": settings}
@@ -150,7 +150,7 @@ def _list_questions(rows: Sequence[DatasetRow], seed: int, how: ModelSettings) -
 
 
 def _make_request(prompt: Sequence[ChatText], names: Sequence[str], how: ModelSettings) -> Request:
-    """What asks for one sample, whose seed depends on `names`."""
+    """The request for one sample, whose seed depends on `names`."""
     own = int(hash_fraction(*names) * (1 << 31))
     messages = tuple(ChatMessage(_name_role(role), content) for role, content in prompt)
     sampling = Sampling(temperature=how.temperature, max_tokens=how.max_tokens, seed=own)
@@ -158,7 +158,7 @@ def _make_request(prompt: Sequence[ChatText], names: Sequence[str], how: ModelSe
 
 
 def _name_role(role: str) -> Any:
-    """The role as a server knows it."""
+    """The role in terms of a server."""
     return role if role in ("system", "assistant") else "user"
 
 
@@ -170,10 +170,10 @@ class _Rank(NamedTuple):
 
 
 def rank_guesses(answers: Sequence[Answer], samples: int, *, logprobs: bool) -> list[_Rank]:
-    """The different guesses among the answers to one prompt, the likeliest first; those that name no action left out.
+    """The distinct guesses among the answers to one prompt, the most likely first, without those that name no action.
 
-    Equal calls are one guess. Its confidence is its share of the `samples` that were asked for; with `logprobs`, the
-    sum of the probabilities of its different texts, each of which counts once.
+    Equal calls are one guess. Its confidence is its share of the requested `samples`; with `logprobs`, the sum of the
+    probabilities of its distinct texts.
     """
     found: dict[tuple[Any, ...], _Rank] = {}
     for answer in answers:
@@ -196,7 +196,7 @@ def _find_confidence(answers: Sequence[Answer], samples: int, logprobs: bool) ->
 def _rank_answers(
     rows: Sequence[DatasetRow], journal: AnswerJournal, settings: PredictSettings, how: ModelSettings
 ) -> tuple[Guessed, Counter[str]]:
-    """The guesses at each row, and the samples at rows with a guess that are none, by reason."""
+    """The guesses at each row, and at rows with a guess the number of samples that are not guesses, by reason."""
     guessed, lost = Guessed(), Counter[str]()
     for row in rows:
         answers = [journal.answers[row.key, row.step, sample] for sample in range(how.samples)]
@@ -207,7 +207,7 @@ def _rank_answers(
         guessed.rows += _make_predictions(row, ranked, took if settings.times else None)
         if ranked:
             lost.update(filter(None, map(_explain_loss, answers)))
-        elif good:  # kept, so that a reader sees what the model said; it names no action
+        elif good:  # kept to show what the model said, though it names no action
             guessed.count("bad_guess", row, f"{good[0].text[:80]!r} names no action")
             guessed.rows.append(Prediction(key=row.key, step=row.step, action=None, completion=good[0].text))
         else:
@@ -216,7 +216,7 @@ def _rank_answers(
 
 
 def _explain_loss(answer: Answer) -> str:
-    """Why an answer is not a guess; empty where it is one."""
+    """Why an answer is not a guess; empty if it is one."""
     if answer.error:
         return "failed"
     return "" if read_guess({}, answer.text)[0] in ACTIONS else "no_action"

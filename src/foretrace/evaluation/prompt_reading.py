@@ -1,7 +1,7 @@
-"""Read a prompt of a dataset back into what happened: the task, and the turns with their calls and results.
+"""Parse a prompt of a dataset back into the task and the turns with their calls and results.
 
-The one place that knows how prompts look. It goes by structure and copes with both renderers: tool results as messages
-of the user, or in `<tool_response>` tags inside of them, with consecutive turns of one side in one message.
+Only this module knows what prompts look like. It relies on structure and handles both renderers: tool results as user
+messages, or in `<tool_response>` tags inside them, with consecutive turns of one side in one message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 _OMISSION = re.compile(r"^\[\d+ earlier messages? left out\]\n*", re.MULTILINE)
 _CACHED_TEXTS = 50_000
 _WITHOUT_TAGS = (REACT, JSON_ACTION, ACTION_LINE, FENCE, CODE_FENCE, TAGGED_CODE, WEB_CALL, WEB_FENCE)
-"""Encodings whose calls look like other text: they count only where they name a tool that is known."""
+"""Encodings whose calls look like other text: they count only if they name a known tool."""
 _TASK = Task(id="prompt", group="prompt")
 _PROVENANCE = Provenance(origin="imported", source="prompt")
 
@@ -37,31 +37,31 @@ class PastTurn(NamedTuple):
     """What the agent wrote, calls included."""
     calls: tuple[ToolCall, ...]
     result: str
-    """What answered it: results of tools, or words of the user; empty where nothing did."""
+    """The answer to it: tool results or a user message; empty if there was none."""
     label: StepLabel
 
 
 class PromptView(NamedTuple):
-    """What a prompt says."""
+    """The contents of a prompt."""
 
     system: str
     task: str
     """What the user asked for before the agent did anything."""
     turns: tuple[PastTurn, ...]
-    """Those that the prompt still shows, oldest first."""
+    """The turns that the prompt still shows, oldest first."""
 
     @property
     def last_result(self) -> str:
-        """What the agent saw last: the last result, or the task where there is none."""
+        """What the agent saw last: the last result, or the task if there are no turns."""
         return self.turns[-1].result if self.turns else self.task
 
 
 class PromptReader:
-    """Reads prompts; what it parsed of a message is remembered, since prompts of one trace share their messages.
+    """Reads prompts; parsed messages are cached, since the prompts of one trace share them.
 
     Args:
-        tools: Names of the tools that the agents have, where they are known. Calls in encodings that have no tags of
-            their own are found only for these.
+        tools: Names of the tools that the agents have, if known. Calls in encodings without tags are found only for
+            these.
     """
 
     def __init__(self, tools: Collection[str] = ()) -> None:
@@ -69,7 +69,7 @@ class PromptReader:
         self._calls: dict[str, tuple[ToolCall, ...]] = {}
 
     def read(self, prompt: Sequence[tuple[str, str]]) -> PromptView:
-        """The view of a prompt, which is a list of (role, content)."""
+        """Read a prompt, a list of (role, content)."""
         system = "\n\n".join(content for role, content in prompt if role == "system")
         head: list[str] = []
         messages: list[Message] = []
@@ -103,7 +103,7 @@ class PromptReader:
 
 @lru_cache(maxsize=4096)
 def _unwrap_results(content: str) -> str:
-    """The results without their tags, and what the user said beside them."""
+    """The results without their tags, along with what the user said next to them."""
     if "<tool_response>" not in content:
         return _OMISSION.sub("", content)
     return _OMISSION.sub("", _RESPONSE.sub(lambda match: match[1], content)).strip("\n")

@@ -1,4 +1,4 @@
-"""What a prompt names that the next call may be about: the working directory and files."""
+"""Find in a prompt what the next call may be about: the working directory and files."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ _ENDINGS = (
     r"pkl|pl|png|proto|ps1|py|pyi|pyx|r|rb|rs|rst|scala|sh|sql|svg|svelte|swift|tex|toml|ts|tsv|tsx|txt|"
     r"vue|xml|yaml|yml|zig|zip"
 )
-"""Of names of files, where no folder says that it is one."""
+"""Extensions by which a name without a folder is recognized as a file."""
 FILE = re.compile(
     r"(?:(?<![\w/.@+<*-])|(?<=\*/)|(?<=://))(?:(?:~?/|\.{1,2}/)?(?:[\w.@+-]+/)+[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}"
     rf"|(?:~?/|\.{{1,2}}/)?[\w+-][\w.+-]*\.(?:{_ENDINGS}))(?![\w/])"
 )
-"""A path with an ending, or a name with an ending that files have."""
+"""A path with any extension, or a bare name with a known one."""
 _ON_THE_WEB = re.compile(r"^[\w.-]+\.\w+/[\w.-]+/[\w.-]+/(?:blob|tree|raw)/[^/]+/")
 _FOREIGN = re.compile(r"(?:^|/)(?:site-packages|node_modules|build|dist|\.\w+)/")
 _IN_A_DIFF = re.compile(r"^[ab]/")
 _MODULE = re.compile(r"^\W*(?:from|import) +([a-z_]\w*(?:\.[a-z_]\w*)+)", re.MULTILINE)
 _TRACE_LINE = re.compile(r'File "([^"\n]+)", line (\d+)')
 _READ_CHARS = 6000
-"""Characters of a text that are searched: half of them at its beginning, half at its end."""
+"""Characters of a text that are searched, half at its beginning and half at its end."""
 _LISTED_FILES = 60
-"""Files of one text that are looked at."""
+"""Most files of one text that are considered."""
 _PART = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
 _CALL_MARK = re.compile(r"<tool_call|<function|```")
 
 
 class NamedFile(NamedTuple):
-    """A file that a prompt names, and where."""
+    """A file that a prompt names, and where it is named."""
 
     path: str
-    """Relative to the working directory where it lies in it."""
+    """Relative to the working directory if it is in it."""
     in_result: int
-    """Its place among the files of the last result, from 0; -1 where it is not there."""
+    """Its position among the files of the last result, from 0; -1 if it is not there."""
     calls: int
-    """Past calls that named it."""
+    """Number of past calls that named it."""
     turns_ago: int
-    """Turns since it was last named by a call, or listed by a result; 0 is the last one."""
+    """Turns since it was last named by a call or listed in a result; 0 is the last turn."""
 
 
 def find_root(view: PromptView) -> str:
-    """The working directory: a line of the task that names one, else where commands went to, else the first absolute
-    folder that the task or the system text speaks of; empty where there is none."""
+    """The working directory: one on a line of its own in the task, else one that a command changed to, else the first
+    absolute folder in the task or the system text; empty if there is none."""
     if match := _ROOT_LINE.search(view.task[:_READ_CHARS]):
         return match[1]
     for turn in view.turns:
@@ -79,8 +79,8 @@ def _find_folder(text: str) -> str:
 
 
 def list_created(view: PromptView, root: str) -> list[str]:
-    """Files that the agent made, and those in the working directory that it ran, since the call that made them may be
-    among what is left out; in the order in which they were first named."""
+    """Files that the agent created, in the order they were first named. Files of the working directory that it ran
+    count too, since the calls that created them may be left out of the prompt."""
     found: dict[str, None] = {}
     for call in (call for turn in view.turns for call in turn.calls):
         facts = classify_call(call.name, call.arguments)
@@ -92,9 +92,9 @@ def list_created(view: PromptView, root: str) -> list[str]:
 
 
 def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
-    """Files that a prompt names, the likeliest to be called for first, at most `limit`.
+    """At most `limit` files that a prompt names, those most likely to be used first.
 
-    A name without a folder, and a module that is imported, stand for the file of that name that the prompt lists.
+    A name without a folder or an imported module counts as the file of that name elsewhere in the prompt.
     """
     named: dict[str, tuple[int, int]] = {}
     """Path -> (turns ago, calls)."""
@@ -122,8 +122,8 @@ def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
     task_words, text_words = _split_words(_clip(view.task)), _split_words(said)
 
     def weigh(file: NamedFile) -> tuple[float, str]:
-        """What was last created, written or read comes first, what was just named, and what has words of the task in
-        its name; tests, and files that are installed, built or hidden, come last."""
+        """Files last created, written or read, just named, or with words of the task in their name come first; tests
+        and installed, built or hidden files come last."""
         path = file.path
         special = 3.0 * (path in (created, edited, viewed)) + 2.0 * ((path in traced) + (path in in_task))
         words = 3.0 * (path in in_text) + 1.5 * _measure_overlap(path, task_words) + _measure_overlap(path, text_words)
@@ -136,7 +136,7 @@ def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
 
 
 def _resolve(paths: Iterable[str], modules: Iterable[str], known: dict[str, str]) -> set[str]:
-    """Paths, with names and modules as the files that they stand for, where those are known by their names."""
+    """The paths, with bare names and modules replaced by the known files of the same name."""
     found: set[str] = set()
     for path in paths:
         found.add(path if "/" in path else known.get(path, path))
@@ -153,7 +153,7 @@ def _find_modules(text: str) -> tuple[str, ...]:
 
 
 def find_text(view: PromptView) -> str:
-    """The agent's last words, without its call."""
+    """The agent's last message up to its call."""
     text = view.turns[-1].text if view.turns else ""
     mark = _CALL_MARK.search(text)
     return text[: mark.start()] if mark else text
@@ -161,7 +161,7 @@ def find_text(view: PromptView) -> str:
 
 @lru_cache(maxsize=4096)
 def _split_words(text: str) -> frozenset[str]:
-    """Parts of the words of a text, in small letters and without a plural s."""
+    """Parts of the words of a text, in lower case and without a plural s."""
     return frozenset(part.lower().rstrip("s") for part in _PART.findall(text))
 
 
@@ -176,7 +176,7 @@ def _split_name(path: str) -> Sequence[str]:
 
 
 def list_names(view: PromptView) -> set[str]:
-    """Names, without folders, of all files that a prompt names."""
+    """Names, without folders, of all files mentioned in a prompt."""
     texts = [view.task, *(turn.result for turn in view.turns)]
     texts += [call.arguments for turn in view.turns for call in turn.calls]
     return {name for text in texts for name in _find_names(text)}
@@ -188,14 +188,14 @@ def _find_names(text: str) -> frozenset[str]:
 
 
 def find_files(text: str, root: str) -> list[str]:
-    """Files in a text, each once, in order, relative to the working directory where they lie in it."""
+    """Distinct files in a text, in order; relative to the working directory if they are in it."""
     return [*dict.fromkeys(make_relative(path, root) for path in _find_paths(text))]
 
 
 @lru_cache(maxsize=16_384)
 def _find_paths(text: str) -> Sequence[str]:
     text = _clip(text)
-    # Names have a dot and no blanks, and most words have none: to leave those out is faster than to search them.
+    # File names have a dot and no blanks; leaving out the many words without a dot is faster than searching them.
     paths = dict.fromkeys(FILE.findall(" ".join(word for word in text.split() if "." in word)))
     if "diff --git" in text:
         paths = dict.fromkeys(_IN_A_DIFF.sub("", path) for path in paths)
@@ -203,7 +203,7 @@ def _find_paths(text: str) -> Sequence[str]:
 
 
 def make_relative(path: str, root: str) -> str:
-    """A path without the working directory, where it lies in it, and without the address of a repository."""
+    """A path without the working directory if it is in it, and without the address of a web repository."""
     path = _ON_THE_WEB.sub("", path.removeprefix("./"))
     return path[len(root) + 1 :] if root and path.startswith(root + "/") else path
 

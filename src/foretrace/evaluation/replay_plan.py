@@ -1,8 +1,8 @@
-"""From traces and predictions to what a replay needs: the steps that have both, and what each guess would launch.
+"""Plan a replay from traces and predictions: the steps that have both, and what each guess would launch.
 
-A prediction meets the step whose assistant message its `key` and `step` name. Its calls are the step's own where they
-are the same action, `normalised` (`actions.same_action`): paths, numbers as text, and spaces and quotes of commands may
-be written otherwise. The order of calls does not matter, since only reads are run early.
+A prediction belongs to the step whose assistant message its `key` and `step` identify. Its calls match the step's if
+they are the same action at the level `normalised` (`actions.same_action`): paths, numbers as text, and spaces and
+quotes in commands may be written differently. The order of calls does not matter, since only reads are run early.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from foretrace.evaluation.step_times import (
 )
 
 LEVEL: MatchLevel = "normalised"
-"""On which a guessed call and the step's are compared."""
+"""The level at which a guessed call is compared with the step's."""
 
 
 class PlannedCall(NamedTuple):
@@ -36,40 +36,40 @@ class PlannedCall(NamedTuple):
 
     call: ToolCall
     message: int
-    """Index of the message that it is guessed for."""
+    """Index of the message it is guessed for."""
     key: tuple[str, ...]
     """Equal for calls that are the same action."""
     covers: tuple[int, ...]
-    """Positions of the calls of the step that it is the same as."""
+    """Positions of the step's calls that it matches."""
     seconds: float | None
-    """As recorded; None for a call that the step does not make."""
+    """Recorded duration; None for a call that the step does not make."""
     written_s: float
-    """Seconds of the reply that must have passed before it can be guessed."""
+    """Seconds of the reply after which it can be guessed."""
     effect: Effect
-    """Of running it."""
+    """Effect of running it."""
 
 
 class PlannedGuess(NamedTuple):
-    """One guess at what a message calls."""
+    """One guess at the calls of a message."""
 
     prediction: Prediction
     calls: tuple[PlannedCall, ...]
     effect: Effect
-    """Of all its calls together, as a label has it."""
+    """Effect of all its calls together, as in labels."""
     right: bool
-    """Whether its calls are all calls of the message, and no others."""
+    """Whether its calls are exactly the calls of the message."""
 
 
 class PlannedStep(NamedTuple):
-    """One step of known times with its guesses."""
+    """One step with known times, and its guesses."""
 
     task: str
     model_s: float
     tool_s: float
     names: tuple[str, ...]
-    """Of its calls, as `name_call` has them."""
+    """Names of its calls (`name_call`)."""
     call_s: tuple[float | None, ...]
-    """Seconds of each of its calls by itself; None where not known."""
+    """Seconds of each of its calls on its own; None if unknown."""
     effect: Effect
     state_version: int
     guesses: tuple[PlannedGuess, ...]
@@ -77,23 +77,23 @@ class PlannedStep(NamedTuple):
     foreseen: bool
     """Whether the first guess at each of its messages is right."""
     proposer_s: float | None
-    """Seconds until the guesses were there; None where no prediction says."""
+    """Seconds until the guesses were ready; None if no prediction says."""
 
 
 class ToolMedians:
-    """How long calls take that nobody has made: the median of the same name, of the same tool, or of all calls."""
+    """Estimates durations of calls never made: the median of the same name, the same tool, or all calls."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._medians: dict[tuple[str, str], float] = {}
 
     def add(self, call: ToolCall, seconds: float) -> None:
-        """Take a recorded call."""
+        """Add a recorded call."""
         for at in self._list_places(call):
             self._seconds[at].append(seconds)
 
     def estimate(self, call: ToolCall) -> tuple[float, str]:
-        """Seconds, and of what they are the median: `name`, `tool` or `all`; 0 and `none` where no time is known."""
+        """Seconds, and what they are the median of: `name`, `tool` or `all`; 0 and `none` if no time is known."""
         for at in self._list_places(call):
             if at in self._seconds:
                 if at not in self._medians:
@@ -106,7 +106,7 @@ class ToolMedians:
 
 
 class ReplayPlan:
-    """Takes traces one by one, and keeps of each what a replay needs."""
+    """Takes traces one by one, and keeps what a replay needs."""
 
     def __init__(
         self,
@@ -118,20 +118,20 @@ class ReplayPlan:
         """
         Args:
             predictions: By key and step, the best first.
-            top: Guesses at each message that are used at most.
-            assume_times: Times for steps that have none.
+            top: Most guesses used for each message.
+            assume_times: Times for steps without known times.
         """
         self._predictions, self._top, self._assumed = predictions, top, assume_times
         self.runs: list[list[PlannedStep]] = []
-        """Steps that follow one another, of one trace, without a person or an unknown step between them."""
+        """Consecutive steps of one trace, without a person or a step of unknown time between them."""
         self.attempts: Counter[str] = Counter()
-        """Traces with a prediction, by task."""
+        """Number of traces with a prediction, by task."""
         self.medians = ToolMedians()
         self.steps = self.known_steps = self.steps_without_prediction = self.met_predictions = self.assumed_steps = 0
         self.unknown: Counter[str] = Counter()
 
     def add(self, trace: Trace) -> None:
-        """Take a trace."""
+        """Add a trace."""
         steps = time_steps(trace)
         for step in steps:
             self._note_tool_times(trace, step)
@@ -198,7 +198,7 @@ def _list_call_times(step: StepTimes) -> tuple[float | None, ...]:
 
 
 def _share_writing(trace: Trace, step: StepTimes) -> Iterator[float]:
-    """For each message of a reply, the share of the reply that is written before it, by characters."""
+    """For each message of a reply, the share of the reply's characters written before it."""
     written = [_count_characters(trace.messages[index]) for index in step.indexes]
     for number in range(len(written)):
         yield sum(written[:number]) / (sum(written) or 1)
@@ -218,7 +218,7 @@ def _plan_guess(
     step: StepTimes,
     written: float,
 ) -> PlannedGuess:
-    """What one guess at message `index` would launch; `own` are the calls of the message by position in the step."""
+    """What one guess at message `index` would launch; `own` is the message's calls by position in the step."""
     own_keys = {position: find_call_key(call) for position, call in own.items()}
     planned: list[PlannedCall] = []
     for guess in row.calls:
@@ -239,7 +239,7 @@ def _plan_guess(
 
 
 def find_call_key(call: ToolCall) -> tuple[str, ...]:
-    """Equal for two calls that are the same action."""
+    """A key that is equal for calls that are the same action."""
     return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), LEVEL)
 
 

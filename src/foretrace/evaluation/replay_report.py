@@ -1,4 +1,4 @@
-"""What `replay` is asked, and the records of what it found."""
+"""The settings and the report of `replay`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from foretrace.evaluation.checked_settings import check_number, choose_safe_effe
 from foretrace.evaluation.step_times import AssumedTimes
 
 Gate = Literal["score", "confidence"]
-"""What a threshold is held against: the verifier's score, or where no guess has one the proposer's confidence."""
+"""What a threshold applies to: the verifier's score, or if no guess has one, the proposer's confidence."""
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the guesses are run, and what they cost: the arguments of `foretrace.replay`."""
+    """How guesses are run and what they cost: the arguments of `foretrace.replay`."""
 
     guess_latency: float | None = None
     assume_times: AssumedTimes | None = None
@@ -34,10 +34,10 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse what cannot be served.
+        """Check the settings.
 
         Raises:
-            UsageError: a setting is out of its range.
+            UsageError: a setting is out of range.
         """
         for name in ("guess_latency", "verifier_s"):
             check_number(name, getattr(self, name), "seconds, ")
@@ -52,63 +52,63 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Over tasks, or over steps; None where there is none."""
+    """Percentiles over tasks or steps; None if there are none."""
 
     p50: float | None
     p95: float | None
 
 
 class TaskTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Over tasks, each the mean of its attempts."""
+    """Times over tasks, each the mean of its attempts."""
 
     base_s: Percentiles
     remaining_s: Percentiles
     share: Percentiles
-    """Share saved of a task's time."""
+    """Share of a task's time that is saved."""
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """How good the guesses are, apart from what they save; None where there is nothing to measure it on."""
+    """How good the guesses are, regardless of what they save; None if there is nothing to measure."""
 
     hit_rate: float | None
-    """Share of the steps with calls whose first guess is all of their calls."""
+    """Share of the steps with calls whose first guess is exactly their calls."""
     eligible_hit_rate: float | None
     """The same over the steps whose calls are all safe to run early."""
     mean_confidence: float | None
-    """Of the first guesses at steps with calls that have one."""
+    """Mean over the first guesses, at steps with calls, that have a confidence."""
     calibration_error: float | None
-    """Expected calibration error of these, in ten bins of equal width."""
+    """Expected calibration error of these guesses, in ten bins of equal width."""
     proposer_s: Percentiles
-    """Seconds of a guess, over the steps whose predictions say them."""
+    """Seconds of a guess, over the steps whose predictions have them."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What guessing costs, in the unit of the prices. The model's replies and the calls that the steps make are paid as
-    without it, each once, and are not in it."""
+    """What guessing costs, in the unit of the prices. The model's replies and the steps' own calls are not included,
+    since they cost the same without guessing."""
 
     tokens: int
-    """That the proposer wrote."""
+    """Tokens that the proposer wrote."""
     proposer: float
     wasted_tools: float
     extra: float
-    """Both together."""
+    """Sum of the two costs above."""
     base_tools: float
-    """Of the calls that the steps make, run early or after the reply."""
+    """Cost of the steps' own calls, whether run early or after the reply."""
     per_saved_s: float | None
-    """Extra cost for each second saved; None where nothing is saved."""
+    """Extra cost per second saved; None if nothing is saved."""
 
 
 class Assumption(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the traces and predictions do not say, and that a figure needs."""
+    """Something that a figure needs but the traces and predictions do not say."""
 
     name: str
     count: int
-    """Steps, guesses or calls for which it is assumed."""
+    """Number of steps, guesses or calls for which it is assumed."""
     text: str
 
 
 class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What one threshold gives."""
+    """The result at one threshold."""
 
     threshold: float | None
     """None: every guess is launched."""
@@ -121,58 +121,58 @@ class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayReport(Report, Saving, frozen=True, kw_only=True):
-    """What a predictor would have saved on the traces that it guessed at. Seconds are of all their steps of known
+    """What a predictor would have saved on the traces it has predictions for. Seconds cover all their steps with known
     times, as in `ceiling`; a step without a prediction saves nothing."""
 
     verdict: Verdict
     predictor: str
     traces: int
-    """That have a prediction."""
+    """Traces with a prediction."""
     tasks: int
     steps: int
-    """That have a prediction."""
+    """Steps with a prediction."""
     known_steps: int
-    """Of these, those of known times."""
+    """Of these, the steps with known times."""
     coverage: float
-    """Share of `steps` whose times are known."""
+    """Share of `steps` with known times."""
     base_s: float
-    """Model and tool time without guesses, of all steps of known times."""
+    """Model and tool time without guesses, of all steps with known times."""
     tool_s: float
     speedup: float | None
-    """Base time by remaining time."""
+    """Base time divided by remaining time."""
     remaining_s: float
     launched: int
-    """Calls that were launched early."""
+    """Calls launched early."""
     hits: int
-    """Of these, those whose result was used."""
+    """Of these, the calls whose result was used."""
     stale: int
-    """Of the others, those that a write overtook."""
+    """Of the others, the calls made stale by a write."""
     refused: int
-    """Guesses that were not launched since one of their calls is not safe."""
+    """Guesses not launched because one of their calls is not safe."""
     wasted_s: float
     """Tool seconds of the calls whose result was not used."""
     wasted_s_per_saved_s: float | None
     oracle: Saving
-    """The same with the true calls as guesses, no limit on parallel calls and no verifier."""
+    """The saving with the true calls as guesses, unlimited parallel calls and no verifier."""
     per_task: TaskTimes
     accuracy: Accuracy
     cost: Cost
     gate: Gate | None
     frontier: list[FrontierPoint]
-    """Without a threshold first, then by rising threshold."""
+    """First without a threshold, then by increasing threshold."""
     assumed: list[Assumption]
     unknown_steps: dict[str, int]
-    """Steps with a prediction but of unknown times, by reason."""
+    """Steps with a prediction but unknown times, by reason."""
     to_record: list[str]
     steps_without_prediction: int
-    """Steps of the same traces; their time counts."""
+    """Other steps of the same traces; their time counts."""
     assumed_steps: int
-    """Steps whose times are assumed, and not measured."""
+    """Steps whose times are assumed rather than measured."""
     conclusion: Conclusion
     other_predictions: int
-    """Predictions for steps that the traces do not have, left out."""
+    """Predictions for steps that the traces do not have; left out."""
     other_traces: bool
-    """Whether these are not the traces of the predicted dataset, or not all of them, as far as the predictions say."""
+    """Whether traces of the predicted dataset are missing or others are present, if the predictions say so."""
     problems: dict[str, int]
-    """Faults of lines of the predictions, by kind."""
+    """Number of faulty lines of the predictions, by kind."""
     settings: ReplaySettings

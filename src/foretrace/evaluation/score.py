@@ -47,7 +47,7 @@ from foretrace.evaluation.figures import (
 from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")
-"""As the steps come; equally many of each class; of the first, the steps whose calls can be run early."""
+"""Steps in their natural distribution; equally many of each class; natural steps whose calls may run early."""
 
 
 class _Gold(NamedTuple):
@@ -66,7 +66,7 @@ class _Predictions(NamedTuple):
     judged: JudgedSteps
     unknown: int
     most: int
-    """Guesses a step at most."""
+    """Most guesses per step."""
 
 
 def score(
@@ -98,8 +98,8 @@ def score(
         allow_other_version: Score although the file names another version of the dataset.
 
     Raises:
-        UsageError: a setting that cannot be served.
-        PredictionError: no eval rows, or predictions that cannot be read, or that are for other rows.
+        UsageError: a setting is invalid.
+        PredictionError: no eval rows, or predictions that cannot be read or are for other rows.
     """
     safe = choose_safe_effects(allow)
     check_number("seed", seed)
@@ -128,13 +128,13 @@ def score(
 def _list_cascades(
     own: _Predictions, gold: _Gold, references: Sequence[Reference], cost: float, seed: int
 ) -> list[CascadeRow]:
-    """The cascades of the predictions, and of the dataset's references, which cost nothing, on the natural slice."""
+    """The cascades of the predictions and of the dataset's (free) references, on the natural slice."""
     natural = np.array(["natural" in step.slices for step in gold.steps])
     resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
     found = [(own.file.predictor or "predictions", own, cost)]
     for each in references:
         path = gold.dataset / each.predictions
-        if path.is_file():  # a pushed dataset has their figures only
+        if path.is_file():  # a pushed dataset only has their figures
             found.append((f"{each.predictor} (reference)", _read(path, gold, "eval"), 0.0))
     return [
         row
@@ -151,7 +151,7 @@ def _make_report(
     safe: Collection[str],
     seed: int,
 ) -> ScoreReport:
-    """All figures of the predictions, and the differences from the others."""
+    """All figures of the predictions, and their differences from the other ones."""
     natural = np.array(["natural" in step.slices for step in gold.steps])
     eligible = natural & np.array([is_eligible(step, safe) for step in gold.steps])
     balanced = np.array(["balanced" in step.slices for step in gold.steps])
@@ -199,11 +199,11 @@ def _make_report(
 
 
 def score_references(dataset: Path) -> References:
-    """Score all predictions in the dataset's folder `references`. Each goes by the name of its predictor; by that of
-    its file where it names none, or another one names the same.
+    """Score all predictions in the dataset's folder `references`. Each is named after its predictor, or after its file
+    if it names no predictor or the same one as another file.
 
     Raises:
-        PredictionError: there are none, or one that cannot be scored.
+        PredictionError: there are none, or one cannot be scored.
     """
     paths = sorted((dataset / FOLDER).glob("*.jsonl"))
     if not paths:
@@ -225,7 +225,7 @@ def score_references(dataset: Path) -> References:
 
 
 def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference], str | None]:
-    """The figures of the dataset's references that can be compared, and why there are none where there are some."""
+    """The comparable figures of the dataset's references, and the reason if existing ones are left out."""
     found = read_references(gold.dataset)
     if found is None:
         return [], None
@@ -233,7 +233,7 @@ def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference
         return [], f"{gold.dataset / FILE} is of another version of the dataset"
     if {*found.allow} == {*map(str, safe)}:
         return found.predictors, None
-    # Other calls are safe to run early now, so that the slice is another one.
+    # With other calls safe to run early, the eligible slice is a different one.
     return [
         msgspec.structs.replace(each, scores=[row for row in each.scores if row.slice != "eligible"])
         for each in found.predictors
@@ -241,7 +241,7 @@ def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference
 
 
 def _read(path: Path, gold: _Gold, kind: str, *, partial: bool = False, other_version: bool = False) -> _Predictions:
-    """Read predictions for the rows of a kind (`eval` or `validation`), and hold them against the steps.
+    """Read predictions for the rows of a kind (`eval` or `validation`), and compare them with the steps.
 
     Raises:
         PredictionError: they do not fit the dataset.
@@ -264,7 +264,7 @@ def _read(path: Path, gold: _Gold, kind: str, *, partial: bool = False, other_ve
 
 
 class _Slice(NamedTuple):
-    """Some steps, and what is drawn of them."""
+    """A selection of steps, and the seed of draws of it."""
 
     name: str
     chosen: Any
@@ -272,7 +272,7 @@ class _Slice(NamedTuple):
     seed: int
 
     def measure(self, predictions: _Predictions, unit: str, guesses: int) -> dict[str, Measured]:
-        """The figures over draws of tasks or groups; nothing where no step is chosen."""
+        """The figures over draws of tasks or groups; empty if no step is chosen."""
         judged = predictions.judged.choose(self.chosen)
         if not judged.steps:
             return {}
@@ -292,7 +292,7 @@ def _calibrate(natural: JudgedSteps, target: str) -> list[Calibration] | None:
 
 
 def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -> Comparison:
-    """The differences of all figures that both have, on the same draws of tasks."""
+    """The differences in all figures, on the same draws of tasks."""
     most = min(own.most, other.most)
     differences: list[Difference] = []
     for each in slices:

@@ -1,4 +1,4 @@
-"""The records of what `score` found."""
+"""The report of `score`."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """A share in [0, 1], with its 95 % interval over resampled groups."""
 
     value: float | None
-    """None where no row counts."""
+    """None if no row counts."""
     low: float | None
     high: float | None
     n: int
-    """Rows that it is taken over."""
+    """Number of rows it covers."""
 
 
 class CascadeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cascade does at one threshold: it takes the guesses above it, and asks the large model at all other steps.
-    Intervals are over resampled groups."""
+    """What a cascade does at one threshold: it accepts the guesses at or above it, and asks the large model at all
+    other steps. Intervals are over resampled groups."""
 
     predictor: str
     by: str
-    """What the threshold is on: `verifier`, `confidence`, or `all guesses` without one."""
+    """What the threshold applies to: `verifier` or `confidence`; `all guesses` if there is none."""
     threshold: float | None
     accepted: Share
-    """Guesses that are taken, of all steps."""
+    """Share of steps whose guess is accepted."""
     precision: Share
-    """Right ones, of the guesses that are taken."""
+    """Share of the accepted guesses that are right."""
     accuracy: Share
-    """Steps that come out right: all but those at which a wrong guess is taken."""
+    """Share of steps that come out right: all but those with a wrong accepted guess."""
     cost: Share
     """Relative to always asking the large model."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of one action, tool or source in the natural slice; figures that ask for a call are over those with
-    one."""
+    """The steps of one action, tool or source in the natural slice; figures about calls cover only the steps with a
+    call."""
 
     name: str
     n: int
@@ -57,52 +57,52 @@ class ArgumentRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive steps that are all predicted rightly."""
+    """Runs of consecutive steps that are all predicted correctly."""
 
     steps: int
-    """How many."""
+    """Number of steps in a run."""
     type_accuracy: Share
     right: Share
-    """Type and calls."""
+    """Type and calls are right."""
 
 
 class ReliabilityBin(msgspec.Struct, frozen=True, kw_only=True):
-    """Guesses whose confidence is in [low, high), the last bin with its upper end."""
+    """Guesses with a confidence in [low, high), or [low, high] in the last bin."""
 
     low: float
     high: float
     n: int
     confidence: float | None
-    """Mean of it."""
+    """Mean confidence."""
     right: float | None
     """Share of them that are right."""
 
 
 class CoverageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How many guesses may be taken where at most `risk` of those taken may be wrong."""
+    """How many guesses can be accepted if at most a share `risk` of those may be wrong."""
 
     risk: float
     coverage: float
     """Share of all guesses with a confidence."""
     threshold: float | None
-    """Lowest confidence that is taken; None where nothing is."""
+    """Lowest accepted confidence; None if nothing is accepted."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the confidences of the first guesses are what they say."""
+    """How reliable the confidences of the first guesses are."""
 
     of: str
     """What is right or wrong: `type`, or `call` for type and calls."""
     n: int
     without_confidence: int
-    """Steps of the slice whose first guess has none, or that have no guess: left out."""
+    """Steps of the slice with no first guess, or one without a confidence: left out."""
     ece: float
-    """Expected calibration error: mean over the bins of |confidence - share right|, weighted by their guesses."""
+    """Expected calibration error: mean of |confidence - share right| over the bins, weighted by their guesses."""
     brier: float
-    """Mean square of confidence - right."""
+    """Mean square of (confidence - right)."""
     bins: list[ReliabilityBin]
     aurc: float
-    """Area under the risk-coverage curve: mean risk over all numbers of guesses taken, the most confident first."""
+    """Area under the risk-coverage curve: mean risk over all numbers of accepted guesses, most confident first."""
     coverage: list[CoverageRow]
 
 
@@ -114,37 +114,37 @@ class AcceptRow(msgspec.Struct, frozen=True, kw_only=True):
     precision_wanted: float | None
     """None for a policy without a threshold."""
     threshold: float | None
-    """Lowest score that is accepted; None where no threshold reached the precision, so that nothing is."""
+    """Lowest accepted score; None without a threshold, or if none reached the precision and nothing is accepted."""
     accepted: float
-    """Share of the guesses."""
+    """Share of the guesses that are accepted."""
     precision: float | None
-    """Share of the accepted ones that are right; None where nothing is accepted."""
+    """Share of the accepted guesses that are right; None if nothing is accepted."""
     recall: float | None
-    """Share of the right guesses that are accepted; None where none is right."""
+    """Share of the right guesses that are accepted; None if none is right."""
 
 
 class VerifierScore(msgspec.Struct, frozen=True, kw_only=True):
-    """How well scores tell right guesses from wrong ones."""
+    """How well scores distinguish right guesses from wrong ones."""
 
     verifier: str | None
     n: int
-    """First guesses that the accept rates are measured on: those with a score."""
+    """First guesses on which the acceptance rates are measured: those with a score."""
     without_score: int = 0
-    """First guesses at test steps that have none: left out."""
+    """First guesses at test steps without a score: left out."""
     auroc: Share
-    """Of the scores of all guesses at test steps; without a value where all are right, or all wrong."""
+    """AUROC of the scores of all guesses at test steps; no value if all are right or all are wrong."""
     auroc_confidence: Share
-    """Of their confidences."""
+    """AUROC of their confidences."""
     thresholds_from: str
-    """`validation`, or `half` where they were chosen on half of the test groups and measured on the other."""
+    """`validation`, or `half` if they were chosen on half of the test groups and measured on the other half."""
     chosen_on: int
-    """Guesses that the thresholds were chosen on."""
+    """Number of guesses on which the thresholds were chosen."""
     policies: list[AcceptRow]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """By how much these predictions are better than the others in one figure, with a 95 % interval of the difference
-    over resampled tasks: both are measured on the same draws."""
+    """How much better these predictions are than the others in one figure, with a 95 % interval of the difference over
+    resampled tasks; both are measured on the same draws."""
 
     slice: str
     metric: str
@@ -155,25 +155,25 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two files of predictions for the same steps."""
+    """Comparison with another file of predictions for the same steps."""
 
     other: str
     predictor: str
     tasks: int
     missing: int = 0
-    """Eval rows without a prediction of the other file: they count as wrong there."""
+    """Eval rows without a prediction in the other file, which count as wrong."""
     scores: list[ScoreRow]
-    """Of the other file."""
+    """Scores of the other file."""
     differences: list[Difference]
 
 
 class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """All figures, and what was wrong with the predictions."""
+    """All figures, and the problems of the predictions."""
 
     predictor: str = ""
-    """As the file's header has it."""
+    """From the file's header."""
     predicted: str = "call"
-    """What it guesses, as the file's header has it: `type` or `call`."""
+    """What the predictor guesses, from the file's header: `type` or `call`."""
     target: str = "call"
     scores: list[ScoreRow]
     rows: int
@@ -181,36 +181,36 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     missing: int
     """Gold rows without a prediction: counted as wrong."""
     unreadable: int
-    """Gold rows whose predictions hold no action: counted as wrong."""
+    """Gold rows whose predictions have no action: counted as wrong."""
     unknown: int
-    """Steps predicted that the dataset does not have: ignored. More than half of them are refused."""
+    """Predicted steps that the dataset does not have: ignored, unless they are more than half."""
     problems: dict[str, int] = {}
-    """Lines of the file with a fault, by its kind (see `core/predictions.py`)."""
+    """Number of faulty lines of the file, by kind (see `core/predictions.py`)."""
     guesses: int = 1
-    """Guesses a step at most."""
+    """Most guesses per step."""
     tasks: int = 0
     groups: int = 0
     allow: list[str] = []
     """Effects that are safe to run early."""
     eligible: int = 0
-    """Steps of the natural slice whose calls are safe to run early, and were answered."""
+    """Steps of the natural slice whose calls are safe to run early and were answered."""
     by_action: list[Part] = []
     by_tool: list[Part] = []
     by_source: list[Part] = []
     arguments: list[ArgumentRow] = []
-    """All together, then by name, the most frequent first."""
+    """All arguments together, then by name, the most frequent first."""
     ahead: list[AheadRow] = []
     calibration: list[Calibration] | None = None
-    """None where no guess has a confidence."""
+    """None if no guess has a confidence."""
     verifier: VerifierScore | None = None
-    """None where no guess has a score."""
+    """None if no guess has a score."""
     against: Comparison | None = None
     references: list[Reference] = []
-    """What free predictors reach on the same steps, where the dataset says."""
+    """Scores of free predictors on the same steps, if the dataset has them."""
     references_left_out: str | None = None
-    """Why the dataset's references are not shown, where they are not."""
+    """Why the dataset's references are not shown, if so."""
     cascade: list[CascadeRow] = []
-    """Of the predictions and of the references, where it was asked for."""
+    """Rows of the predictions and of the references, if requested."""
     latency_s: dict[str, float] = {}
-    """As the file's header has it."""
+    """From the file's header."""
     seed: int = 0

@@ -1,20 +1,19 @@
 """How long each step of a trace took: the model's reply, and the tools that it called.
 
-A step is here one reply of the model: assistant messages with nothing between them are one reply, since a reply with
-several calls may be several messages. Unknown is unknown: it is never assumed, and never zero.
+Here a step is one reply of the model. Consecutive assistant messages are one reply, since a reply with several calls
+may be split into several messages. Unknown times stay unknown; they are never guessed or set to zero.
 
-- **Model time.** Of messages of one reply that a runner or a span measured: their sum. Of times that are differences of
-  stamps: the longest, since all of them begin with the input that the reply answers.
-- **Tool time.** What the agent waits for its tools once the reply is written. Of several results: the union of their
-  intervals where these are known (generated traces say when a call began, stamps when its result came), else the
-  longest, which is too short where calls ran one by one. Where stamps say when the reply ended and the last result
-  came, it is never longer than that: some agents start a call while the model still writes.
-- **Nothing waited for.** A call that ends the attempt, and one that puts a question or hands over to a person, takes no
-  time of a tool.
-- **Clocks.** A step whose stamps fall has unknown times, and so has one with a duration that is negative, no number or
-  above a day.
+- **Model time.** The sum of the times of the reply's messages if a runner or a span measured them. If they are
+  differences of time stamps, the longest, since all of them start at the input that the reply answers.
+- **Tool time.** How long the agent waits for its tools once the reply is written. With several results it is the union
+  of their intervals if these are known (generated traces have the start of a call, stamps the time of its result), else
+  the longest, which is too short if calls ran one after another. It never exceeds the time from the end of the reply to
+  the last result, if stamps give both: some agents start a call while the model is still writing.
+- **No waiting.** Calls that end the attempt, ask a question or hand over to a person take no tool time.
+- **Clocks.** A step has unknown times if its stamps go backwards, or if a duration is negative, not a number or longer
+  than a day.
 
-`AssumedTimes` fill only what is unknown, and every report that uses them says so and counts the steps.
+`AssumedTimes` fill in only unknown times, and every report that uses them says so and counts the steps.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.sources.conversation import read_time
 
 LONGEST_S = 86_400.0
-"""Seconds; a reply or a call that took longer was not measured rightly."""
+"""Seconds; longer replies or calls must have been measured wrongly."""
 
 UnknownReason = Literal["no_model_time", "no_tool_time", "no_result", "clock_backwards", "absurd_time"]
 Overlap = Literal["", "union", "longest"]
-"""How the times of several results became one; empty where there is no more than one."""
+"""How the times of several results were combined; empty for at most one."""
 
 _NO_TOOL = frozenset((CallKind.ASK, CallKind.SAY, CallKind.HANDOVER, CallKind.GIVE_UP, CallKind.TERMINAL))
 """Kinds of calls that wait for a person or for nothing."""
 _FILLED = ("no_model_time", "no_tool_time")
-"""Reasons for unknown times that an assumption mends; a clock that runs backwards stays unknown."""
+"""Reasons for unknown times that assumed times can replace; the others stay unknown."""
 
 
 class CallTimes(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a step."""
 
     name: str
-    """As `name_call` has it: `Read`, `bash: grep`."""
+    """The name by `name_call`: `Read`, `bash: grep`."""
     tool_s: float | None
-    """Seconds of its own; of a result that answers several calls an equal part. None where not known."""
+    """Its own seconds, or an equal part of a result that answers several calls; None if unknown."""
     stamped: bool = False
-    """Whether its time is a difference of stamps: nobody measured it, and it may hold a person's wait."""
+    """Whether its time is only a difference of stamps, which may include waiting for a person."""
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +65,13 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Indexes of its assistant messages in `trace.messages`."""
     model_s: float | None
     tool_s: float | None
-    """What the agent waited for its tools; 0 where it called none."""
+    """How long the agent waited for its tools; 0 if it called none."""
     calls: tuple[CallTimes, ...] = ()
     unknown: UnknownReason | None = None
-    """Why the step counts as one of unknown times; then `model_s` or `tool_s` may still be known."""
+    """Why the step's times count as unknown, even if one of `model_s` and `tool_s` is known."""
     overlap: Overlap = ""
     after_person: bool = False
-    """Whether a person spoke between the step before and this one."""
+    """Whether a person wrote something between the previous step and this one."""
 
 
 class _OwnTime(NamedTuple):
@@ -92,10 +91,10 @@ class _Reply:
         self.indexes: list[int] = []
         self.after_person = after_person
         self.input_at = input_at
-        """Stamp of the latest input before it, in seconds since 1970."""
+        """Time stamp of the latest input before it, in seconds since 1970."""
 
     def find_end(self, messages: Sequence[Message]) -> float | None:
-        """When it was written, by stamps; None where no stamps say."""
+        """When the reply was complete, by stamps; None if there are none."""
         if any(message.model_s_source != "stamps" for message in messages if message.model_s is not None):
             return None
         ends = [_read_stamp(messages[-1])]
@@ -105,17 +104,17 @@ class _Reply:
 
 
 class _BadTimeError(Exception):
-    """A duration that nothing can have."""
+    """An impossible duration."""
 
 
 def find_step_effect(step: StepTimes, labels: Mapping[int, StepLabel]) -> Effect:
-    """What running all that a step calls would touch: the worst effect of its messages."""
+    """The effect of running all calls of a step: the worst effect of its messages."""
     return pick_worst_effect(labels[index].effect for index in step.indexes)
 
 
 def time_steps(trace: Trace) -> list[StepTimes]:
     """The times of every step of a trace, in order. Replies that are part of an example, or that the agent's program
-    made without asking the model, are not steps."""
+    wrote without the model, are not steps."""
     observations = {step.index: step.observations for step in trace.steps()}
     timed: list[StepTimes] = []
     clock: float | None = None
@@ -189,12 +188,12 @@ def _time_step(
 
 
 def _find_model_time(messages: Sequence[Message]) -> float | None:
-    """Seconds of a reply; None where it, or a part of it, has no time. A reply takes time, so 0 says nothing."""
+    """Seconds of a reply; None if any part of it has no time. 0 counts as unknown, since a reply takes time."""
     times = [_check(message.model_s) or None for message in messages]
     known = [seconds for seconds in times if seconds is not None]
     if any(message.model_s_source == "stamps" for message in messages):
         return max(known) if times[-1] is not None else None
-    # Further messages of one completion have no time of their own: the first one has it all.
+    # In a completion of several messages, the first one has the time of all.
     whole = all(
         seconds is not None or (place > 0 and message.continues)
         for place, (seconds, message) in enumerate(zip(times, messages, strict=True))
@@ -205,7 +204,7 @@ def _find_model_time(messages: Sequence[Message]) -> float | None:
 def _find_tool_time(
     calls: Sequence[ToolCall], results: Sequence[Message], replied: float | None, *, generated: bool
 ) -> tuple[float | None, UnknownReason | None, Overlap]:
-    """Seconds that the agent waited after its reply; `replied` is when that was written, in seconds since 1970."""
+    """Seconds that the agent waited after its reply, which was complete at `replied` (seconds since 1970)."""
     waiting = [call for call in calls if not _is_for_nobody(call)]
     if not waiting:
         return 0.0, None, ""
@@ -233,12 +232,12 @@ def _find_tool_time(
 
 
 def _is_for_nobody(call: ToolCall) -> bool:
-    """Whether no tool works on a call: it ends the attempt, or a person answers it."""
+    """Whether no tool runs for a call, because it ends the attempt or a person answers it."""
     return classify_call(call.name, call.arguments).kind in _NO_TOOL
 
 
 def _find_interval(result: Message, *, generated: bool) -> tuple[float, float] | None:
-    """Begin and end of a call, in seconds since 1970, by its result; None where not known."""
+    """Start and end of a call, in seconds since 1970, from its result; None if unknown."""
     at, seconds = _read_stamp(result), result.tool_s
     if at is None or seconds is None:
         return None
@@ -248,7 +247,7 @@ def _find_interval(result: Message, *, generated: bool) -> tuple[float, float] |
 
 
 def _measure_union(intervals: Iterable[tuple[float, float]], since: float) -> float:
-    """Seconds after `since` that at least one of the intervals covers."""
+    """Seconds after `since` covered by at least one interval."""
     parts: list[float] = []
     covered = since
     for begin, end in sorted(intervals):
@@ -258,7 +257,7 @@ def _measure_union(intervals: Iterable[tuple[float, float]], since: float) -> fl
 
 
 def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> list[_OwnTime]:
-    """The time of each call by itself: by id, else by place where there is a result for each."""
+    """The time of each call on its own, matched to results by id, else by position if there are as many."""
     own: dict[str, _OwnTime] = {}
     for result in results:
         for call_id in result.tool_call_ids:
@@ -271,7 +270,7 @@ def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> lis
 
 
 def _read_own_time(result: Message) -> _OwnTime:
-    """The time of one of the calls that a result answers: an equal part."""
+    """The time of each call that a result answers: an equal part of the result's."""
     seconds = _check(result.tool_s)
     if seconds is None:
         return _NO_TIME
@@ -279,12 +278,12 @@ def _read_own_time(result: Message) -> _OwnTime:
 
 
 def _check(seconds: float | None) -> float | None:
-    """The duration itself.
+    """Return the duration if it is possible.
 
     Raises:
-        _BadTimeError: it is not a number, negative, or longer than a day.
+        _BadTimeError: it is not a number, is negative, or is longer than a day.
     """
-    if seconds is not None and not 0 <= seconds <= LONGEST_S:  # NaN is not between them either
+    if seconds is not None and not 0 <= seconds <= LONGEST_S:  # NaN fails this too
         raise _BadTimeError
     return seconds
 
@@ -294,8 +293,8 @@ def _read_stamp(message: Message) -> float | None:
 
 
 def split_runs(steps: Sequence[StepTimes]) -> list[list[StepTimes]]:
-    """Steps of known times that follow one another: nobody knows what is done in an unknown time, or what a person
-    says next."""
+    """Runs of consecutive steps with known times. A step of unknown time ends a run, and so does a person's message,
+    which nothing could predict."""
     runs: list[list[StepTimes]] = [[]]
     for step in steps:
         if runs[-1] and (step.unknown is not None or step.after_person):
@@ -306,7 +305,7 @@ def split_runs(steps: Sequence[StepTimes]) -> list[list[StepTimes]]:
 
 
 class AssumedTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that are assumed where a trace does not say."""
+    """Seconds that are assumed if a trace does not have them."""
 
     source: str
     """Where the figures come from."""
@@ -326,14 +325,14 @@ SHIPPED = {
         tool=0.3,
     )
 }
-"""By the name that `--assume-times` takes."""
+"""Shipped times, by the name that `--assume-times` accepts."""
 
 
 def read_assumed_times(given: str | Path | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
-    """Read what a user gives: a shipped name, `model=6,tool=0.5,verifier=12`, or a table or TOML file with these keys.
+    """Read assumed times: a shipped name, `model=6,tool=0.5,verifier=12`, or a mapping or TOML file with such keys.
 
     Raises:
-        UsageError: it is none of these, a key is unknown, `model` or `tool` is missing, or a time cannot be.
+        UsageError: it is none of these, a key is unknown, `model` or `tool` is missing, or a time is impossible.
     """
     if given is None or isinstance(given, AssumedTimes):
         return given
@@ -374,7 +373,7 @@ def _make_times(text: str, values: Mapping[str, Any], source: str) -> AssumedTim
 def fill_times(
     steps: Sequence[StepTimes], labels: Mapping[int, StepLabel], assumed: AssumedTimes
 ) -> tuple[list[StepTimes], int]:
-    """Steps with assumed times where theirs are not known, and how many these are."""
+    """The steps with unknown times replaced by assumed ones, and the number of such steps."""
     filled = [_fill_step(step, labels, assumed) if step.unknown in _FILLED else step for step in steps]
     return filled, sum(one is not other for one, other in zip(steps, filled, strict=True))
 

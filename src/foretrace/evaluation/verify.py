@@ -42,7 +42,7 @@ from foretrace.evaluation.predict import summarise_latency
 from foretrace.models.base import ChatModel
 
 QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
-"""Asked behind the prompt of the row and, as the assistant's reply to it, the action."""
+"""Asked after the row's prompt and the action, which is shown as the assistant's reply."""
 _WORD = re.compile(r"[^A-Za-z]*(yes|no)\b", re.IGNORECASE)
 _SIDES = ("chosen", "rejected")
 _SCORE_LINE = "score of a prediction"
@@ -50,7 +50,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What was scored."""
+    """The result of scoring."""
 
     out: str
     verifier: str
@@ -58,25 +58,25 @@ class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     what: Literal["predictions", "pairs"] = "predictions"
     rows: int
     scored: int
-    """Scores that were given: one a prediction, two a pair."""
+    """Number of scores given: one per prediction, two per pair."""
     already_done: int = 0
-    """Of them, and of the answers that were neither yes nor no, those of an earlier run of the same command."""
+    """Answers, usable or not, that were taken from an earlier run of the same command."""
     no_action: int = 0
-    """Predictions that hold no action: there is nothing to score."""
+    """Predictions without an action: there is nothing to score."""
     unknown: int = 0
-    """Predictions for steps that the dataset does not have: without a score."""
+    """Predictions for steps that the dataset does not have: not scored."""
     unreadable: int = 0
-    """Answers that are neither yes nor no: without a score."""
+    """Answers that are neither yes nor no: not scored."""
     without_logprobs: int = 0
-    """Scores that are 1 or 0, since the model's server tells no logprobs."""
+    """Scores of 1 or 0, because the model's server gives no logprobs."""
     failed: dict[str, int] = {}
-    """Requests that can never succeed, by kind: without a score."""
+    """Requests that can never succeed, by kind: not scored."""
     missing: int = 0
-    """Predictions for which a file of scores has none."""
+    """Predictions without a score in the file of scores."""
     unused: int = 0
-    """Scores of a file for predictions that are not there."""
+    """Scores in the file without a prediction."""
     problems: dict[str, int] = {}
-    """Lines with a fault, of the predictions and of the file of scores."""
+    """Faulty lines of the predictions and of the file of scores, by kind."""
     latency_s: dict[str, float] = {}
 
 
@@ -101,14 +101,14 @@ async def verify_predictions(
     allow_other_version: bool = False,
     progress: ProgressFunc | None = None,
 ) -> VerifyReport:
-    """Score each prediction with a model, and write them all with their scores. What an earlier run of the same was
-    answered is not asked again.
+    """Score each prediction with a model, and write all predictions with their scores. Answers of an earlier run of the
+    same command are reused.
 
     Raises:
-        PredictionError: predictions or a dataset that cannot be read, or that do not fit; or requests that failed and
-            may succeed another time: what was answered is kept, and the same call goes on.
-        ModelError: the model failed for good; what was answered is kept, and the same call goes on.
-        StoreError: another process writes the same file.
+        PredictionError: predictions or a dataset that cannot be read or do not fit each other; or requests that failed
+            but may succeed another time: all answers are kept, and repeating the call continues.
+        ModelError: the model failed permanently; all answers are kept, and repeating the call continues.
+        StoreError: another process is writing the same file.
     """
     target = read_target(dataset)
     file = read_predictions(predictions)
@@ -141,7 +141,7 @@ async def verify_pairs(
     """Score both actions of each pair in the test split of `verifier`, and write the scores.
 
     Raises:
-        PredictionError: a dataset without pairs.
+        PredictionError: the dataset has no pairs.
         ModelError: as in `verify_predictions`.
     """
     read_target(dataset)
@@ -173,12 +173,11 @@ async def verify_pairs(
 def add_scores(
     predictions: Path, dataset: Path, out: Path, scores: Path, *, allow_other_version: bool = False
 ) -> VerifyReport:
-    """Add the scores of a file to predictions: lines of JSON with `key`, `step`, `rank` (1 where it is absent) and
-    `score`.
+    """Add the scores of a file to predictions: lines of JSON with `key`, `step`, `rank` (1 if absent) and `score`.
 
     Raises:
-        PredictionError: a file that cannot be read, or without a score that is a number; scores that are there twice,
-            or most of which fit no prediction.
+        PredictionError: a file cannot be read or has no numeric score, a score is given twice, or most scores fit no
+            prediction.
     """
     target = read_target(dataset)
     file = read_predictions(predictions)
@@ -219,7 +218,7 @@ def add_scores(
 
 
 def make_guess_text(guess: Prediction, target: str) -> str:
-    """A guess as the dataset writes targets: what a verifier is shown is in the form of what it was trained on."""
+    """A guess in the form of the dataset's targets, which is what a verifier was trained on."""
     text = f'{{"action":{_encode(guess.action)}'
     if target == "type":
         return text + "}"
@@ -242,11 +241,11 @@ def _canonicalise(arguments: str) -> str:
 
 
 def read_verdict(completion: Completion) -> tuple[float | None, bool]:
-    """The probability of a yes, by the first word of a text behind thinking, and whether logprobs say it: else it is 1
-    or 0. None for an answer that is neither yes nor no.
+    """The probability of a yes, by the first word after the thinking, and whether it comes from logprobs; without those
+    it is 1 or 0. None for an answer that is neither yes nor no.
 
-    With p the probability of the word that was sampled, it is p for a yes and 1 - p for a no: what is left over counts
-    for the other word, since servers tell only the probability of what was sampled.
+    If the sampled word has probability p, the result is p for a yes and 1 - p for a no. The remainder counts for the
+    other word, since servers only report the probability of what was sampled.
     """
     begin = completion.text.rpartition("</think>")[0]
     found = _WORD.match(completion.text, len(begin) + len("</think>") if begin else 0)
@@ -261,7 +260,7 @@ def read_verdict(completion: Completion) -> tuple[float | None, bool]:
 
 
 def _sum_logprobs(completion: Completion, start: int, end: int) -> float | None:
-    """Log-probability of the tokens that hold the text from `start` to `end`; None where it is not known which."""
+    """Log-probability of the tokens that contain the text from `start` to `end`; None if these are unknown."""
     pieces, logprobs = completion.pieces, completion.logprobs
     if len(pieces) < len(logprobs) == 1:
         return logprobs[0]
@@ -274,7 +273,7 @@ def _sum_logprobs(completion: Completion, start: int, end: int) -> float | None:
 
 
 def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
-    """Whether `action`, the text of a target, is what comes next."""
+    """The question whether `action`, in the form of a target, comes next."""
     messages = [msgspec.convert(message, ChatMessage) for message in prompt]
     messages += [ChatMessage(role="assistant", content=action), ChatMessage(role="user", content=QUESTION)]
     sampling = Sampling(temperature=0.0, max_tokens=asking.max_tokens, seed=0)
@@ -314,7 +313,7 @@ async def _ask(
     """Fill the journal with all answers.
 
     Raises:
-        PredictionError: none of them is a score; the journal is empty then.
+        PredictionError: no answer is a score; the journal is emptied.
     """
     report = progress or ignore_progress
     report("verifying", 0, total)
@@ -378,5 +377,5 @@ def _check_fit(
 
 
 def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
-    """The faults, without what is counted by itself."""
+    """The problems without `no_action`, which is counted separately."""
     return {name: count for name, count in problems.items() if name != "no_action"}

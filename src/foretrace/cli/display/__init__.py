@@ -1,4 +1,4 @@
-"""How results look: tables and sentences."""
+"""Print results as tables and sentences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN_BY = {
     "VerifyReport": "score.show_verified",
     "ViewReport": "traces.show_view",
 }
-"""By report: the module here, and its function."""
+"""The module and function that print a report, by its class."""
 
 
 def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
@@ -42,7 +42,7 @@ def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
 
 
 def show_plugins(output: Output, plugins: Sequence[PluginFacts], own: str) -> None:
-    """Print plugins: what each is, where its rows are read from, and their license; `own` says how to add one."""
+    """Print plugins: a description, where rows are read from, and their license; `own` is how to add one."""
     for plugin in plugins:
         output.print((plugin.name, "bold"), f"  {plugin.about}")
         count = f"{plugin.problems:,} problems; " if plugin.problems else ""
@@ -55,7 +55,7 @@ def show_plugins(output: Output, plugins: Sequence[PluginFacts], own: str) -> No
 
 
 def render(report: Report) -> str:
-    """What the command prints of a report, without its notes on stderr."""
+    """The text that the command prints for a report, without notes on stderr."""
     text = io.StringIO()
     show(Output(stream=text), report)
     return text.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-"""What a built dataset holds, what was pushed of it, and how often each action occurs."""
+"""Print what a built dataset contains, what was pushed, and how often each action occurs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _VERDICTS = {"pass": "pass", "fail": "FAIL", "undecided": "UNDECIDED", "removed"
 
 
 def show_build(output: Output, report: BuildReport) -> None:
-    """What a dataset holds, without where it is."""
+    """Print what a dataset contains, without its location."""
     show_dataset(output, report.manifest, None)
 
 
 def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> None:
-    """Actions, rows, gates, drops, warnings, where the files are, and what to type next."""
+    """Print actions, rows, gates, drops and warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import format_figures
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.dataset.proposer_guesses import describe_mistakes
@@ -75,8 +75,8 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> 
 
 
 def _write_arguments(out: Path, configs: dict[str, dict[str, Any]]) -> str:
-    """With which arguments `datasets.load_dataset` loads the first config. It takes only folders of this machine, and
-    files anywhere."""
+    """The arguments with which `datasets.load_dataset` loads the first config. It accepts local folders, or files
+    anywhere."""
     first = next(iter(configs), "proposer")
     address = find_address(out)
     if address is None:
@@ -87,7 +87,7 @@ def _write_arguments(out: Path, configs: dict[str, dict[str, Any]]) -> str:
 
 
 def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
-    """How many tasks and attempts are copies, with examples; nothing where none is."""
+    """Print how many tasks and attempts are copies, with examples; nothing if there are none."""
     for kind in ("tasks", "attempts"):
         figures: dict[str, Any] = (found or {}).get(kind, {"copies": 0})
         if figures["copies"]:
@@ -97,7 +97,7 @@ def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
 
 
 def _show_filters(output: Output, filters: dict[str, dict[str, Any]]) -> None:
-    """Whole traces that were left out, by filter and reason, and benchmarks that were only found."""
+    """Print which whole traces were left out, by filter and reason, and notes on benchmarks found."""
     left_out: dict[str, Counter[str]] = {}
     for name, described in filters.items():
         for reasons in described["by_source"].values():
@@ -111,7 +111,7 @@ def _show_filters(output: Output, filters: dict[str, dict[str, Any]]) -> None:
 
 
 def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:
-    """How much of each pair family a shallow reader gets right; nothing where it was not measured."""
+    """Print how much of each pair family a shallow reader gets right; nothing if it was not measured."""
     from foretrace.dataset.difficulty import describe_difficulty
 
     if families:
@@ -121,7 +121,7 @@ def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> Non
 
 
 def show_actions(output: Output, actions: dict[str, int]) -> None:
-    """The distribution of the nine actions, in their order, with a bar for each."""
+    """Print the distribution of the nine actions, in their order, with a bar for each."""
     total, most = sum(actions.values()), max(actions.values(), default=0)
     output.print_table(
         ("action", "steps", "share", ""),
@@ -138,7 +138,7 @@ def show_actions(output: Output, actions: dict[str, int]) -> None:
 
 
 def show_labels(output: Output, report: LabelReport) -> None:
-    """Say what was labelled, and where the labels and the unsure steps are."""
+    """Print what was labeled, and where the labels and the uncertain steps are."""
     from foretrace.core.files import describe_output
 
     show_actions(output, report.actions)
@@ -163,13 +163,13 @@ def show_labels(output: Output, report: LabelReport) -> None:
 
 
 def warn_corrections(output: Output, counts: CorrectionCounts) -> None:
-    """Say which corrections were not applied."""
+    """Warn about corrections that were not applied."""
     for warning in counts.warnings:
         output.warn(f"warning: {warning}", "yellow")
 
 
 def show_pushed(output: Output, pushed: PushReport) -> None:
-    """Say what was pushed, or would be."""
+    """Print what was pushed, or would be pushed."""
     output.print_table(
         ("repository", "rows", "files", "bytes", "what"),
         [(p.url, p.rows, len(p.files), p.bytes, _describe_push(p)) for p in pushed],
@@ -181,7 +181,7 @@ def _describe_push(one: PushedRepository) -> str:
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:
-    """The action distribution of each split; returns the splits."""
+    """Print the action distribution of each split; returns the splits."""
     splits = list(actions) or ["train", "validation", "test"]
     names = list(dict.fromkeys(name for split in splits for name in actions.get(split, {})))
     totals = {split: sum(actions.get(split, {}).values()) for split in splits}

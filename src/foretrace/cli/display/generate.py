@@ -1,4 +1,4 @@
-"""What `generate`, `problems check` and `doctor` print."""
+"""Print the results of `generate`, `problems check` and `doctor`."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _FIRST_METRICS = (
     "invented_results",
     "repairs",
 )
-"""Metrics that are shown first; others that a trace has come after them."""
+"""Metrics that are shown first, before any others."""
 _MAX_ERROR_KINDS = 2
-"""Kinds of errors that the line of progress names."""
+"""Most kinds of errors named in the line of progress."""
 
 
 class StatusDisplay:
-    """Follows a run: says once what the server can do, and then where the run stands."""
+    """Shows the progress of a run, and once what the server can do."""
 
     def __init__(self, output: Output, progress: ProgressDisplay) -> None:
         self._output, self._progress = output, progress
         self._started = False
-        """Whether attempts were begun."""
+        """Whether attempts have begun."""
         self.failure_report: GenerateReport | None = None
-        """What a run did that a failure ended."""
+        """The report of a run that was ended by a failure."""
 
     def on_failure(self, report: GenerateReport) -> None:
-        """Note what was done when a failure ended the run."""
+        """Keep the report of a run that was ended by a failure."""
         self.failure_report = report
 
     def __call__(self, status: RunProgress) -> None:
@@ -64,7 +64,7 @@ class StatusDisplay:
 
 
 def describe_progress(status: RunProgress) -> str:
-    """Where a run stands, in one line; what matters most comes first, since a terminal cuts its end off."""
+    """The progress of a run in one line, the most important first, since a terminal cuts off the end."""
     if status.doing != "running":
         return status.doing
     attempts_s, tokens_s = status.compute_rates()
@@ -85,7 +85,7 @@ def describe_progress(status: RunProgress) -> str:
 
 
 def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
-    """What a model server was found to do, and where not, why; one line each."""
+    """What a model server can do, and why it cannot do the rest, one line each."""
     does = [name for name in CAPABILITY_NAMES if capabilities.get(name)]
     context = capabilities.get("context_length")
     lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
@@ -95,7 +95,7 @@ def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
 
 
 def note_unknown_to_demo(output: Output, model: str, problems: Sequence[Problem]) -> None:
-    """Say that the demo model does not know some of the problems that it is given."""
+    """Note that the demo model does not know some of the given problems."""
     from foretrace.dataset.demonstration import is_demo_model
     from foretrace.models.demo_model import KNOWN_PROBLEMS
     from foretrace.registry import load_problems
@@ -113,7 +113,7 @@ def note_unknown_to_demo(output: Output, model: str, problems: Sequence[Problem]
 
 
 def show_report(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
-    """Say what a run did."""
+    """Print the report of a run."""
     counts = report.counts
     for path in report.damaged:
         output.warn(f"{path}: a damaged journal of an earlier run; what could be read of it is sealed, and it is kept")
@@ -196,7 +196,7 @@ def _report_fields(report: GenerateReport, out: Path | None, dropped: int) -> li
 
 
 def _list_nodes(report: GenerateReport) -> list[tuple[str, Cell]]:
-    """Which nodes have which isolation, where they differ."""
+    """The nodes by isolation level, if the levels differ."""
     by_level: dict[int, list[str]] = {}
     for name, isolation in report.nodes.items():
         by_level.setdefault(isolation["level"], []).append(name)
@@ -220,7 +220,7 @@ def _percentage(share: float | None, of: int) -> str | None:
 
 
 _MAX_NAMED = 5
-"""Problems that the last line of a failed check names."""
+"""Most problems named in the last line of a failed check."""
 _FAULT_TEXTS = {
     "bad_row": "left out",
     "reference_failed": "the reference fails for",
@@ -231,7 +231,7 @@ _FAULT_TEXTS = {
 
 
 def show_check(output: Output, checked: ValidationReport, isolation: Isolation) -> None:
-    """Print the counts of a check, and what it found."""
+    """Print the counts of a check and the faults it found."""
     with_reference = checked.problems - checked.without_reference
     output.print_fields(
         [
@@ -260,13 +260,13 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
 
 
 def _find_missing_modules(checked: ValidationReport) -> list[str]:
-    """Packages that code of problems wanted, and that were not there."""
+    """Packages that the problems' code imports but that are missing."""
     found = (re.search(r"No module named '(\w+)", fault.detail) for fault in checked.faults)
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
 def verdict(checked: ValidationReport) -> str:
-    """One line that names what is wrong, and where."""
+    """One line that names the faults and their problems."""
     parts: list[str] = []
     for fault, text in _FAULT_TEXTS.items():
         names = list(dict.fromkeys(f.problem for f in checked.faults if f.kind == fault))
@@ -284,7 +284,7 @@ _LEVELS = {
     0: "limits only: weak",
 }
 _CAPABILITY_WORDS = {"reasoning_apart": "thinking apart"}
-"""Capabilities that are not called by their field's name."""
+"""Capabilities that are shown under a different name than their field's."""
 _LOGPROBS = {
     "token": "ids and logprobs of the sampled tokens (token-exact)",
     "text": "logprobs of pieces of text, without ids (text-exact)",
@@ -293,7 +293,7 @@ _LOGPROBS = {
 
 
 def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
-    """Print what was found of a sandbox: level, limits, speed, each guard, and what to do where one is off."""
+    """Print the facts of a sandbox: level, limits, speed, guards, and how to turn on guards that are off."""
     limits = facts["limits"]
     memory = f"{limits['memory_mb']:,} MiB" if limits["memory_mb"] else "an unknown amount"
     rows: list[tuple[str, Cell]] = [
@@ -336,7 +336,7 @@ def _describe_judging(judged: dict[str, bool]) -> str:
 
 
 def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:
-    """Print what was found of a model, as far as it went; `max_tokens` is the limit of its replies."""
+    """Print what was found out about a model; `max_tokens` is the limit of its replies."""
     notes: list[tuple[str, Cell]] = list(report.notes.items())
     output.print_fields([("model", report.model), ("endpoint", report.endpoint or "in this process"), *notes])
     if report.capabilities is not None:

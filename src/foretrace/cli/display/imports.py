@@ -1,5 +1,5 @@
-"""What `foretrace import` says: what each source took, what was left out, counts; in detail, the account of every
-record."""
+"""Print the result of `foretrace import`: what each source read, what was left out, and counts; in detail, an account
+of all records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _OUTCOMES = (("true", "success"), ("false", "failed"), ("unknown", "unknown"))
 _MAX_FILES, _MAX_FILES_IN_DETAIL = 5, 50
-"""Files that no source takes which are shown."""
+"""Most unrecognized files that are shown, without and with details."""
 _NO_DATA = ("text", "empty", "binary")
-"""How what is in a file that is hardly an agent's begins: it is shown last."""
+"""How the description of a file begins that is hardly an agent's; such files are shown last."""
 _MAX_TYPES = 12
 
 
@@ -54,14 +54,14 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
 
 
 def source_facts(report: SourceReport) -> dict[str, Any]:
-    """What was read as one source."""
+    """The report of one source as one JSON object."""
     files = {"files": report.files, "files_done_before": report.files_done}
     drops = dict(sorted(report.drops.items()))
     return {**files, "drops": drops, "account": report.account.to_dict(), "counts": report.counts.to_dict()}
 
 
 def found_facts(found: FoundFiles) -> dict[str, Any]:
-    """What a search of folders found."""
+    """The results of a search of folders as one JSON object."""
     return {
         "files": [{"path": str(f.path), "source": f.source, "reason": f.reason} for f in found.files],
         "not_recognized": found.unknown_count,
@@ -73,7 +73,7 @@ def found_facts(found: FoundFiles) -> dict[str, Any]:
 
 
 def _show_sources(output: Output, report: ImportReport, found: FoundFiles, *, details: bool) -> None:
-    """One line for each source that took files, and the files that none took."""
+    """Print one line for each source that read files, and the files that none of them reads."""
     reasons = {file.source: file.reason for file in reversed(found.files)}
     rows = [(name, *_list_result(own), reasons.get(name, "")) for name, own in sorted(report.sources.items())]
     if len(rows) > 1:
@@ -120,7 +120,7 @@ def _name_folder(out: Path) -> list[tuple[str, str]]:
 def show_import(
     output: Output, report: ImportReport, label: str = "", out: Path | None = None, *, details: bool = False
 ) -> None:
-    """Say what an import did.
+    """Print what an import did.
 
     Args:
         details: Show more examples, and the account of records by type.
@@ -158,7 +158,7 @@ def show_import(
 
 
 def _note_gaps(output: Output, report: ImportReport, *, details: bool) -> None:
-    """Say what was dropped, left unknown, or not read."""
+    """Note what was dropped, left unknown, or not read."""
     for reason, examples in sorted(report.render_examples(write_flag).items()):
         for example in examples if details or report.found is None else examples[:1]:
             output.note(f"dropped, {reason}: {example}")
@@ -194,7 +194,7 @@ def _list_turns(counts: TraceCounts) -> str:
 
 
 def _note_stamped(output: Output, counts: TraceCounts) -> None:
-    """Say which times of tools may hold a person's wait: those that nobody measured."""
+    """Note that tool times known only from time stamps may include waiting for a person."""
     stamped, timed = counts.timed_calls["stamps"], counts.timed_calls.total()
     if stamped:
         output.note(
@@ -204,7 +204,7 @@ def _note_stamped(output: Output, counts: TraceCounts) -> None:
 
 
 def note_redactions(output: Output, counts: TraceCounts) -> None:
-    """Say what was taken out of traces, by type, or that nothing was."""
+    """Note what was redacted in traces, by type, or that they were not checked."""
     if counts.redacted:
         found = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.redacted.items()))
         output.note(f"taken out of the traces: {found}")
@@ -216,7 +216,7 @@ def note_redactions(output: Output, counts: TraceCounts) -> None:
 
 
 def _show_account(output: Output, report: ImportReport, *, details: bool) -> None:
-    """Types of records that are unknown or lost; in detail, a table of records, and all types."""
+    """Print the types of unknown and lost records; in detail, a table of records and all types."""
     output.print()
     if details:
         reports = sorted(report.sources.items()) + ([("all", report.total)] if len(report.sources) > 1 else [])
@@ -254,7 +254,7 @@ def _list_types(found: Counter[str]) -> str:
 
 
 def sum_import(report: ImportReport) -> str:
-    """What became of the rows, as a sum."""
+    """The outcomes of all rows, as a sum."""
     optional = ((report.replaced, "replaced"), (report.grown, "grown"), (report.before_since, "too old"))
     more = "".join(f" + {count:,} {what}" for count, what in optional if count)
     before = f" + {report.dropped_before:,} dropped before" if report.dropped_before else ""

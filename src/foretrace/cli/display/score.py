@@ -1,4 +1,4 @@
-"""What was predicted, and how good predictions are: one table of what decides, and with `--details` everything else."""
+"""Print what was predicted and how good it is: one table of the main figures, and all others with `--details`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from foretrace.evaluation.verify import VerifyReport
 
 _ROWS = 10
-"""Rows of a table that are shown; `--json` has all."""
+"""Most rows of a table that are shown; `--json` has all."""
 _FEW_GROUPS = 10
-"""Groups below which a bootstrap over them says too little."""
+"""With fewer groups than this, bootstrap intervals are too narrow."""
 _DECISIVE = (
     ("action type", "natural", "type_accuracy"),
     ("macro-F1", "natural", "macro_f1"),
@@ -44,7 +44,7 @@ _DECISIVE = (
 
 
 def show_scores(output: Output, report: ScoreReport, predictions: Path | None = None, *, details: bool = False) -> None:
-    """The table of what decides, what was left out, and with `details` all other figures."""
+    """Print the table of main figures, what was left out, and with `details` all other figures."""
     name = report.predictor or (predictions.name if predictions is not None else "this file")
     steps, tasks = count_things(report.rows, "eval step"), count_things(report.tasks, "task")
     output.print((f"{name} on {steps} of {tasks}", "bold"))
@@ -82,7 +82,7 @@ def show_scores(output: Output, report: ScoreReport, predictions: Path | None = 
 
 
 def warn_few_groups(output: Output, groups: int) -> None:
-    """Say that a bootstrap over few groups says too little, and over one nothing."""
+    """Print that intervals are too narrow with few groups, or missing with one."""
     if groups == 1:
         output.print("without intervals: all steps are of one group")
     elif groups < _FEW_GROUPS:
@@ -98,12 +98,12 @@ def _show_table(output: Output, name: str, report: ScoreReport) -> None:
 
 
 def show_references(output: Output, references: References) -> None:
-    """The table of what decides, of each predictor."""
+    """Print the table of main figures of each predictor."""
     show_lines(output, [(each.predictor, each.scores) for each in references.predictors])
 
 
 def show_lines(output: Output, lines: Sequence[tuple[str, Sequence[ScoreRow]]], groups: int | None = None) -> None:
-    """A line for each predictor; figures of one group have no interval."""
+    """Print the main figures, one line per predictor; with a single group there are no intervals."""
     tables = [(line, {(row.slice, row.metric): row for row in rows}) for line, rows in lines]
     columns = [column for column in _DECISIVE if any(column[1:] in found for _, found in tables)]
     output.print_table(
@@ -142,7 +142,7 @@ def _describe_calibration(calibration: Calibration) -> str:
 
 
 def _show_cascade(output: Output, rows: Sequence[CascadeRow], *, details: bool) -> None:
-    """The curve of the predictions, and of each reference the row that takes every guess; all rows with `details`."""
+    """Print the predictions' curve, and each reference's row that accepts every guess; all rows with `details`."""
     output.print(
         "a cascade: guesses above a threshold are taken, otherwise the large model is asked (cost 1, always right):"
     )
@@ -181,7 +181,7 @@ def _show_comparison(output: Output, against: Comparison) -> None:
 def write_difference(each: Difference, tasks: int) -> str:
     """`better by 3.1 points [1.2, 5.0]`."""
     sign = -1 if each.value < 0 else 1
-    # + 0.0: what rounds to nothing has no sign
+    # + 0.0 turns -0.0 into 0.0
     value, *ends = (round(100 * sign * number, 1) + 0.0 for number in (each.value, each.low, each.high))
     low, high = sorted(ends)
     if value == low == high == 0:
@@ -240,7 +240,7 @@ def _write_auroc(share: Share) -> str:
 
 
 def show_pair_scores(output: Output, report: PairReport, scores: Path | None = None) -> None:
-    """How often the right action of a pair is preferred, by family."""
+    """Print how often the right action of a pair is preferred, by family."""
     name = report.verifier or (scores.name if scores is not None else "this file")
     output.print((f"{name} on {report.rows:,} test pairs", "bold"))
     output.print()
@@ -257,7 +257,7 @@ def show_pair_scores(output: Output, report: PairReport, scores: Path | None = N
 
 
 def show_verified(output: Output, report: VerifyReport) -> None:
-    """What was scored, what was not and why, and what to type next."""
+    """Print what was scored, what was not and why, and what to type next."""
     output.print((f"{report.verifier} scored {report.rows:,} {report.what}: {report.scored:,} scores", "bold"))
     left_out = {
         "of an earlier run": report.already_done,
@@ -285,7 +285,7 @@ def _count_rows(report: ScoreReport) -> str:
         f"{report.rows:,} eval rows; {report.missing:,} without a prediction and {report.unreadable:,} with one that "
         f"names no action count as wrong; {report.unknown:,} predictions for other rows are ignored"
     )
-    # That a line names no action is said already, by rows.
+    # Lines without an action have been counted above, by rows.
     faults = {name: count for name, count in report.problems.items() if name != "no_action"}
     return text + _list_faults(faults)
 
@@ -316,7 +316,7 @@ def _show_details(output: Output, report: ScoreReport) -> None:
 
 
 def _show_records(output: Output, title: str, rows: Sequence[msgspec.Struct], most: int | None) -> None:
-    """A table with a column for each field; how many rows a share is over stands in the last one."""
+    """Print a table with a column per field, and a last one with the number of rows that a share covers."""
     if not rows:
         return
     names = rows[0].__struct_fields__
@@ -344,12 +344,12 @@ _LOST = {"failed": "failed", "no_action": "name no action"}
 
 
 def describe_rows(config: str, split: str) -> str:
-    """Which rows were predicted: `eval`, `proposer`, `validation`."""
+    """The kind of rows that were predicted: `eval`, `proposer`, `validation`."""
     return split if (config, split) == ("proposer", "validation") else config
 
 
 def show_predictions(output: Output, report: PredictReport) -> None:
-    """One line, and one for each kind of fault; rows without a guess count as wrong when the file is scored."""
+    """Print what was predicted, and a line per kind of fault. Rows without a guess count as wrong in `score`."""
     latency = report.latency_s
     speed = f"; {1000 * latency['p50']:.1f} ms a row (p95 {1000 * latency['p95']:.1f})" if latency else ""
     learnt = f", learnt from {report.learnt_rows:,} train rows" if report.learnt_rows else ""

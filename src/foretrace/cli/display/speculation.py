@@ -1,4 +1,4 @@
-"""What a perfect predictor would save, what a predictor would have saved, and which calls may run early."""
+"""Print what a perfect and a given predictor would save, and which calls may run early."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from foretrace.evaluation.step_times import AssumedTimes
 
 _ROWS = 10
-"""Rows of a table that are shown; `--json` has all."""
+"""Most rows of a table that are shown; `--json` has all."""
 _DEPTHS = ("2", "3", "5")
 _ROW_DEPTH = "3"
-"""The depth that a row of a table shows."""
+"""The depth shown in the rows of a table."""
 _LONGEST = 3
-"""Calls with a time from stamps that are named."""
+"""Most calls timed by time stamps that are named."""
 
 
 def show_ceiling(output: Output, report: CeilingReport) -> None:
-    """The first sentence says what there is to win, and the tables where."""
+    """Print what can be saved: a first sentence says how much, and the tables where."""
     output.print((summarise_ceiling(report), "bold"))
     if not report.wall_s:
         return
@@ -75,7 +75,7 @@ def _summarise_live(report: SpeculationReport) -> str:
 
 
 def summarise_ceiling(report: CeilingReport) -> str:
-    """What there is to win, in one sentence."""
+    """What can be saved at most, in one sentence."""
     oracle = report.oracle
     if not report.steps:
         return "unknown: there is no step of a model in these traces"
@@ -85,7 +85,7 @@ def summarise_ceiling(report: CeilingReport) -> str:
 
 
 def describe_assumed(assumed: AssumedTimes, count: int) -> str:
-    """Which times are assumed, of how many steps, and where they come from."""
+    """The assumed times, for how many steps, and their source."""
     calls = "".join(f", {name} {write_time(seconds)}" for name, seconds in assumed.actions.items())
     return (
         f"times of {count:,} steps are assumed, not measured: a reply {write_time(assumed.model)}, a call "
@@ -127,7 +127,7 @@ def _list_wants(report: CeilingReport) -> list[str]:
 
 
 def _describe_stamped(report: CeilingReport) -> list[str]:
-    """What of the tools' time may hold a person's wait, and which calls to look at."""
+    """The share of tool time that may include waiting for a person, and which calls to look at."""
     stamped = report.stamped
     if not stamped.share:
         return []
@@ -197,14 +197,14 @@ def _show_rows(output: Output, title: str, rows: Sequence[CeilingRow]) -> None:
 
 
 def _write_row_savings(row: CeilingRow) -> tuple[str, str]:
-    """What prefetching and running ahead save of a row's time."""
+    """The shares of a row's time that prefetching and running ahead save."""
     if row.verdict == "unknown":
         return ("unknown", "")
     return (write_saving(row.oracle), write_share(row.ahead[_ROW_DEPTH].share or 0.0))
 
 
 def write_saving(saving: Saving | ReplayReport) -> str:
-    """`18 % [12, 24]`; without an interval where fewer than two tasks are known."""
+    """A saving as `18 % [12, 24]`; without the interval if fewer than two tasks are known."""
     share = write_share(saving.share or 0.0)
     if saving.low is None or saving.high is None:
         return share
@@ -212,7 +212,7 @@ def write_saving(saving: Saving | ReplayReport) -> str:
 
 
 def write_points(share: float) -> str:
-    """The number of percent: `18`, `1.9`."""
+    """A share in percent, without the sign: `18`, `1.9`."""
     return write_share(share).removesuffix(" %")
 
 
@@ -229,7 +229,7 @@ def write_time(seconds: float) -> str:
 
 
 def show_replay(output: Output, report: ReplayReport) -> None:
-    """The first sentence says what is saved; the last lines what is assumed and what is left out."""
+    """Print what a predictor would have saved; the last lines say what is assumed and left out."""
     output.print((_summarise(report), "bold"))
     if report.base_s and report.verdict == "known":
         for line in (_describe_launches(report), _describe_accuracy(report), *_describe_cost(report)):
@@ -306,7 +306,7 @@ def _show_tasks(output: Output, report: ReplayReport) -> None:
 
 
 def _show_frontier(output: Output, report: ReplayReport) -> None:
-    """A row for each threshold; the one that is in force is marked."""
+    """Print a row for each threshold; the current one is marked."""
     in_force = report.settings.threshold
     priced = any(point.extra_cost for point in report.frontier)
     rows: list[tuple[Cell, ...]] = []
@@ -342,13 +342,13 @@ def _list_left_out(report: ReplayReport) -> Iterator[str]:
 
 
 _EFFECT_ROWS = 30
-"""Rows that are shown; the file has all."""
+"""Most rows that are shown; the file has all."""
 _PATTERNS = 5
-"""Patterns of one tool that are shown."""
+"""Most patterns of one tool that are shown."""
 
 
 def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = None, *, replaced: bool = False) -> None:
-    """The most frequent tools and patterns, and where the file is."""
+    """Print the most frequent tools and patterns, and where the file is."""
     rows: list[tuple[Cell, ...]] = []
     for tool in manifest.tools:
         rows.append(_make_effect_row(tool.tool, tool))
@@ -371,7 +371,7 @@ def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = N
 
 
 def show_checked_call(output: Output, checked: CheckedCall) -> None:
-    """Whether a call may run ahead, and why."""
+    """Print whether a call may run ahead, and why."""
     seen = f"; seen {checked.calls:,} times: {checked.evidence}" if checked.evidence else ""
     output.print(f"{'may' if checked.may_run_ahead else 'may not'} run ahead: {checked.effect}{seen}")
 

@@ -1,4 +1,4 @@
-"""The list of a folder's traces, what was exported, and one trace as a person reads it, message by message."""
+"""Print the list of a folder's traces, results of exports, and a single trace message by message."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from foretrace.report.view import ViewReport
 
 _WIDTH = 180
-"""Characters of a line that are shown."""
+"""Most characters of a line that are shown."""
 _SUCCESS = {True: ("success", "green"), False: ("failed", "red"), None: ("outcome unknown", "yellow")}
 
 
 _FIRST_WORDS = 60
-"""Characters of the first words in the list."""
+"""Most characters of the first words shown in the list."""
 _MADE_ID = re.compile(r"(?:\w+:)?[0-9a-f]{16}")
-"""A task's id that was made from its text: it tells a person nothing."""
+"""A task id made from the task's text, which means nothing to a person."""
 
 
 class _Excerpt(msgspec.Struct, frozen=True):
-    """How many lines of a text are shown: from its beginning and from its end."""
+    """Number of lines shown from the beginning and from the end of a text."""
 
     head: int
     tail: int
@@ -51,7 +51,7 @@ _TEXT, _ARGUMENT, _OBSERVATION = _Excerpt(6, 2), _Excerpt(12, 4), _Excerpt(6, 4)
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """What the list says of a trace."""
+    """The fields of a trace in the list."""
     origin, outcome = trace.provenance, trace.outcome
     folder = trace.extra.get("cwd")
     group = trace.task.group if trace.task.group != trace.task.id else None
@@ -73,7 +73,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> None:
-    """Print summaries of traces, out of `total`; columns that say nothing of any are left out."""
+    """Print summaries of traces, out of `total`; columns without any value are left out."""
     if not rows:
         output.print("no traces")
         return
@@ -85,7 +85,7 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
 
 
 def _shorten_summary(row: Mapping[str, Any]) -> dict[str, Cell]:
-    """What the list shows in another way than `--json`; None is nothing worth a column."""
+    """The fields that the list shows differently from `--json`; None if there is nothing to show."""
     words = one_line(row["first_words"])
     return {
         "date": row["date"] and row["date"][:16].replace("T", " "),
@@ -97,7 +97,7 @@ def _shorten_summary(row: Mapping[str, Any]) -> dict[str, Cell]:
 
 
 def show_export(output: Output, report: ExportReport) -> None:
-    """Say what was exported, which traces were dropped, what was lost of the others, and where the file is."""
+    """Print what was exported, which traces were dropped, what others lost, and where the file is."""
     from foretrace.exports.base import describe_losses
 
     read = "problems" if report.format == "harbor-tasks" else "traces"
@@ -117,7 +117,7 @@ def show_export(output: Output, report: ExportReport) -> None:
 
 
 def show_scrubbed(output: Output, report: ScrubReport) -> None:
-    """Say what was taken out of traces."""
+    """Print what was redacted in traces."""
     output.print_fields(
         [
             ("traces", report.traces),
@@ -134,7 +134,7 @@ def show_scrubbed(output: Output, report: ScrubReport) -> None:
 
 
 def show_view(output: Output, report: ViewReport) -> None:
-    """Say what a page shows, and where it is."""
+    """Print what a page shows, and where it is."""
     page = Path(report.page)
     files = page.parent.rglob("*") if page.name == "index.html" else [page]
     left_out = {"left out": report.left_out, "not readable": report.unreadable}
@@ -233,7 +233,7 @@ def _header(output: Output, trace: Trace) -> None:
 
 
 def _source(origin: Provenance) -> str:
-    """Where a trace comes from, as far as it is known."""
+    """Where a trace comes from, if known."""
     where = origin.source + (f"@{origin.revision}" if origin.revision else "")
     where += f"/{origin.split}" if origin.split else ""
     row = "" if origin.raw_row is None else f"row {origin.raw_row}"
@@ -255,13 +255,13 @@ def _sampling(origin: Provenance) -> list[str]:
 
 
 class _MessagePrinter:
-    """Prints messages; texts are shortened unless `full`, and with `explain` it says what rules mean."""
+    """Prints messages. Texts are shortened unless `full`; with `explain`, the meaning of rules is printed."""
 
     def __init__(self, output: Output, full: bool, flags: Sequence[Flag], *, explain: bool) -> None:
         self._output, self._full, self._flags, self._explain = output, full, flags, explain
 
     def step(self, message: Message, index: int, label: StepLabel | None) -> None:
-        """One assistant message: label, thought, calls."""
+        """Print an assistant message: label, thought, calls."""
         title = (str(label.action), "bold cyan") if label and label.action else ("not a step", "dim")
         rule = f"  {label.rule}, {label.effect}, state {label.state_version}" if label else ""
         failed = "  failed" if label and label.failed else ""
@@ -286,13 +286,13 @@ class _MessagePrinter:
             self._call(call)
 
     def observation(self, message: Message) -> None:
-        """One answer of the environment."""
+        """Print an answer of the environment."""
         style = "red" if message.is_error else ""
         self._block(message.content or "(empty)", "  < ", _OBSERVATION, style)
         self._parts(message)
 
     def other(self, message: Message, index: int) -> None:
-        """One message of the system or the user."""
+        """Print a system or user message."""
         who = message.role if message.author == "user" else f"{message.role}, {message.author}"
         self._output.print((f"[{index}] {who}", "dim"))
         self._block(message.content or "(empty)", "  ", _TEXT)

@@ -1,1 +1,1 @@
-"""Many attempts at many problems, into a traces folder, resumable at any moment."""
+"""Many attempts at many problems, written to a traces folder and resumable at any time."""

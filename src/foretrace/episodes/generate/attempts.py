@@ -1,6 +1,6 @@
-"""Make attempts at problems: one that ended is a line for the journal, and what a run counts of it.
+"""Make attempts at problems: a finished attempt is a line for the journal and the facts that a run counts.
 
-Nothing is written here, so attempts may be made anywhere: in this process, or in the tasks of a cluster.
+Nothing is written here, so attempts can be made anywhere: in this process, or in the tasks of a cluster.
 """
 
 from __future__ import annotations
@@ -37,116 +37,116 @@ class StartedAttempt(NamedTuple):
 
     plan: PlannedAttempt
     meter: TokenMeter
-    """Its tokens so far."""
+    """Counts its tokens so far."""
 
 
 class FinishedAttempt(NamedTuple):
-    """What a run needs of an attempt that ended."""
+    """What a run needs to know about an attempt that ended."""
 
     key: str
     outcome: Outcome
     line: bytes | None
-    """For the journal: the trace, or why it is left out; `None` for one that is not kept and is made again."""
+    """The journal line: the trace, or why it is left out; `None` for an attempt that is not kept but made again."""
     left_out: str
-    """Why the trace is not kept; empty where it is, and where the attempt ended in an error."""
+    """Why the trace is not kept; empty if it is kept, or if the attempt ended in an error."""
     model_s: float
     tool_s: float
     is_retried: bool
-    """Whether it was begun a second time after a failure that may pass."""
+    """Whether it was started a second time after a transient failure."""
     redacted: dict[str, int]
-    """What was taken out of the trace, by type."""
+    """Number of redactions in the trace, by type."""
 
     @property
     def stored(self) -> bool:
-        """Whether the line holds the trace."""
+        """Whether the line contains the trace."""
         return self.line is not None and not self.left_out
 
 
 class FinishedGroup(NamedTuple):
-    """What became of a group of attempts."""
+    """The outcome of a group of attempts."""
 
     attempts: Sequence[FinishedAttempt]
     error: ForetraceError | None = None
-    """Ended the group before its end: no other attempt would fare better."""
+    """The error that ended the group early, because no other attempt could succeed."""
 
 
 class TimeLeft(NamedTuple):
-    """Until when a group may run, seconds from now; `None` is for ever."""
+    """How long a group may run, in seconds from now; `None` means no limit."""
 
     begin: float | None = None
-    """After these no attempt begins."""
+    """After this time no attempt is started."""
     end: float | None = None
-    """After these no attempt is waited for."""
+    """After this time no attempt is waited for."""
 
 
 class AttemptRunner(Protocol):
     """Where the attempts of a run are made, in groups."""
 
     preparing: str
-    """What `start` does, in a few words."""
+    """A few words on what `start` does."""
 
     @property
     def group_size(self) -> int:
-        """Attempts of a group, at most."""
+        """Most attempts in a group."""
         ...
 
     @property
     def at_once(self) -> int:
-        """Attempts of a group that are made at one time, at most."""
+        """Most attempts of a group that are made at a time."""
         ...
 
     @property
     def max_groups(self) -> int:
-        """Groups that may be in flight now."""
+        """Most groups that may be in flight now."""
         ...
 
     @property
     def slots(self) -> int:
-        """Requests that the model server may get at a time."""
+        """Most requests to the model server at a time."""
         ...
 
     @property
     def server_failure(self) -> str:
-        """Kind of the server's last failure, while it has served nothing since; else empty."""
+        """Kind of the server's last failure, if it has not answered since; else empty."""
         ...
 
     @property
     def isolation(self) -> Isolation | None:
-        """How well the code is isolated, where that is known by now; the weakest, where there are several sandboxes."""
+        """How well the code is isolated, if known by now; the weakest isolation if there are several sandboxes."""
         ...
 
     @property
     def nodes(self) -> Mapping[str, Isolation]:
-        """The same for each node of a cluster that was heard of, by host name; empty where there is none."""
+        """The isolation of each known node of a cluster, by host name; empty without a cluster."""
         ...
 
     async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
-        """Make ready, before anything is written.
+        """Prepare, before anything is written.
 
         Args:
-            attempts: How many there are to be made.
-            found: What the model server was found to do.
-            identity: Of the attempts, but for what each has of its own.
+            attempts: Number of attempts to make.
+            found: What the model server can do.
+            identity: Identity of the attempts, without what is specific to each.
             total: Counts the tokens of all attempts.
 
         Raises:
-            SandboxError: no sandbox serves.
-            UsageError: there is no such place.
+            SandboxError: no sandbox works.
+            UsageError: the place where attempts are made does not exist.
         """
         ...
 
     async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
-        """Make the attempts of a group, and count their tokens. Those that did not end in time are not among the
+        """Make the attempts of a group, and count their tokens. Attempts that did not end in time are missing from the
         results.
 
         Raises:
-            ForetraceError: no other attempt would fare better, and nothing of this group is finished.
+            ForetraceError: no other attempt could succeed, and none of this group is finished.
         """
         ...
 
 
 class LocalAttempts:
-    """Attempts that are made in this process, each a group of its own (see `AttemptRunner`)."""
+    """Makes attempts in this process, each as its own group (see `AttemptRunner`)."""
 
     preparing = "starting the sandbox"
     group_size = at_once = 1
@@ -170,7 +170,7 @@ class LocalAttempts:
 
     @property
     def max_groups(self) -> int:
-        """See `AttemptRunner`; attempts whose code is being run hold no slot."""
+        """See `AttemptRunner`; attempts whose code is running need no slot."""
         return self._settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
 
     @property
@@ -185,7 +185,7 @@ class LocalAttempts:
 
     async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
         """See `AttemptRunner`: start the sandbox."""
-        # Where a protocol begins a new message each turn, the server's own rendering is what users of the model see.
+        # If a protocol starts a new message each turn, the server's own rendering is what users of the model see.
         tokens = find_token_model(self._model, found) if self._protocol.continues else None
         self._throttled = ThrottledModel(self._model, self._limiter, total)
         self._maker = _AttemptMaker(
@@ -196,7 +196,7 @@ class LocalAttempts:
             await self._speculation.start(self.isolation)
 
     async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
-        """See `AttemptRunner`; an attempt begins at once, and is given up by whoever waits for it."""
+        """See `AttemptRunner`; attempts begin at once, and the caller cancels them when time is over."""
         assert self._maker is not None and self._throttled is not None, "start comes first"
         models = [MeteredModel(self._throttled, attempt.meter) for attempt in group]
         return FinishedGroup(
@@ -205,26 +205,26 @@ class LocalAttempts:
 
 
 class _AttemptMaker(NamedTuple):
-    """Makes one attempt after the other."""
+    """Makes single attempts."""
 
     protocol: InteractionProtocol
     sandbox: Sandbox
     settings: GenerateSettings
     identity: Identity
     tokens: TokenModel | None
-    """What makes ids of text, where the server gives and takes ids."""
+    """The tokenizer, if the server gives and takes token ids."""
     redactor: Redactor | None
     speculation: Speculation | None
 
     async def make(self, plan: PlannedAttempt, model: ChatModel) -> FinishedAttempt:
-        """Make one attempt, a second time after a failure that may pass."""
+        """Make one attempt, and repeat it once after a transient failure."""
         trace = await self._roll_out(plan, model)
         is_retried = trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS
         if is_retried:
             trace = await self._roll_out(plan, model)
         assert trace.key == plan.key, "resuming goes by the key"
         redacted: dict[str, int] = {}
-        if self.redactor is not None:  # without all that was said, where secrets cannot be looked for
+        if self.redactor is not None:  # drops all messages if they cannot be checked for secrets
             trace = self.redactor.redact_attempt(trace)
             redacted = read_redactions(trace)
         trace, line = _encode_trace(trace)
@@ -266,7 +266,7 @@ def _make_redactor(settings: GenerateSettings) -> Redactor | None:
 
 
 def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:
-    """Return the trace and its journal line; where the trace could not be read back, another one that says so."""
+    """The trace and its journal line; if the trace cannot be encoded, a trace that says so instead."""
     try:
         return trace, encode_entry(JournalEntry(key=trace.key, trace=trace))
     except ENCODING_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Many attempts at many problems: hundreds at once on one event loop, into a traces folder, resumable at any moment."""
+"""Make many attempts at many problems: hundreds at once on one event loop, resumable at any time."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from foretrace.sandbox.base import Sandbox
 
 _TICK_S = 0.25
 _MAX_GRACE_S = 60.0
-"""Longest time that attempts in flight get when the time is over."""
+"""Longest grace period of attempts in flight when the time is over."""
 _MAX_SANDBOX_FAILURES = 10
-"""Attempts in a row that the sandbox fails, after which the run stops."""
+"""Consecutive attempts failed by the sandbox after which the run stops."""
 
 
 class GenerateReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did."""
+    """The result of a run."""
 
     counts: RunCounts
     model: str
     protocol: str
     run: str
-    """Names the run: the same for the same model, protocol, sampling, seed and settings."""
+    """Name of the run, determined by model, protocol, sampling, seed and settings."""
     problems: int
     stopped: str | None
-    """Why it stopped before the end."""
+    """Why it stopped before the end, if it did."""
     error: str | None
-    """The failure that ended the run; `None` where none did."""
+    """The failure that ended the run, if any."""
     success: float | None
-    """Share of the attempts of this run without an error; `None` where there is none."""
+    """Share of this run's attempts without an error that passed all tests; `None` if there are no such attempts."""
     ideal: float | None
     mean_reward: float | None
     recovery: float | None
-    """Share of successes among the attempts in which something failed on the way."""
+    """Share of successes among the attempts in which something failed first."""
     metrics: dict[str, float]
     """Means over the attempts of this run without an error."""
     max_tokens: int
@@ -68,17 +68,17 @@ class GenerateReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     seconds: float
     isolation: dict[str, Any] | None
-    """The weakest, where there are several nodes."""
+    """The isolation; the weakest if there are several nodes."""
     damaged: tuple[str, ...]
-    """Journals of earlier runs in which something could not be read, under the names by which they are kept."""
+    """Journals of earlier runs that could not be read completely, under the names they are kept by."""
     redacted: dict[str, int] = {}
-    """What was taken out of the traces of this run, by type."""
+    """Number of redactions in the traces of this run, by type."""
     speculation: SpeculationReport | None = None
     nodes: dict[str, dict[str, Any]] = {}
-    """Isolation on each node of a cluster, by host name; empty where the attempts were made by this process."""
+    """Isolation on each node of a cluster, by host name; empty if this process made the attempts."""
 
     def make_facts(self) -> dict[str, Any]:
-        """The report as one JSON object, with the counts among its other fields."""
+        """The report as one JSON object, with the counts at the top level."""
         facts = msgspec.to_builtins(self)
         for name in ("nodes", "speculation"):
             if not getattr(self, name):
@@ -100,23 +100,23 @@ async def generate(
     progress: Callable[[RunProgress], None] | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
-    """Attempt every problem `samples` times and add the traces to the folder `out`, which is made if absent.
+    """Attempt every problem `samples` times and add the traces to the folder `out`, which is created if needed.
 
-    The same call again goes on where an interrupted one stopped. Attempts that ended in an error are done again.
+    Repeating the call continues an interrupted run. Attempts that ended in an error are repeated.
 
     Args:
-        runner: Where attempts are made instead, with a model and sandboxes of its own.
-        speculation: Runs early what is guessed, without a `runner`; its report is written beside the traces.
-        versions: Recorded in each trace.
+        runner: Makes the attempts elsewhere, with its own model and sandboxes.
+        speculation: Runs guesses early, if there is no `runner`; its report is written next to the traces.
+        versions: Versions that are recorded in each trace.
         progress: Called several times a second.
-        on_failure: Called with what was done when an error ends the run after it began, before the error is raised.
+        on_failure: Called with the report if an error ends the run after it began, before the error is raised.
 
     Raises:
-        UsageError: the protocol needs what the server cannot do, or a setting cannot be served.
-        ProblemError: there is no problem, one has no tests, or two have one id.
-        ModelError: the server cannot be reached, or refuses for good; what was finished is kept.
-        SandboxError: no sandbox serves; what was finished is kept.
-        StoreError: `out` cannot be written, or another process writes there.
+        UsageError: the protocol needs something that the server cannot do, or a setting is invalid.
+        ProblemError: there are no problems, one has no tests, or two have the same id.
+        ModelError: the server cannot be reached or refuses permanently; finished attempts are kept.
+        SandboxError: no sandbox works; finished attempts are kept.
+        StoreError: `out` cannot be written, or another process is writing there.
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
@@ -132,7 +132,7 @@ async def generate(
                 if fresh:
                     _remove_unused_folder(Path(out))
                 raise
-        writer.checkpoint()  # from here on it is a traces folder
+        writer.checkpoint()  # from now on it is a traces folder
         if run.todo:
             try:
                 await run.run_attempts(writer)
@@ -144,14 +144,14 @@ async def generate(
 
 
 def _remove_unused_folder(folder: Path) -> None:
-    """Remove a folder in which nothing was begun."""
+    """Remove a folder that has not been used."""
     with contextlib.suppress(OSError):
         (folder / ".lock").unlink()
         folder.rmdir()
 
 
 class _Run:
-    """One run: the attempts that it has to make, who makes them, and what came of them."""
+    """One run: its attempts, who makes them, and their outcomes."""
 
     def __init__(
         self,
@@ -176,19 +176,19 @@ class _Run:
         self.name = make_run_name(protocol, identity, settings.episode)
         self._identity = msgspec.structs.replace(identity, run=self.name)
         self.todo: deque[PlannedAttempt] = deque()
-        """Attempts that were not begun."""
+        """Attempts not started yet."""
         self._damaged_journals: list[Path] = []
         self._stopped: str | None = None
         self._fatal_error: BaseException | None = None
         self._sandbox_failures = 0
         self._saving = 0
-        """Groups that are over and not durable yet: while the disk is slow, the server need not wait for it."""
+        """Number of finished groups that are not durable yet, so that the server does not wait for a slow disk."""
         self._storing: set[asyncio.Task[None] | None] = set()
-        """Groups that are over: whatever ends the run, they are counted as they are stored."""
+        """Tasks of finished groups, which are stored and counted even if the run ends."""
         self._wake = asyncio.Event()
 
     def plan(self, writer: TraceWriter) -> None:
-        """Find out which attempts are still to be done."""
+        """Find out which attempts still have to be made."""
         plan = plan_attempts(self._problems, self._protocol, self._identity, self._settings, writer)
         self.todo = deque(plan.todo)
         self._damaged_journals = writer.damaged
@@ -260,20 +260,20 @@ class _Run:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _has_room(self, running: int) -> bool:
-        """Whether another group may begin beside those that are running."""
+        """Whether another group may begin besides those that are running."""
         max_groups = self._runner.max_groups
         return self._stopped is None and running - min(self._saving, max_groups) < max_groups
 
     def _take_group(self) -> list[StartedAttempt]:
-        """The next attempts that may begin now, up to a group."""
+        """Start the next attempts, as many as fit and at most a group."""
         settings, group = self._settings, list[StartedAttempt]()
         turns = settings.episode.max_turns or self._protocol.max_turns
-        guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # a reply is read again in each later turn
+        guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # each reply is read again in all later turns
         while self.todo and len(group) < self._runner.group_size:
             out_of_time = settings.budget.check_time(self.status.seconds)
             reason = out_of_time or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
             if reason is not None:
-                if out_of_time or not self._usage.in_flight:  # else those in flight may use less than was expected
+                if out_of_time or not self._usage.in_flight:  # else those in flight may use less than expected
                     self._stopped = reason
                 break
             group.append(StartedAttempt(self.todo.popleft(), self._usage.start_attempt()))
@@ -296,7 +296,7 @@ class _Run:
             self.status.isolation = self._runner.isolation
             self.status.tick()
             self._progress(self.status)
-            self._wake.set()  # the time may be over, or there may be more slots
+            self._wake.set()  # time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
     async def _run_group(self, group: Sequence[StartedAttempt], journal: AsyncJournal) -> None:
@@ -311,7 +311,7 @@ class _Run:
                 self._usage.finish_attempt(attempt.meter)
             self._wake.set()
         self._storing.add(asyncio.current_task())
-        # One that failed keeps its place until it is counted: it may end the run.
+        # A group with a failure keeps its place until it is counted, since that may end the run.
         saving = int(all(attempt.outcome.error is None for attempt in finished))
         self._saving += saving
         self._wake.set()
@@ -331,7 +331,7 @@ class _Run:
         """Count an attempt that is durable.
 
         Raises:
-            SandboxError: it is the last of many that the sandbox failed.
+            SandboxError: the sandbox has failed too many attempts in a row.
         """
         self.status.retried += attempt.is_retried
         self.status.count(attempt)
@@ -342,7 +342,7 @@ class _Run:
             raise SandboxError(f"{error.message}; gave up after {_MAX_SANDBOX_FAILURES} attempts in a row")
 
     def make_report(self, error: ForetraceError | None = None) -> GenerateReport:
-        """Report what was done, and the failure that ended the run."""
+        """The report of what was done, and the failure that ended the run."""
         status, meter = self.status, self._meter
         message = None if error is None else str(error)
         out_of_time = None if not status.remaining else self._stopped or "the time is over"

@@ -1,5 +1,4 @@
-"""Write finished attempts to disk without blocking the event loop: attempts that wait at the same time share one
-sync."""
+"""Write finished attempts to disk without blocking the event loop; attempts that wait at the same time share a sync."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from foretrace.core.journal import Journal
 
 
 class AsyncJournal:
-    """A journal from within an event loop."""
+    """A journal for use in an event loop."""
 
     def __init__(self, journal: Journal) -> None:
         self.path = journal.path
@@ -22,7 +21,7 @@ class AsyncJournal:
 
         Raises:
             StoreError: it could not be written.
-            Exception: whatever else kept it from being written.
+            Exception: anything else that prevented writing.
         """
         written = asyncio.get_running_loop().create_future()
         self._lines.append((line, written))
@@ -31,7 +30,7 @@ class AsyncJournal:
         await written
 
     async def close(self) -> None:
-        """Write what is left, and close the journal."""
+        """Write the remaining lines, and close the journal."""
         if self._writing is not None:
             await self._writing
         self._journal.close()
@@ -42,7 +41,7 @@ class AsyncJournal:
             error: Exception | None = None
             try:
                 await asyncio.to_thread(self._journal.append, [line for line, _ in batch])
-            except Exception as caught:  # whatever it is, those that wait must hear of it
+            except Exception as caught:  # whatever it is, the waiting callers must get it
                 error = caught
             for _, written in batch:
                 if written.done():

@@ -1,4 +1,4 @@
-"""What a run has done so far, for its progress and its report."""
+"""Counts of a run so far, for its progress and its report."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ _RECENT_S = 30.0
 
 
 class RunCounts(msgspec.Struct, kw_only=True):
-    """What a run has counted: `asked == already_done + filtered + done + remaining`, and
+    """Counts of a run: `asked == already_done + filtered + done + remaining`, and
     `done == stored + sum(left_out) + failed`."""
 
     asked: int = 0
-    """Attempts that the command asks for."""
+    """Attempts requested by the command."""
     already_done: int = 0
-    """Stored before."""
+    """Attempts stored before."""
     filtered: int = 0
-    """Finished before, and left out by `keep`."""
+    """Attempts finished before and left out by `keep`."""
     done: int = 0
     """Attempts of this run that ended."""
     remaining: int = 0
-    """Not begun yet, or not finished."""
+    """Attempts not started or not finished."""
     stored: int = 0
     left_out: dict[str, int] = {}
-    """Attempts of this run that `keep` leaves out, by the reason."""
+    """Attempts of this run that `keep` leaves out, by reason."""
     errors: dict[str, int] = {}
-    """Attempts of this run that ended in an error, by kind: the next run of the same command does them again."""
+    """Attempts of this run that ended in an error, by kind; the next run of the same command repeats them."""
     examples: dict[str, str] = {}
     """The first message of each kind of error."""
     failed: int = 0
     """Attempts that ended in an error and are not stored, because of `keep`."""
     retried: int = 0
-    """Attempts that were begun a second time after a failure of the server."""
+    """Attempts that were started a second time after a failure of the server."""
     replies: int = 0
     """Completions of the attempts of this run."""
     cut_replies: int = 0
-    """Those of them that were cut at the token limit."""
+    """Replies that were cut at the token limit."""
     model_s: float = 0.0
     tool_s: float = 0.0
     forms: dict[str, int] = {}
-    """Attempts of this run without an error, by the form in which they were judged."""
+    """Attempts of this run without an error, by the form of judging."""
     capabilities: dict[str, Any] | None = None
-    """What the model server was found to do; `None` before it was asked."""
+    """What the model server can do; `None` until it was asked."""
 
     @property
     def judged(self) -> int:
@@ -73,23 +73,23 @@ class RunProgress(RunCounts, eq=False):
     metric_sums: Counter[str] = msgspec.field(default_factory=Counter)
     in_flight: int = 0
     slots: int = 0
-    """Requests that the model server may get at a time."""
+    """Most requests to the model server at a time."""
     server_failure: str = ""
-    """Kind of the server's last failure, while it has served nothing since."""
+    """Kind of the server's last failure, if it has not answered since."""
     started: float = msgspec.field(default_factory=time.monotonic)
     _recent: deque[tuple[float, int, int]] = msgspec.field(default_factory=deque)
-    """When, attempts done and completion tokens, of the last seconds."""
+    """Recent (time, attempts done, completion tokens)."""
 
     def __post_init__(self) -> None:
         self._recent.append((self.started, 0, 0))
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return time.monotonic() - self.started
 
     def count(self, attempt: FinishedAttempt) -> None:
-        """Count an attempt that ended and is durable."""
+        """Count an attempt that has ended and is durable."""
         outcome = attempt.outcome
         error, metrics = outcome.error, outcome.metrics
         self.done += 1
@@ -115,7 +115,7 @@ class RunProgress(RunCounts, eq=False):
             self.metric_sums[name] += value  # type: ignore[assignment]
 
     def compute_rates(self) -> tuple[float, float]:
-        """Attempts and completion tokens a second, of late."""
+        """Recent rates of attempts and completion tokens per second."""
         now = time.monotonic()
         then, done, tokens = self._recent[0]
         span = max(now - then, 1e-3)
@@ -129,7 +129,7 @@ class RunProgress(RunCounts, eq=False):
             self._recent.popleft()
 
     def copy_counts(self) -> RunCounts:
-        """The counts as they stand, in the order in which a report gives them."""
+        """A copy of the counts, in the order of a report."""
         counts = RunCounts(**{name: getattr(self, name) for name in RunCounts.__struct_fields__})
         counts.left_out = dict(sorted(self.left_out.items()))
         counts.errors, counts.examples = _rank(self.errors), dict(self.examples)
@@ -138,7 +138,7 @@ class RunProgress(RunCounts, eq=False):
         return counts
 
     def compute_mean(self, total: float) -> float | None:
-        """A sum over the attempts of this run without an error, as their mean; `None` where there is none."""
+        """The mean of a sum over this run's attempts without an error; `None` if there are none."""
         return total / self.judged if self.judged else None
 
     def compute_mean_metrics(self) -> dict[str, float]:
@@ -146,7 +146,7 @@ class RunProgress(RunCounts, eq=False):
         return {name: round(total / self.judged, 4) for name, total in sorted(self.metric_sums.items())}
 
     def compute_recovery(self) -> float | None:
-        """The share of successes among attempts in which something failed on the way; `None` without such attempts."""
+        """The share of successes among attempts in which something failed first; `None` without such attempts."""
         with_errors = self.metric_sums["had_errors"]
         return self.metric_sums["recovered"] / with_errors if with_errors else None
 
@@ -156,5 +156,5 @@ def _increment(counts: dict[str, int], name: str) -> None:
 
 
 def _rank(counts: dict[str, int]) -> dict[str, int]:
-    """The counts, the greatest first."""
+    """The counts, the largest first."""
     return dict(sorted(counts.items(), key=lambda item: -item[1]))

@@ -1,4 +1,4 @@
-"""Which attempts a run still has to make, and which of them it leaves out."""
+"""Find out which attempts a run still has to make, and which it leaves out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REASONS_TO_LEAVE_OUT: dict[Keep, frozenset[str]] = {
 
 
 class PlannedAttempt(NamedTuple):
-    """One attempt that is to be made."""
+    """One attempt to make."""
 
     problem: Problem
     sample: int
@@ -31,13 +31,13 @@ class PlannedAttempt(NamedTuple):
 
 
 class RunPlan(NamedTuple):
-    """The attempts that a run still has to make, and how many were finished before."""
+    """The attempts that a run still has to make, and the number of those finished before."""
 
     todo: list[PlannedAttempt]
     already_done: int
-    """Attempts that are stored."""
+    """Number of stored attempts."""
     filtered: int
-    """Attempts that were finished before and that `keep` leaves out."""
+    """Number of attempts finished before that `keep` leaves out."""
 
 
 def plan_attempts(
@@ -47,7 +47,7 @@ def plan_attempts(
     settings: GenerateSettings,
     writer: TraceWriter,
 ) -> RunPlan:
-    """Compare what is asked for with what the folder holds. Attempts that ended in an error are made again."""
+    """Compare the requested attempts with those in the folder. Attempts that ended in an error are repeated."""
     finished = _find_finished_keys(writer.folder)
     left_out = {key for key, reason in writer.left_out.items() if reason in _REASONS_TO_LEAVE_OUT[settings.keep]}
     todo: list[PlannedAttempt] = []
@@ -65,7 +65,7 @@ def plan_attempts(
 
 
 def _find_finished_keys(folder: Path) -> set[str]:
-    """Keys of the stored attempts that did not end in an error: a generated trace says whether it was a success."""
+    """Keys of the stored attempts without an error, which are those with a known success."""
     if not (folder / "manifest.json").exists():
         return set()
     table = TraceStore(folder).read_columns("key", "success")
@@ -77,8 +77,7 @@ def _find_finished_keys(folder: Path) -> set[str]:
 
 
 def explain_left_out(trace: Trace, keep: Keep) -> str:
-    """Why `keep` leaves the trace out; empty where it is kept, and where it ended in an error, since it is made
-    again."""
+    """Why `keep` leaves the trace out; empty if it is kept, or if it ended in an error, since it is then made again."""
     if trace.outcome.error is not None:
         return ""
     if keep != "all" and not trace.outcome.success:

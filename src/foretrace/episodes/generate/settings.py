@@ -1,4 +1,4 @@
-"""What a run is asked to do: its settings and its budget."""
+"""The settings and the budget of a run."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from foretrace.episodes.settings import EpisodeSettings
 from foretrace.models.token_meter import TokenMeter
 
 Keep = Literal["all", "success", "ideal"]
-"""Which attempts are stored. With `all`, those that ended in an error too; with the others, none of those."""
+"""Which attempts are stored. Attempts that ended in an error are stored only with `all`."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of a run. No attempt is begun that would probably exceed one; attempts in flight are finished."""
+    """The limits of a run. No attempt is started that would probably exceed one; those in flight are finished."""
 
     tokens: int | None = None
-    """Tokens of prompts and completions together."""
+    """Prompt and completion tokens together."""
     seconds: float | None = None
     cost: float | None = None
     price_in: float = 0.0
-    """Price of a million prompt tokens, in the unit of `cost`."""
+    """Price per million prompt tokens, in the unit of `cost`."""
     price_out: float = 0.0
-    """Price of a million completion tokens."""
+    """Price per million completion tokens."""
 
     def compute_cost(self, meter: TokenMeter) -> float:
         """Cost of the tokens, in the unit of `cost`."""
         return (meter.prompt_tokens * self.price_in + meter.completion_tokens * self.price_out) / 1e6
 
     def check_time(self, seconds: float) -> str | None:
-        """Why no further attempt may begin so many seconds after the run began; `None` where one may."""
+        """Why no more attempts may begin this many seconds after the start of the run; `None` if they may."""
         if self.seconds is not None and seconds >= self.seconds:
             return f"the time of {self.seconds:g} s is over"
         return None
 
     def check_tokens_and_cost(self, usage: RunUsage, *, guess: int) -> str | None:
-        """Why no further attempt may begin beside those in flight; `None` where one may. The first one always may.
+        """Why no more attempts may begin besides those in flight; `None` if they may. The first one always may.
 
         Args:
-            guess: tokens that an attempt may use at most: the estimate for each, as long as none has finished.
+            guess: Most tokens that an attempt may use, which is the estimate for each until one has finished.
         """
         if not usage.in_flight and not usage.finished_attempts:
             return None
@@ -61,26 +61,26 @@ class GenerateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     samples: int = 1
     """Attempts at each problem."""
     sampling: Sampling = Sampling()
-    """Its seed is not used: each attempt has its own."""
+    """The seed in it is not used, since each attempt has its own."""
     seed: int = 0
-    """Seed of the run: with the problem and the sample's number it gives the seed of an attempt."""
+    """Seed of the run, from which each attempt's seed is derived with its problem and sample number."""
     episode: EpisodeSettings = EpisodeSettings()
     keep: Keep = "all"
     concurrency: int | None = None
-    """Attempts in flight; `None` finds out what the server can do."""
+    """Most attempts in flight; `None` finds out how many the server can take."""
     budget: Budget = Budget()
     redact: bool = True
-    """Take secrets and user names out of the traces before anything is written."""
+    """Redact secrets and user names in traces before anything is written."""
     redact_emails: bool = False
     redact_addresses: bool = False
-    """IP addresses."""
+    """Redact IP addresses."""
 
 
 def check_settings(settings: GenerateSettings) -> None:
-    """Refuse settings that cannot be served.
+    """Check the settings.
 
     Raises:
-        UsageError: names the setting.
+        UsageError: a setting is out of range.
     """
     for name, value in (("samples", settings.samples), ("concurrency", settings.concurrency)):
         if value is not None and value < 1:
@@ -109,8 +109,8 @@ def _count_tokens(meter: TokenMeter) -> float:
 
 
 def _would_exceed(limit: float, measure: Callable[[TokenMeter], float], usage: RunUsage, guess: float) -> bool:
-    """Whether one more attempt would probably exceed the limit: each one in flight is expected to use as much as the
-    average of those that finished, or what it has used already if that is more."""
+    """Whether one more attempt would probably exceed the limit. Each attempt in flight is expected to use as much as
+    the average finished one, or what it has already used if that is more."""
     finished = measure(usage.finished)
     each = finished / usage.finished_attempts if usage.finished_attempts else guess
     return finished + sum(max(each, measure(meter)) for meter in usage.in_flight) + each > limit

@@ -25,28 +25,28 @@ class MeteredModel(ModelWrapper):
 
 
 class RunUsage:
-    """Tokens that the attempts of a run used: one sum for all that finished, and one for each attempt in flight."""
+    """Tokens used by the attempts of a run: one sum for finished attempts, and one for each attempt in flight."""
 
     def __init__(self) -> None:
         self.finished = TokenMeter()
-        """Of all finished attempts."""
+        """Tokens of all finished attempts."""
         self.finished_attempts = 0
         """Number of finished attempts that have used anything."""
         self._in_flight: list[TokenMeter] = []
 
     @property
     def in_flight(self) -> tuple[TokenMeter, ...]:
-        """Of each attempt in flight."""
+        """Tokens of each attempt in flight."""
         return tuple(self._in_flight)
 
     def start_attempt(self) -> TokenMeter:
-        """The meter of one attempt, which is in flight from now on."""
+        """Start an attempt, which is in flight from now on; returns its meter."""
         meter = TokenMeter()
         self._in_flight.append(meter)
         return meter
 
     def finish_attempt(self, meter: TokenMeter) -> None:
-        """The attempt is over."""
+        """Move the tokens of an attempt to the finished ones."""
         self._in_flight.remove(meter)
         self.finished_attempts += meter.total_tokens > 0
         self.finished.prompt_tokens += meter.prompt_tokens

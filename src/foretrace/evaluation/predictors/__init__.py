@@ -1,1 +1,1 @@
-"""Predictors that cost nothing: they learn from the rows of a dataset, on one core, and know nothing else."""
+"""Free predictors: they learn only from the rows of a dataset, on one core."""

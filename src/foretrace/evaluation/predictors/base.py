@@ -1,7 +1,7 @@
 """The contract of a predictor: learn from rows, then guess the next action of a prompt.
 
-To add one, write a module in this folder whose `PLUGIN` makes an object with the members of `Predictor`, and name it in
-`BUILT_IN` of `core/plugins.py`. One of your own is named `module:Class`. See docs/speculation.md.
+To add one, write a module in this folder whose `PLUGIN` makes an object with the members of `Predictor`, and list it in
+`BUILT_IN` of `core/plugins.py`. Your own predictors are named `module:Class`. See docs/speculation.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from foretrace.evaluation.dataset_rows import DatasetRow
 from foretrace.evaluation.prompt_reading import PastTurn
 
 ActionAndTool = tuple[str, str]
-"""Action type, and the name of the tool; empty where no tool is called."""
+"""Action type, and the name of the tool (empty if no tool is called)."""
 
 
 class Guess(NamedTuple):
@@ -23,17 +23,17 @@ class Guess(NamedTuple):
     action: str
     """One of the nine action types."""
     tool: str | None
-    """None or empty where no tool is called."""
+    """None or empty if no tool is called."""
     arguments: Mapping[str, Any] | str
     """An object, or its JSON text."""
     confidence: float | None
-    """Probability that the guess is right, in [0, 1]; None where it is not known."""
+    """Probability that the guess is right, in [0, 1]; None if unknown."""
 
 
 class Predictor(Protocol):
-    """Guesses the next action. What it returns depends on nothing but the rows and the prompt.
+    """Guesses the next action. The result depends only on the rows and the prompt.
 
-    One that guesses types and not whole calls, whose confidence is that of the type, says so by `target = "type"`.
+    A predictor that guesses types rather than calls, with confidences of the type, has `target = "type"`.
     """
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
@@ -41,28 +41,28 @@ class Predictor(Protocol):
         ...
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> Sequence[Guess | tuple[Any, ...]]:
-        """At most `k` different guesses, the likeliest first; fewer where it knows no more, and none at all too."""
+        """At most `k` different guesses, the most likely first; there may be fewer, or none."""
         ...
 
 
 def list_tools(rows: Sequence[DatasetRow]) -> list[str]:
-    """Names of the tools that rows call, sorted."""
+    """Names of the tools that the rows call, sorted."""
     return sorted({call.tool for row in rows for call in row.calls})
 
 
 def name_target(row: DatasetRow) -> ActionAndTool:
-    """What a row's step does."""
+    """Action and first tool of a row's step."""
     return row.action, row.calls[0].tool if row.calls else ""
 
 
 def name_turn(turn: PastTurn) -> ActionAndTool:
-    """What a past turn did."""
+    """Action and first tool of a past turn."""
     action = turn.label.action
     return "" if action is None else str(action), turn.calls[0].name if turn.calls else ""
 
 
 def rank_actions(shares: Mapping[ActionAndTool, float], k: int) -> list[Guess]:
-    """One guess for each of the `k` likeliest action types, with its likeliest tool and no arguments.
+    """One guess for each of the `k` most likely action types, with its most likely tool and no arguments.
 
     Args:
         shares: Probability of each action and tool. The confidence of a guess is the sum over its action's tools.

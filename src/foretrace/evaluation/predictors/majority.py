@@ -11,7 +11,7 @@ from foretrace.evaluation.predictors.base import ActionAndTool, Guess, name_targ
 
 
 class Majority:
-    """Does not look at the prompt. Its confidence is the type's share of the train rows."""
+    """Ignores the prompt. The confidence of a type is its share of the train rows."""
 
     target = "type"
 

@@ -1,4 +1,4 @@
-"""`markov:N`: the next action by the last N (1 to 3) actions and tools."""
+"""`markov:N`: predict the next action from the last N (1 to 3) actions and tools."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from foretrace.evaluation.prompt_reading import PromptReader
 _Context = tuple[ActionAndTool, ...]
 _START: ActionAndTool = ("start", "")
 _PRIOR_WEIGHT = 2.0
-"""How many observations the shorter context's distribution counts for in that of a longer one."""
+"""Number of observations that the shorter context's distribution counts as when smoothing a longer one."""
 ORDERS = ("1", "2", "3")
 
 
 class Markov:
-    """A chain over (action, tool). Each order is smoothed with the one below it, so a context that was never seen is
-    answered by a shorter one.
+    """A Markov chain over (action, tool). Each order is smoothed with the one below, so for an unseen context a shorter
+    one is used.
 
     Args:
-        order: Past turns that are looked at: `1`, `2` or `3`.
+        order: Number of past turns used: `1`, `2` or `3`.
 
     Raises:
-        UsageError: another order.
+        UsageError: the order is not one of these.
     """
 
     target = "type"
@@ -57,7 +57,7 @@ class Markov:
                 self._counts.setdefault(context[len(context) - length :], Counter())[target] += 1
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
-        """The likeliest types after the last turns."""
+        """The most likely types after the last turns."""
         return rank_actions(self.measure_shares(self._find_context(prompt)), k)
 
     def _find_context(self, prompt: Sequence[ChatText]) -> _Context:
@@ -65,7 +65,7 @@ class Markov:
         return tuple(names[len(names) - self._order :])
 
     def measure_shares(self, context: _Context) -> dict[ActionAndTool, float]:
-        """Probability of each action and tool that was ever seen, after a context of `order` turns."""
+        """Probability of each known action and tool after a context of `order` turns."""
         total = self._counts[()].total()
         shares = {name: count / total for name, count in self._counts[()].items()}
         for length in range(1, self._order + 1):

@@ -1,9 +1,9 @@
 """`memory`: exact calls, copied from the prompt or known from other attempts, and ranked by a model.
 
-What may come next is listed by rules (`call_candidates.py`): each earlier call again, the next page of what was viewed,
-and the calls that were made after the same actions, by other attempts or earlier in this one, with the files of
-this prompt filled in. A gradient-boosted model, fitted on the rows that it learns from, says how likely each
-one is: a test command after an edit, the file that was just created, the path that was just named.
+Rules (`call_candidates.py`) list the candidates: each earlier call again, the next page of what was viewed, and the
+calls that other attempts, or this one earlier, made after the same actions, with the files of this prompt filled in. A
+gradient-boosted model fitted on the train rows estimates how likely each candidate is: a test command after an edit,
+the file just created, the path just named.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from foretrace.evaluation.prompt_values import NamedFile, find_root
 
 _ACTIONS = [*map(str, ActionType)]
 _FOLDS = (8, 4)
-"""Parts of the groups, with few rows and with many: the ranker learns on each with the templates of the others, and
-with types by a model that did not learn from it, as it will meet new groups."""
+"""Number of folds of groups, with few rows and with many. The ranker learns on each fold with the templates of the
+others, and with types predicted by a model that has not seen it, since in use it will meet new groups."""
 _RANKED_ROWS = 3000
-"""Rows that the ranker learns from at most, chosen by hash."""
+"""Most rows that the ranker learns from, chosen by hash."""
 _LONGEST_TEMPLATE = 1000
 _FEW_ROWS = 1000
-"""Below so many rows the ranker has fewer and smaller trees, else it would learn single attempts by heart."""
+"""With fewer rows than this the ranker has fewer and smaller trees, so as not to memorize single attempts."""
 _TREES, _LEAVES = (50, 80), (7, 15)
-"""Trees, and leaves of each: with few rows, and with many."""
+"""Number of trees and of leaves per tree, each with few rows and with many."""
 
 
 class _Counted(NamedTuple):
-    """What is counted of one row."""
+    """What the template book counts for one row."""
 
     group: str
     context: TemplateContext
@@ -59,14 +59,14 @@ class _Counted(NamedTuple):
 
 
 class _Knowledge(NamedTuple):
-    """What candidates are made and described with."""
+    """What is needed to make and describe candidates."""
 
     tools: tuple[str, ...]
     book: TemplateBook
 
 
 class Memory:
-    """The candidates of a prompt, the likeliest first. The confidence is that of the whole call."""
+    """Guesses the most likely candidates of a prompt. The confidence is that of the whole call."""
 
     def __init__(self) -> None:
         self._reader = PromptReader()
@@ -75,14 +75,14 @@ class Memory:
         self._ranker: Any = None
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
-        """Learn the templates, and on parts of the rows the ranker."""
+        """Learn the templates, and fit the ranker on folds of the rows."""
         tools = tuple(list_tools(rows))
         self._reader = PromptReader(tools)
         counted = [_count_row(row, self._reader.read(row.prompt), tools) for row in rows]
         folds = _assign_folds(rows)
         self._types = Regression()
         self._types.fit(rows)
-        held_out = self._types.held_out or dict.fromkeys(range(len(rows)))  # one group: its own types must do
+        held_out = self._types.held_out or dict.fromkeys(range(len(rows)))  # empty with a single group
         by_hash = sorted(held_out, key=lambda at: digest("memory", rows[at].key, str(rows[at].step)))
         chosen = sorted(by_hash[:_RANKED_ROWS])
         features: list[np.ndarray] = []
@@ -102,7 +102,7 @@ class Memory:
         )
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
-        """The likeliest calls."""
+        """The most likely calls."""
         view = self._reader.read(prompt)
         candidates, features = _describe(view, self._knowledge, self._types.measure_types(view))
         if not candidates:
@@ -117,7 +117,7 @@ class Memory:
 
 
 def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
-    """A fold for each row: groups stay together, and the folds are about as large as one another."""
+    """The fold of each row: groups stay together, and folds are about equally large."""
     sizes = Counter(row.group for row in rows)
     filled = dict.fromkeys(range(_FOLDS[len(rows) >= _FEW_ROWS]), 0)
     fold_of: dict[str, int] = {}
@@ -128,7 +128,7 @@ def _assign_folds(rows: Sequence[DatasetRow]) -> list[int]:
 
 
 def _find_target(row: DatasetRow) -> tuple[str, str] | None:
-    """Tool and arguments of a row; None where it makes several calls, of which none is a candidate."""
+    """Tool and arguments of a row; None if it makes several calls, which candidates never do."""
     if not row.calls:
         return "", "{}"
     return (row.calls[0].tool, canonicalise_json(row.calls[0].arguments)) if len(row.calls) == 1 else None
@@ -142,7 +142,7 @@ def _count_row(row: DatasetRow, view: PromptView, tools: tuple[str, ...]) -> _Co
 
 
 def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -> tuple[Candidates, np.ndarray]:
-    """Candidates, and a row of numbers for each; `types` are the probabilities of the action types."""
+    """The candidates and their features; `types` are the probabilities of the action types."""
     context = find_context(view, known.tools)
     candidates = list_candidates(view, context, known.book)
     return candidates, _make_features(view, candidates, types, context.agent.split())
@@ -151,7 +151,7 @@ def _describe(view: PromptView, known: _Knowledge, types: Mapping[str, float]) -
 def _make_features(
     view: PromptView, candidates: Candidates, types: Mapping[str, float], tools: Sequence[str]
 ) -> np.ndarray:
-    """One row of numbers for each candidate."""
+    """One row of features for each candidate."""
     turns = view.turns
     last_calls = turns[-1].calls if turns else ()
     last_tool = last_calls[0].name if last_calls else ""
@@ -184,7 +184,7 @@ def _make_features(
 
 
 def _describe_situation(turns: Sequence[PastTurn]) -> list[float]:
-    """What is the same for all candidates of a prompt."""
+    """The features that all candidates of a prompt share."""
     since_write = next((ago for ago, turn in enumerate(reversed(turns)) if is_write(turn)), 20)
     since_check = next((ago for ago, turn in enumerate(reversed(turns)) if turn.label.action == "verifier"), 20)
     last_action = str(turns[-1].label.action) if turns else ""
@@ -210,7 +210,7 @@ def _describe_file(file: NamedFile | None) -> list[float]:
 
 
 def _fit_ranker(features: np.ndarray, right: list[bool], *, few: bool) -> Any:
-    """What gives the probability of each of several candidates: (candidates, features) -> (candidates,)."""
+    """Fit a function that returns the probability of each candidate: (candidates, features) -> (candidates,)."""
     if not any(right) or all(right):
         share = float(np.mean(right)) if right else 0.0
         return lambda rows: np.full(len(rows), share)

@@ -1,4 +1,4 @@
-"""`regression`: a logistic regression on what was done so far and on the words of the last result."""
+"""`regression`: a logistic regression on the past actions and on the words of the last result."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _WORD_BUCKETS = 1 << 14
 _HISTORY_BUCKETS = 1 << 13
 _WORD = re.compile(r"[A-Za-z_]{2,24}")
 _READ_CHARS = 1200
-"""Characters that are read at the beginning and at the end of the last result."""
+"""Characters read at the beginning and at the end of the last result."""
 _PENALTY_C = 0.1
-"""Inverse of the strength of the penalty, as scikit-learn has it."""
+"""Inverse of the regularization strength, as in scikit-learn."""
 _LAST_TURNS_VALUE = 3.0
-"""Value of the features of the last two turns. Their weights cost the square of it less than others do, so that the
-model comes close to a Markov chain of order 2 where rows are few, or say little else."""
+"""Value of the features of the last two turns. Their weights are penalized less, by its square, so the model is close
+to a Markov chain of order 2 if there are few rows or little other information."""
 _MAX_ITERATIONS = 150
 _FOLDS = 4
-"""Parts of the groups, of which each is held out once to calibrate the probabilities; of many rows only one is."""
+"""Folds of the groups; each is held out once to calibrate the probabilities, or only one if rows are many."""
 _MANY_ROWS = 3000
 _NEVER = -6.0
-"""Score of a class that was not among the rows that were learnt from."""
+"""Score of a class that was not among the train rows."""
 _TEMPERATURES = np.geomspace(0.5, 4.0, 25)
 
 
 class Regression:
-    """Nine classes, the action types. The tool is the one most often called for the type after the last tool.
+    """Predicts one of nine classes, the action types, with the tool most often called for the type after the last tool.
 
-    Features: the last three actions and tools, alone and together; whether they failed; how far the attempt is and how
-    often each action was taken; TF-IDF of the words at both ends of the last result. The probabilities are calibrated
-    by one temperature, on groups that were held out.
+    Features: the last three actions and tools, alone and combined; whether the last two failed; the length of the
+    attempt and how often each action was taken; TF-IDF of the words at both ends of the last result. The probabilities
+    are calibrated by one temperature on held-out groups.
     """
 
     target = "type"
@@ -57,11 +57,11 @@ class Regression:
         self._idf = np.ones(_WORD_BUCKETS)
         self._classes: list[str] = []
         self._weights = np.zeros((0, 0))
-        """(features, classes), so that those of one feature lie together."""
+        """(features, classes), so that the weights of one feature are contiguous."""
         self._bias = np.zeros(0)
         self._tools: dict[tuple[str, str], Counter[str]] = {}
         self.held_out: dict[int, dict[str, float]] = {}
-        """Rows of the last fit, by place, with the probabilities of a model that had not learnt from their group."""
+        """Probabilities at rows of the last fit, by index, from a model that had not learned from their group."""
 
     def fit(self, rows: Sequence[DatasetRow]) -> None:
         """Fit the model, its temperature, and the tools of each type."""
@@ -81,12 +81,12 @@ class Regression:
         self._weights, self._bias = np.ascontiguousarray(weights.T) / temperature, bias / temperature
 
     def predict(self, prompt: Sequence[ChatText], k: int) -> list[Guess]:
-        """The likeliest types."""
+        """The most likely types."""
         view = self._reader.read(prompt)
         return rank_actions(self._spread_over_tools(self.measure_types(view), view), k)
 
     def measure_types(self, view: PromptView) -> dict[str, float]:
-        """Probability of each action type that was ever seen."""
+        """Probability of each known action type."""
         indices, values = self._join(Counter(_hash_words(view)), view)
         return self._name_shares(values @ self._weights[indices] + self._bias)
 
@@ -94,7 +94,7 @@ class Regression:
         return dict(zip(self._classes, _softmax(scores[None])[0].tolist(), strict=True))
 
     def _join(self, words: Counter[int], view: PromptView) -> tuple[np.ndarray, np.ndarray]:
-        """Sparse features of one prompt: indices, ascending, and values."""
+        """Sparse features of one prompt: ascending indices, and values."""
         history = dict.fromkeys(map(_hash_feature, _name_history(view)), 1.0)
         history.update(dict.fromkeys(map(_hash_feature, _name_last_turns(view)), _LAST_TURNS_VALUE))
         places = sorted(history)
@@ -105,7 +105,7 @@ class Regression:
         return np.array([*found, *places], np.int64), values
 
     def _spread_over_tools(self, shares: dict[str, float], view: PromptView) -> dict[ActionAndTool, float]:
-        """The tools that were called for each type after the last tool; only those that the prompt shows, if any."""
+        """Probability of each type and tool, by the tools called after the last one, if possible in this prompt."""
         last = name_turn(view.turns[-1])[1] if view.turns else ""
         shown = {call.name for turn in view.turns for call in turn.calls} | {""}
         spread: dict[ActionAndTool, float] = {}
@@ -119,7 +119,7 @@ class Regression:
 
 
 def _count_tools(rows: Sequence[DatasetRow], views: Sequence[PromptView]) -> dict[tuple[str, str], Counter[str]]:
-    """By action and last tool (`*`: any), how often each tool was called."""
+    """How often each tool was called, by action and last tool (`*`: any)."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row, view in zip(rows, views, strict=True):
         action, tool = name_target(row)
@@ -147,7 +147,7 @@ def _hash_feature(name: str) -> int:
 
 
 def _name_last_turns(view: PromptView) -> Iterable[str]:
-    """Names of what the last two turns did."""
+    """Feature names of the last two turns."""
     last = ["start"] * 2 + ["/".join(name_turn(turn)) for turn in view.turns[-2:]]
     yield f"1 {last[-1]}"
     yield f"2 {last[-2]}"
@@ -161,7 +161,7 @@ def _name_success(back: int, turn: PastTurn) -> str:
 
 
 def _name_history(view: PromptView) -> Iterable[str]:
-    """Names of the other features that are there."""
+    """Names of the other history features."""
     names = ["/".join(name_turn(turn)) for turn in view.turns]
     last = ["start"] * 3 + names
     yield f"3 {last[-3]}"
@@ -194,7 +194,7 @@ def _fit_model(features: Any, labels: np.ndarray, classes: int) -> tuple[np.ndar
     with threadpool_limits(1):
         model = LogisticRegression(C=_PENALTY_C, max_iter=_MAX_ITERATIONS, tol=1e-3).fit(features, labels)
     known, bias, weights = model.classes_, np.full(classes, _NEVER), np.zeros((classes, features.shape[1]))
-    if len(known) == 2:  # only the second one has weights
+    if len(known) == 2:  # only the second class has weights
         bias[known], weights[known[1]] = (0.0, model.intercept_[0]), model.coef_[0]
     else:
         bias[known], weights[known] = model.intercept_, model.coef_
@@ -202,8 +202,8 @@ def _fit_model(features: Any, labels: np.ndarray, classes: int) -> tuple[np.ndar
 
 
 def _hold_out(features: Any, labels: np.ndarray, groups: Sequence[str]) -> tuple[list[int], np.ndarray]:
-    """Places of rows, and their scores (rows, classes) by a model that did not learn from their group; nothing where
-    there is one group."""
+    """Indexes of rows, and their scores (rows, classes) from a model that did not learn from their group; empty if
+    there is only one group."""
     classes = int(labels.max()) + 1
     folds = np.array([int(_FOLDS * hash_fraction("regression", group)) for group in groups])
     scores = [np.zeros((0, classes))]
@@ -218,7 +218,7 @@ def _hold_out(features: Any, labels: np.ndarray, groups: Sequence[str]) -> tuple
 
 
 def _find_temperature(scores: np.ndarray, labels: np.ndarray) -> float:
-    """What the scores are divided by so that the right classes are likeliest on rows that were held out."""
+    """The divisor of scores that makes the right classes most likely on held-out rows."""
     rows = np.arange(len(labels))
     losses = [-np.log(_softmax(scores / each)[rows, labels] + 1e-12).mean() for each in _TEMPERATURES]
     return float(_TEMPERATURES[int(np.argmin(losses))])
