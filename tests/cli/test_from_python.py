@@ -71,10 +71,10 @@ def test_times_can_be_assumed_by_a_table(traces: Path) -> None:
         foretrace.ceiling(traces, assume_times={"model": 6})
 
 
-def test_predictions_in_parquet_are_refused_with_what_to_give(run: Run, traces: Path, tmp_path: Path) -> None:
+def test_labels_are_not_predictions(run: Run, traces: Path, tmp_path: Path) -> None:
     foretrace.label_folder(traces, out=tmp_path / "l.parquet")
     done = run("replay", traces, "--predictions", tmp_path / "l.parquet")
-    assert done.err.endswith("l.parquet: is not text; give a file of JSON lines, as `predict` writes it\n")
+    assert done.err.endswith("l.parquet line 1: is not a prediction: it has no key or no step\n")
 
 
 @pytest.mark.parametrize("command", sorted(app.commands))

@@ -130,7 +130,8 @@ def test_push_refuses_secrets_and_says_where(run: Run, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": ["k7"], "step": pa.array([3], pa.int32()), "prompt": prompt}), path)
     manifest = json.loads((dataset / "manifest.json").read_text())
     entry = manifest["configs"]["proposer"]["train"]
-    entry.update(rows=1, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    entry.update(rows=1, sha256={path.relative_to(dataset).as_posix(): digest})
     (dataset / "manifest.json").write_text(json.dumps(manifest))
     refused = run("push", dataset, "--org", "acme", "--dry-run")
     assert refused.code == 1 and SECRET not in refused.err

@@ -15,6 +15,7 @@ from foretrace.core.errors import Setting, UsageError, find_first_line
 
 SOURCE = Path(foretrace.__file__).parent
 OTHER_PROGRAMS = (
+    "dataset/card.py",
     "dataset/filters/benchmark_sets.py",
     "dataset/report.py",
     "actions/call_reading.py",

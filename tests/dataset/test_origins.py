@@ -74,6 +74,6 @@ def test_what_a_trace_calls_its_source_stays_text(tmp_path: Path) -> None:
     write_traces(traces, tmp_path / "t")
     build([tmp_path / "t"], tmp_path / "d", BuildSettings(statistical_gates=False, outcomes="all"))
     card = (tmp_path / "d/README.md").read_text()
-    assert "\n## Free" not in card and card.count("\n```") == 2  # one block of the card's own
+    assert "\n## Free" not in card and card.count("\n```") == 4  # two blocks of the card's own
     row = next(line for line in card.splitlines() if line.startswith("| a/b"))
     assert row.count("|") == next(line for line in card.splitlines() if line.startswith("| source")).count("|")
