@@ -1,5 +1,5 @@
-"""Build datasets from traces folders: shard jobs run in parallel, then gates check the files. A failed build writes
-nothing."""
+"""Build datasets from traces folders: shard jobs run in parallel, then gates check the files. Nothing is written on
+failure."""
 
 from __future__ import annotations
 
@@ -414,8 +414,7 @@ class _Builder:
     def _check_and_select(
         self, pool: Pool | None, jobs: list[ShardJob], built: _BuiltShards
     ) -> tuple[list[ShardCheck], dict[str, SelectionResult]]:
-        """Check the written files and choose rows in parallel: the check of each job, and each selector's result by
-        config."""
+        """Check the written files and choose rows in parallel: the check of each job, and the chosen rows by config."""
         names = [name for name, config in self.configs.items() if config.selector is not None]
         calls: list[partial[Any]] = []
         for name in names:

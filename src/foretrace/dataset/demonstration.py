@@ -1,5 +1,4 @@
-"""Traces of the demo model. A dataset that contains them is a demonstration: built only on request, and never
-pushed."""
+"""Traces of the demo model. A dataset that contains them is a demonstration: built only on request, never pushed."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,63}")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 _Groups = tuple[str, ...]
-"""The two smallest digests of groups in which something was seen: enough to know whether it was seen in another
-group."""
+"""The two smallest digests of groups in which something was seen, enough to know whether another group has seen it."""
 _CALLED, _GIVEN = "called", "given"
 """What is known of a tool: that it was called (`{"": {"": groups}}`), and its arguments (`{argument: {JSON type:
 groups}}`)."""
@@ -40,8 +39,7 @@ class InferredTools(msgspec.Struct):
     """The tools that agents called. Its size is bounded for any number of traces."""
 
     agents: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Source and how its agents are distinguished -> agent -> tool -> what is known of it. `None` replaces what
-    exceeded a limit."""
+    """Source and how its agents are distinguished -> agent -> tool -> what is known of it; `None` if over a limit."""
 
     def add_trace(self, trace: Trace) -> None:
         """Note the calls of a trace of a train group, unless its source gives the tools."""

@@ -331,8 +331,7 @@ class SelectionResult(msgspec.Struct, frozen=True):
 
 
 def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
-    """Write the rows chosen by the selector of the config `name` to the file `path`. Without such rows, no file is
-    written."""
+    """Write the rows chosen by the selector of the config `name` to the file `path`, unless there are none."""
     config = load_configs(settings.recipes)[name]
     assert config.selector is not None
     selector = config.selector(settings)

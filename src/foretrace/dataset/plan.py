@@ -182,8 +182,7 @@ def _plan_splits(
 
 
 def check_room(settings: BuildSettings) -> None:
-    """Refuse a context if the instruction takes more than a quarter of it: the rest is for system, task and latest
-    turn.
+    """Refuse a context if the instruction takes over a quarter of it: the rest is for system, task and latest turn.
 
     Raises:
         UsageError: says how many tokens it takes.

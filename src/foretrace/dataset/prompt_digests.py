@@ -39,8 +39,7 @@ def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
 
 
 def digest_prompts(column: Any) -> list[bytes]:
-    """The digest of each row in an Arrow column of messages with dictionary-encoded texts, without building the
-    rows."""
+    """The digest of each row in an Arrow column of messages with dictionary-encoded texts, without building rows."""
     digests: list[bytes] = []
     for chunk in column.chunks:
         items, counts = open_lists(chunk)

@@ -72,8 +72,7 @@ _TOOL_TAG = re.compile(r"<(?=/?tool_(?:call|response))", re.IGNORECASE)
 
 
 DESCRIPTION_CHARS = (None, 200, 60, 0)
-"""Description lengths to try if there is too little room, in characters. With 0, descriptions of arguments are
-dropped."""
+"""Description lengths to try if there is too little room, in characters. 0 drops descriptions of arguments."""
 _LEAST_CHARS = 60
 """Fewest characters kept of a tool's own description."""
 
@@ -82,8 +81,8 @@ _LEAST_CHARS = 60
 def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
     """The tool as `{"name":N,"description":D,"parameters":{...}}`; a schema that is not JSON becomes a string.
 
-    A tag of a call or result in a description is written with a JSON escape, so it does not look like a tag but decodes
-    to the same text.
+    A tag of a call or result in a description is written with a JSON escape: it decodes to the same text, but is not a
+    tag.
 
     Args:
         tool: The tool.
@@ -115,8 +114,8 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _shorten(value: Any, longest: int) -> Any:
-    """A schema with its descriptions cut to a length, or left out with 0. A property named `description` is an object
-    and is kept."""
+    """A schema with its descriptions cut, or left out with 0. A property named `description` is an object and is
+    kept."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if longest or not _is_description(k, v)}
         return {k: _cut(v, longest) if _is_description(k, v) else _shorten(v, longest) for k, v in kept.items()}
@@ -166,8 +165,7 @@ _TAG = re.compile(r"<(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
 
 
 def escape_tags(text: str) -> str:
-    """The text with a backslash after the `<` of every call or result tag, including tags that already have
-    backslashes."""
+    """The text with a backslash after the `<` of every call or result tag, including tags with backslashes."""
     return _TAG.sub(r"<\\", text)
 
 

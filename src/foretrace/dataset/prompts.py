@@ -296,8 +296,7 @@ class Prompts:
         return at
 
     def _make_opening(self, start: int, end: int) -> ChatText:
-        """The first turn: the task, a mark for omitted messages, and the user-side messages before the agent's
-        first."""
+        """The first turn: the task, a mark for omitted messages, and user-side messages before the agent's first."""
         mark = [make_omission_mark(start)] if start else []
         texts = [*self._head.task, *mark, *(message.content for message in self._body[start:end])]
         return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
@@ -376,8 +375,7 @@ class Prompts:
         return self._counter.count(text) + _PER_MESSAGE
 
     def _clip(self, text: str, limit: int) -> str:
-        """The text, or its beginning and end if it is longer than `limit` tokens. The result is the same at every
-        step."""
+        """The text, or its beginning and end if it is longer than `limit` tokens; the same at every step."""
         size = self._counter.count(text)
         if size <= limit:
             return text

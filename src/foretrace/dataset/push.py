@@ -138,8 +138,7 @@ def push(
 
     Raises:
         UsageError: `org` or `name` cannot be a name on the Hub.
-        PushError: not a built dataset, one with traces of the demo model or a gate that did not pass, no access, or a
-            failure of the Hub.
+        PushError: not a built dataset, traces of the demo model, a gate that did not pass, no access, or a failing Hub.
     """
     if (org is None) == (repo is None):
         raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))

@@ -1,4 +1,4 @@
-"""One job of a build: reads a range of shards, and returns files and counts. Jobs are independent, so they can run in
+"""One job of a build: reads a range of shards, and returns files and counts. Jobs are independent, and may run in
 parallel."""
 
 from __future__ import annotations

@@ -306,8 +306,7 @@ def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], Floats]:
 
 
 def _hash_ngrams(text: str) -> NDArray[np.int64]:
-    """Buckets of all n-grams of the shortened text. Its start and end are marked, so n-grams there are separate
-    features.
+    """Buckets of all n-grams of the shortened text. Start and end are marked, so n-grams there differ.
 
     Why not scikit-learn's `HashingVectorizer`: it takes 14 times as long for the same n-grams, and fails on lone
     surrogates, which JSON texts may contain. Its hashes also differ, which would change the figures in manifests.
@@ -396,8 +395,7 @@ class PairSample(Generic[_PairT]):
 
 
 def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
-    """Rewrite a file of pairs without some families, and return the number of remaining rows. If none remain, the file
-    is removed."""
+    """Rewrite a file of pairs without some families, or remove it if no rows remain; returns the number of rows."""
     with TableWriter(path, config, seed) as writer:
         for values in read_rows(path, config):
             if values["family"] not in families:

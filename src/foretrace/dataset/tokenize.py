@@ -71,8 +71,7 @@ class _ChatTemplate:
         """Whether the template is known to show several calls of one message."""
         self._objects = self._find_argument_form(1)
         self._joins = self._encode_text("\na") == [*self._encode_text("\n"), *self._encode_text("a")]
-        """Whether tokenizing pieces gives the tokens of the whole text: some tokenizers put a space before every
-        text."""
+        """Whether tokenizing pieces gives the tokens of the whole text: some tokenizers put a space before any text."""
 
     def render(self, row: dict[str, Any], where: str) -> tuple[str, list[Span]]:
         """The whole chat as text, and the spans of its trained messages.
@@ -148,8 +147,7 @@ class _ChatTemplate:
             raise BuildError(f"the chat template cannot show {where}: {error}") from None
 
     def _find_argument_form(self, calls: int) -> bool:
-        """Whether the template wants arguments as objects rather than JSON text, found by rendering a small chat with
-        calls.
+        """Whether the template wants arguments as objects rather than JSON text, found by rendering a small chat.
 
         A template that drops tool calls does not raise, and would train empty turns.
 

@@ -35,8 +35,7 @@ _Action = tuple[str, dict[str, Any], int]
 
 
 def _find_actions(text: str) -> Iterator[ToolCall]:
-    """The argument `input` is one text after the label. What continues with `Action Input:` belongs to another
-    encoding."""
+    """The argument `input` is one text after the label. If `Action Input:` follows, it belongs to another encoding."""
     at = 0
     while label := _LABEL.search(text, at):
         at = label.end()

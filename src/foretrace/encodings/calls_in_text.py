@@ -38,8 +38,8 @@ def remove_calls(message: Message) -> str:
 def find_calls(text: str) -> list[ToolCall]:
     """Find calls in a text of unknown encoding: only those with unmistakable tags.
 
-    If several encodings match, one with a call on its own lines wins: prose may name the tags of another, and a call
-    may contain any text.
+    If several encodings match, one with a call on its own lines wins: prose may name another's tags, and a call may
+    contain any text.
     """
     found = [calls for each in (WRAPPED_FUNCTION, TOOL_CALL_JSON, FUNCTION_XML) if (calls := each.parse(text))]
     if not found:
@@ -62,8 +62,7 @@ def has_second_encoding(message: Message) -> bool:
 
 
 def _choose(text: str, found: list[list[ToolCall]]) -> list[ToolCall]:
-    """The calls of one encoding, preferably one with a call on its own lines; without those inside a call of
-    another."""
+    """The calls of one encoding, preferably one with a call on its own lines; without calls inside others."""
     whole = [call.span for calls in found for call in calls if call.span is not None and call.name]
     held = _list_held({call.span for calls in found for call in calls if call.span is not None}, {*whole})
     outer = [[call for call in calls if call.span not in held] for calls in found]

@@ -207,8 +207,7 @@ def _find_arguments(value: Any, repairs: list[str]) -> tuple[str, dict[str, Any]
 
 
 def _stands_in(code: str, body: str) -> bool:
-    """Whether code is Python and appears in the broken JSON as a string before its end; otherwise the repair invented
-    it."""
+    """Whether code is Python and a string in the broken JSON before its end; otherwise the repair invented it."""
     if parse_python(code) is None:
         return False
     for quote in ('"', "'"):

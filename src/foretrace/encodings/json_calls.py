@@ -26,8 +26,8 @@ def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> Too
 
 
 def _read_object(text: str) -> ToolCall:
-    """The call described by a JSON object with a name and arguments, possibly within `function`; otherwise a call with
-    an error."""
+    """The call described by a JSON object with a name and arguments, or by its `function`; otherwise a call with an
+    error."""
     read = read_arguments(text.strip())
     if read.error:
         return ToolCall(arguments=read.text, error=read.error)
@@ -108,8 +108,7 @@ _BETWEEN = re.compile(r"[ \t\r\n,]*")
 
 
 def _find_tagged(text: str) -> Iterator[ToolCall]:
-    """A tag is followed by one call or a list of them. The spans of a list cover all of it, including brackets and
-    tags.
+    """A tag is followed by one call or a list of them. Spans of a list cover all of it, with brackets and tags.
 
     JSON without a name is text. A call with incomplete JSON has `error` set if its tag contains the name, begins a line
     or is closed; otherwise it is only a mention.

@@ -189,8 +189,7 @@ class _Scanner:
                 opening = None
 
     def _may_close(self, opening: _Marker, marker: _Marker, index: int) -> bool:
-        """Whether a fence closes the code. A fence in a string does not, since the code is only complete at a later
-        one."""
+        """Whether a fence closes the code. A fence in a string does not: the code is only complete at a later one."""
         if opening.info not in _CODE_FENCES or parse_python(self._text[opening.end : marker.start]) is not None:
             return True
         later = [m for m in self.markers[index + 1 : index + 1 + _MAX_TRIES] if m.syntax == "fence"][:2]

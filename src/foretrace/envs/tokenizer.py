@@ -15,7 +15,7 @@ _CHECK_CHAT = (
     ChatMessage("user", 'Größe "é" 🙂\t<tool_call> 1234567  \n\n</think>\nSay: ok\n'),
 )
 _MAX_CACHED_PROMPTS = 256
-"""Prompts whose ids are cached: all rollouts of a problem begin alike, and rendering a template costs more than a small
+"""Prompts whose ids are cached: all rollouts of a problem begin alike, and a template costs more than a small
 episode."""
 
 
@@ -98,8 +98,7 @@ class LocalTokenizer:
 
 
 async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
-    """Refuse a tokenizer that is not the model's own, by the ids of a chat, or by their number if the server returns no
-    ids.
+    """Refuse a tokenizer that is not the model's own, by the ids of a chat, or their number if the server returns none.
 
     Raises:
         UsageError: they differ.

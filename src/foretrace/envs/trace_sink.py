@@ -1,5 +1,4 @@
-"""Rollouts as traces on disk, without secrets: each is durable when stored, and all are sealed into a folder at the
-end."""
+"""Rollouts as traces on disk, without secrets: each is durable when stored, and all are sealed at the end."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ class TraceFormat(Protocol):
 
     name: str
     suffix: str | None = None
-    """Ending of each file's name if there is one file per trace: the output is then a folder. `None`: one file of
-    lines."""
+    """Ending of each file's name if there is one file per trace, which makes the output a folder. `None`: one file."""
     call_forms: Sequence[CallForm] = ()
     """The forms of calls that can be requested; the first is the one that `write` uses for calls outside the text.
     Empty if the format itself records where each call is."""

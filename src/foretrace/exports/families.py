@@ -1,4 +1,4 @@
-"""Traces with those that they started, in the order of the traces folder. Only traces with a parent are kept in
+"""Traces with those that they started, in the order of the traces folder. Only those with a parent are kept in
 memory."""
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from foretrace.core.trace import Trace, decode_trace, encode_trace
 from foretrace.exports.base import Family
 
 MAX_DEPTH = 8
-"""Generations below a trace that are written with it. Traces below those are written separately, as if without a
-parent."""
+"""Generations below a trace that are written with it. Those below are written separately, as if without a parent."""
 
 
 def read_families(store: TraceStore) -> Iterator[Family]:

@@ -142,7 +142,7 @@ def _make_files(problem: Problem, name: str) -> dict[str, str]:
 
 
 def _quote_toml(text: str) -> str:
-    """Quote a text for TOML. JSON's escapes are the same except for surrogate pairs, and DEL, which JSON does not
+    """Quote a text for TOML, whose escapes are JSON's except for surrogate pairs, and DEL, which JSON does not
     escape."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

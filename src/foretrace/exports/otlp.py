@@ -215,7 +215,7 @@ class _Spans:
 
 
 def _make_parts(message: Message, text: str) -> tuple[list[dict[str, Any]], bool]:
-    """Text with the images and files that have an address in their places; and whether these represent all parts
+    """Text with the images and files that have an address in their places; whether these represent all parts
     exactly."""
     is_exact = not message.prefix and all(_is_exact(part, len(text)) for part in message.parts)
     if not is_exact or list(message.parts) != sorted(message.parts, key=lambda part: part.at):

@@ -18,8 +18,7 @@ _NO_JSON = ("bad_json", "not_utf8", "nested_too_deep")
 
 
 def read_problem_rows(path: Path | None, hub: Hub | None) -> Iterator[ProblemRow | UnusableRow]:
-    """Rows of a file, of a dataset folder, or (without a path) of the Hub; an UnusableRow for anything that is not a
-    row.
+    """Rows of a file, of a dataset folder, or (without a path) of the Hub; an UnusableRow for anything else.
 
     Raises:
         ProblemError: it cannot be opened, or is too damaged to read the rest.

@@ -98,8 +98,7 @@ def parse_benchmark(text: str) -> BenchmarkName:
 
 
 def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[str]]:
-    """The problems of these benchmarks, and a warning for each that has unusable rows, with their number and the fault
-    of the first.
+    """The problems of these benchmarks, and a warning for each with unusable rows: their number, and the first fault.
 
     Raises:
         UsageError: an unknown name, or a file that is missing or has no problems.
@@ -130,8 +129,7 @@ def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[
 
 
 def list_known_problems(*, but: Iterable[str]) -> list[BenchmarkProblem]:
-    """The problems of the known benchmarks except the named ones: with fingerprints if available, otherwise only
-    ids."""
+    """The problems of the known benchmarks except the named ones: with fingerprints if available, else only ids."""
     left = [name for name in _IDS if name not in {*but}]
     return [problem for name in left for problem in _list_known(name)]
 

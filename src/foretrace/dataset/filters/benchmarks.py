@@ -83,8 +83,7 @@ class BenchmarkFilter:
         return msgspec.to_builtins(Found(self._choose_hits(hits), names))
 
     def _choose_hits(self, hits: list[FoundHit]) -> list[FoundHit]:
-        """Limit the number of hits to those that contain most of a problem, and one of the ids that are only
-        mentioned."""
+        """Limit the hits to those that contain most of a problem, and one of the ids that are only mentioned."""
         kept = [hit for hit in hits if _is_in_reach(hit)]
         if len(kept) > _MAX_PER_TRACE:
             kept.sort(key=lambda found: (found.hit.field != "id", -self._finder.measure(found.hit)))

@@ -1,5 +1,4 @@
-"""Copies of tasks and of trajectories: keep them in one split, and optionally keep only the best of copied
-trajectories."""
+"""Copies of tasks and of trajectories: keep them in one split, and optionally only the best of copied trajectories."""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
 
 
 def make_action_key(message: Message) -> ActionKey:
-    """The action key of a message. It has no action type, because the same call can be a write here and a repair
-    there."""
+    """The action key of a message. It has no action type: the same call can be a write here and a repair there."""
     calls = (make_call_key(Action(type=None, tool=c.name, arguments=c.arguments)) for c in message.tool_calls)
     return tuple(calls) or (("", "", message.content),)
 

@@ -57,8 +57,8 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
     "flags": "strings",
     "weight": "float",
 }
-"""Columns of every row: its origin, the outcome of its attempt, and the weight of that outcome. `step` is the index of
-the assistant message."""
+"""Columns of every row: origin, outcome of the attempt, and weight of that outcome. `step` is the assistant message's
+index."""
 
 
 class Row(NamedTuple):

@@ -195,8 +195,7 @@ def find_mirrored_pairs(
 
 
 def _is_repeat_rule_right(first: Target, second: Target) -> bool:
-    """Whether the rule "reject what was already done" is more often right than wrong, or the reverse, on the two
-    rows."""
+    """Whether the rule "reject what was already done" is more often right than wrong, or the reverse, on both rows."""
     return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) != 0
 
 
@@ -305,8 +304,7 @@ _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape,
 def _make_mirrored_pair(
     family: str, first: Target, second: Target, accepted: AcceptedActions, *, of_types: bool
 ) -> MirroredPair | None:
-    """The pair; `None` if one of the steps is not wrong at the other's prompt, or the prompt does not show its
-    values."""
+    """The pair; `None` if one step is not wrong at the other's prompt, or the prompt does not show its values."""
     if are_same_targets(first, second) or are_interchangeable(first, second):
         return None
     if accepted.accepts(first, second) or accepted.accepts(second, first):

@@ -93,8 +93,7 @@ class MirrorCheck(RowCheck):
 
 
 class RepeatsCheck(RowCheck):
-    """In `argument` and `type_swap`, the rule "reject what the prompt shows as done" is right in exactly half of the
-    pairs."""
+    """In `argument` and `type_swap`, the rule "reject what the prompt shows as done" is right in half of the pairs."""
 
     columns = ("family", "rejected")
 

@@ -263,8 +263,7 @@ class CodeTraceEnv(BaseEnv):
     # --- evaluation
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
-        """Attempt each evaluation problem once, and write the metrics. If the run trains, a failed evaluation is only
-        logged."""
+        """Attempt each evaluation problem once, and write the metrics. While training, a failure is only logged."""
         try:
             if self._eval:
                 await self._evaluate()
@@ -312,8 +311,7 @@ class CodeTraceEnv(BaseEnv):
         await super().wandb_log(metrics)
 
     async def get_server_info(self) -> None:
-        """Ask run-api for the trainer's limits. They also apply to sequences, and a group must not be larger than a
-        batch."""
+        """Ask run-api for the trainer's limits. They also apply to sequences, and a group must not exceed a batch."""
         try:
             await super().get_server_info()
         except ValueError as error:

@@ -1,5 +1,4 @@
-"""One attempt in a rollout of the verifiers library: its episode, its report, and the sandbox that all attempts
-share."""
+"""One attempt in a rollout of the verifiers library: its episode, its report, and the sandbox that all share."""
 
 from __future__ import annotations
 

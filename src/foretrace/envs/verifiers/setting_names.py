@@ -40,8 +40,8 @@ def describe_failure(error: Exception) -> str:
 
 
 def rewrite_error(error: _Error) -> _Error:
-    """A copy of an error, with its traceback, whose `str` names the options of `vf-eval`: the library prints and
-    records it."""
+    """A copy of an error, with its traceback, whose `str` names options of `vf-eval`: the library prints and records
+    it."""
     copied = copy.copy(error)
     copied.args = (render_error(error),)
     return copied.with_traceback(error.__traceback__)

@@ -122,8 +122,7 @@ def _find_closing_bracket(text: str, begin: int) -> int:
 
 
 def is_test(node: ast.expr, name: str) -> bool:
-    """Whether an expression can be read reliably as a test: it calls `name`, and otherwise has only values and
-    built-ins."""
+    """Whether an expression is clearly a test: it calls `name`, and otherwise has only values and built-ins."""
     called = False
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
