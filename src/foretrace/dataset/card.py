@@ -304,7 +304,7 @@ def _write_row(cells: Sequence[Any]) -> str:
 
 
 def _write_inline(value: Any) -> str:
-    """A text of a trace in one line, escaped so that it does not begin a heading, list or block."""
+    """A text of a trace in one line, so that it cannot begin a heading, list or block."""
     return " ".join(str(value).split())
 
 

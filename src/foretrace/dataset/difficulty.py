@@ -1,10 +1,10 @@
 """How much of a pair family is easy: what a shallow reader of prompt and completion gets right.
 
-The reader sees counts, places and overlaps, and understands nothing: how many of a completion's words stand in the
-history, in the last turn and in the task, how far back, how often, whether the agent wrote the same values before, how
-late in the work it is, and of which kind the action is. It is a logistic model on the difference of these features
-between chosen and rejected, fitted on the split train and measured on test. Its figure stands in the card, and is never
-a failure: a family that it sees through teaches what is in these features, and no more.
+The reader sees only counts, positions and overlaps: how many of a completion's words are in the history, the last turn
+and the task, how far back and how often, whether the agent wrote the same values before, how late it is in the work,
+and the kind of action. It is a logistic model on the difference of these features between chosen and rejected, fitted
+on the split train and measured on test. Its accuracy is shown in the card, and does not fail a build: a family that it
+can solve teaches no more than these features.
 """
 
 from __future__ import annotations

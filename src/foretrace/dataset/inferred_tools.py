@@ -1,7 +1,7 @@
-"""Tools of agents whose source does not say what they were offered, inferred from the calls of train groups.
+"""Tools of agents whose source does not list them, inferred from the calls of train groups.
 
-A trace is offered what attempts of other groups called: never its own future, nor that of a test group. Traces are of
-one agent where the source names it, else where their first message begins alike; others are offered nothing.
+A trace is offered the tools called in other groups, never from its own future or a test group. Traces belong to the
+same agent if the source says so, or else if their first messages begin alike; other traces are offered nothing.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
     """The shards of each job, by one column of the traces folders.
 
     Raises:
-        UsageError: no folder, or folders of several numbers of shards.
+        UsageError: no folder, or folders with different numbers of shards.
         BuildError: they hold no traces.
     """
     if not stores:

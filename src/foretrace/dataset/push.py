@@ -125,9 +125,9 @@ def push(
 
     Args:
         dataset: The folder.
-        org: Organisation or user on the Hub.
+        org: Organization or user on the Hub.
         name: What the names of the repositories begin with: `ORG/NAME-proposer-sft` and so on. Two datasets of one
-            organisation need two names, or the second replaces the first.
+            organization need two names, or the second replaces the first.
         repo: `OWNER/NAME` of one repository that holds all configs, instead of `org`.
         revision: Branch to push to, created if missing; by default `main`.
         private: Make new repositories private.

@@ -54,7 +54,7 @@ def has_second_encoding(message: Message) -> bool:
     if not spans:
         return False
     text = hide_calls(message.content, spans)
-    # Tags that may contain any text can also be the layout of an answer.
+    # Tags other than `<execute>` may be the layout of an answer.
     encodings = [each for each in _SECOND if each is not TAGGED_CODE or "<execute" in text]
     calls = [call for each in encodings for call in each.parse(text) if call.name and call.error is None]
     code = find_code(text) if calls else []

@@ -1,4 +1,4 @@
-"""The demo model as files that other libraries load."""
+"""The demo model as files for other libraries."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class _Steps:
         self.kept = FieldCounts()
 
     def add(self, message: Message, ids: Sequence[str], answers: Sequence[str]) -> None:
-        """Add a message with the ids of its calls, or of those that it answers."""
+        """Add a message with the ids of its calls, or of the calls that it answers."""
         if message.role != "tool" or not self._add_result(message, answers):
             self._add_step(message, ids)
 
