@@ -1,5 +1,5 @@
-"""Build datasets from traces folders: shard jobs run in parallel, then gates check the files. Nothing is written on
-failure."""
+"""Build datasets from traces folders: shard jobs run in parallel, then gates check the files. A failure writes
+nothing."""
 
 from __future__ import annotations
 

@@ -229,8 +229,7 @@ def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
 def _make_counts_gate(
     checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
 ) -> Gate:
-    """Check that all written rows were read back, and that each config has a row or drop for all that it
-    `accounts_for`."""
+    """Check that all written rows were read back, and each config has a row or drop for all that it `accounts_for`."""
     read: Counter[str] = Counter()
     for check in checks:
         read.update(check.rows)

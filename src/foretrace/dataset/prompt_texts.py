@@ -114,8 +114,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _shorten(value: Any, longest: int) -> Any:
-    """A schema with its descriptions cut, or left out with 0. A property named `description` is an object and is
-    kept."""
+    """A schema with its descriptions cut, or left out with 0. A property named `description` is an object and stays."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if longest or not _is_description(k, v)}
         return {k: _cut(v, longest) if _is_description(k, v) else _shorten(v, longest) for k, v in kept.items()}

@@ -51,8 +51,8 @@ def check_guess_file(path: Path, *, allow_unchecked: bool) -> None:
     """Refuse a file by its header, before any work is done.
 
     Raises:
-        PredictionError: the file cannot be read, guesses types but not calls, or does not state that no row's own
-            answer was learnt.
+        PredictionError: the file is unreadable, guesses only types, or does not state that no row's own answer was
+            learnt.
     """
     header = read_header(path)
     if header is not None and header.target != "call":

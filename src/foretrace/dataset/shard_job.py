@@ -1,5 +1,4 @@
-"""One job of a build: reads a range of shards, and returns files and counts. Jobs are independent, and may run in
-parallel."""
+"""One job of a build: reads a range of shards, and returns files and counts. Jobs are independent of one another."""
 
 from __future__ import annotations
 

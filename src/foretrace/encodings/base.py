@@ -52,8 +52,7 @@ class TextEncoding:
         self._find, self._write, self._layout = find, write, layout
 
     def parse(self, text: str) -> list[ToolCall]:
-        """Find all calls (see `Encoding.parse`). If rendering would change the text, `extra` keeps the original as
-        `raw`."""
+        """Find all calls (see `Encoding.parse`). If rendering would change the text, the original is kept as `raw`."""
         for hint in self.hints:
             if hint in text:
                 return [self._keep_raw(call, text) for call in self._find(text)]

@@ -66,8 +66,7 @@ def _make_answer(result: Message, *, as_block: bool) -> Message:
 
 
 def _write_in_text(message: Message, *, all_calls: bool) -> Message:
-    """The message with the calls of its text only there. With `all_calls`, readable calls become blocks after the
-    text."""
+    """The message with the calls of its text only there. With `all_calls`, readable calls are blocks after the text."""
     if not all_calls:
         apart = tuple(call for call in message.tool_calls if call.span is None)
         return msgspec.structs.replace(message, tool_calls=apart)

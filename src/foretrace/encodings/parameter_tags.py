@@ -262,8 +262,7 @@ def _find_close(body: str, opening: re.Match[str]) -> int | None:
 
 
 def _write_tool_tags(call: ToolCall) -> str:
-    """A tag for each argument. The body is JSON if tags, which have no types or escapes, would not give the same
-    call."""
+    """A tag for each argument. The body is JSON if tags, which have no types or escapes, would change the call."""
     values: dict[str, Any] = msgspec.json.decode(call.arguments)
     body = ""
     for key, value in values.items():

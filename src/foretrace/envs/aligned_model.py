@@ -57,8 +57,7 @@ class AlignedModel(ModelWrapper):
 
 
 def _are_same(ours: list[str], theirs: tuple[str, ...]) -> bool:
-    """Whether the tokens have the same texts. A token that is part of a character has no text here, and may have any
-    there."""
+    """Whether the tokens have the same texts. A token within a character has no text here, and may have any there."""
     inside = False
     for own, other in zip(ours, theirs, strict=True):
         if own != other and own and not inside:

@@ -83,8 +83,7 @@ class RolloutModel(ModelWrapper):
 
 
 def choose_model(models: Sequence[RolloutModel]) -> RolloutModel:
-    """The least busy server for a new rollout. Occasionally a rollout tries a failed server again, which may be
-    back."""
+    """The least busy server for a new rollout. Now and then a rollout tries a failed server, in case it is back."""
     chosen = min(models, key=lambda model: (model.skips > 0, model.running, model.started))
     for model in models:
         model.skips = max(0, model.skips - 1)

@@ -15,7 +15,7 @@ _CHECK_CHAT = (
     ChatMessage("user", 'Größe "é" 🙂\t<tool_call> 1234567  \n\n</think>\nSay: ok\n'),
 )
 _MAX_CACHED_PROMPTS = 256
-"""Prompts whose ids are cached: all rollouts of a problem begin alike, and a template costs more than a small
+"""Prompts whose ids are cached: all rollouts of a problem begin alike, and rendering costs more than a small
 episode."""
 
 

@@ -91,8 +91,7 @@ def _has_nameless_call(message: Message) -> bool:
 
 
 def _drop_unreadable_calls(message: Message) -> Message:
-    """The message with its readable calls only. An unreadable one stays in the text, as its arguments may be
-    incomplete."""
+    """The message with its readable calls only. Unreadable ones stay in the text: their arguments may be incomplete."""
     return msgspec.structs.replace(message, tool_calls=tuple(c for c in message.tool_calls if c.error is None))
 
 

@@ -1,5 +1,4 @@
-"""Traces with those that they started, in the order of the traces folder. Only those with a parent are kept in
-memory."""
+"""Traces with those that they started, in the order of the traces folder. Only traces with a parent are in memory."""
 
 from __future__ import annotations
 

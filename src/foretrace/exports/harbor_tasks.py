@@ -142,8 +142,8 @@ def _make_files(problem: Problem, name: str) -> dict[str, str]:
 
 
 def _quote_toml(text: str) -> str:
-    """Quote a text for TOML, whose escapes are JSON's except for surrogate pairs, and DEL, which JSON does not
-    escape."""
+    """Quote a text for TOML, whose escapes are JSON's except for surrogate pairs, and for DEL, which JSON leaves as
+    is."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -215,8 +215,7 @@ class _Spans:
 
 
 def _make_parts(message: Message, text: str) -> tuple[list[dict[str, Any]], bool]:
-    """Text with the images and files that have an address in their places; whether these represent all parts
-    exactly."""
+    """Text with the images and files that have an address in their places; whether these are exactly all parts."""
     is_exact = not message.prefix and all(_is_exact(part, len(text)) for part in message.parts)
     if not is_exact or list(message.parts) != sorted(message.parts, key=lambda part: part.at):
         return [{"type": "text", "content": text}], not message.parts

@@ -104,8 +104,8 @@ class ExaminedTraces(Sequence[ExaminedTrace]):
 
 @contextlib.contextmanager
 def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> Generator[ExaminedTraces]:
-    """Sort examined traces by key, in a table that is deleted after the block. It is in `scratch`, or with the
-    temporary files.
+    """Sort examined traces by key, in a table that is deleted after the block. It is in `scratch` or a temporary
+    folder.
 
     Raises:
         BuildError: two traces with the same key, or the table cannot be written.

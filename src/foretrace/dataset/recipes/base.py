@@ -57,8 +57,7 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
     "flags": "strings",
     "weight": "float",
 }
-"""Columns of every row: origin, outcome of the attempt, and weight of that outcome. `step` is the assistant message's
-index."""
+"""Columns of every row: origin, outcome of the attempt, and weight of that outcome. `step` is the message's index."""
 
 
 class Row(NamedTuple):

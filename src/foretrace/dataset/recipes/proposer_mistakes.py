@@ -179,8 +179,7 @@ def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: Ac
 
 
 def _is_interchangeable(target: Target, message: Message, key: ActionKey) -> bool:
-    """Whether both are reads, and the agent made the guessed one later, with only reads between: order may not
-    matter."""
+    """Whether both are reads, and the agent made the guessed one later, with only reads between: order may be free."""
     attempt = target.attempt
     facts = classify_calls(attempt.trace, message.tool_calls)
     if facts is None or facts.effect is not Effect.PURE_READ or target.label.effect is not Effect.PURE_READ:

@@ -43,8 +43,8 @@ class GenerateFunc(Protocol):
 class TrainedModel:
     """Generates with transformers and the weights that a `GRPOTrainer` is training (see `GenerateFunc`).
 
-    Temperature, `top_p`, `top_k` and the like are the trainer's. Logprobs take only the temperature into account, like
-    the trainer's own.
+    Temperature, `top_p`, `top_k` and the like are the trainer's. Logprobs only reflect the temperature, like the
+    trainer's.
 
     Raises:
         UsageError: the trainer generates with vLLM.

@@ -40,8 +40,7 @@ def describe_failure(error: Exception) -> str:
 
 
 def rewrite_error(error: _Error) -> _Error:
-    """A copy of an error, with its traceback, whose `str` names options of `vf-eval`: the library prints and records
-    it."""
+    """A copy of an error, with its traceback, whose `str` names options of `vf-eval`: the library prints this text."""
     copied = copy.copy(error)
     copied.args = (render_error(error),)
     return copied.with_traceback(error.__traceback__)

@@ -32,8 +32,7 @@ def make_example_assert(call: ast.expr, value: ast.expr, is_open: bool) -> str:
 
 
 def keep_assert(test: ast.expr, is_open: bool) -> str:
-    """The assert of a test that the statement spells out. Tests other than `call == value` state how much they leave
-    open."""
+    """The assert of a test that the statement spells out. Tests other than `call == value` are taken as they are."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
         call, value = test.left, test.comparators[0]
         if isinstance(value, ast.Call) and is_literal(call):
