@@ -26,8 +26,8 @@ def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> Too
 
 
 def _read_object(text: str) -> ToolCall:
-    """The call described by a JSON object with a name and arguments, or by its `function`; otherwise an erroneous
-    call."""
+    """The call described by a JSON object with a name and arguments, or by its `function`; otherwise one with an
+    error."""
     read = read_arguments(text.strip())
     if read.error:
         return ToolCall(arguments=read.text, error=read.error)

@@ -179,7 +179,8 @@ def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: Ac
 
 
 def _is_interchangeable(target: Target, message: Message, key: ActionKey) -> bool:
-    """Whether both are reads, and the agent made the guessed one later, with only reads between: order may be free."""
+    """Whether the order may not matter: both are reads, and the agent made the guessed one later, only reads
+    between."""
     attempt = target.attempt
     facts = classify_calls(attempt.trace, message.tool_calls)
     if facts is None or facts.effect is not Effect.PURE_READ or target.label.effect is not Effect.PURE_READ:
