@@ -1,5 +1,5 @@
-"""Build datasets from traces folders: shard jobs run in parallel, then gates check what they wrote. A build that
-fails writes nothing."""
+"""Build datasets from traces folders: shard jobs run in parallel, then gates check the files. A failure writes
+nothing."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def build(
     overwrite: bool = False,
     progress: ProgressFunc | None = None,
 ) -> BuildReport:
-    """Build all datasets from traces folders into the folder `out`, whole or not at all.
+    """Build all datasets from traces folders into the folder `out`, completely or not at all.
 
-    The same traces and settings give the same bytes, whatever the order in which the traces came and the
-    engine. With more than one process, call it under `if __name__ == "__main__":`.
+    The same traces and settings give the same bytes, whatever the order of the traces and the engine. With more than
+    one process, call it under `if __name__ == "__main__":`.
 
     Raises:
-        UsageError: a setting that cannot be served, or traces of the demo model that were not allowed.
-        BuildError: `out` exists (and not `overwrite`), cannot be written, or no row can be made.
+        UsageError: an unsupported setting, or traces of the demo model without permission.
+        BuildError: `out` exists (and not `overwrite`), cannot be written, or no rows can be made.
         GateError: a gate failed; nothing was written.
     """
     settings = settings or BuildSettings()
@@ -98,7 +98,7 @@ def build(
     if not settings.allow_demo:
         refuse_demo_traces(stores)
     with _make_staging_folder(out) as staging:
-        check_output(out, overwrite=overwrite)  # again: a build that was killed may have been put back just now
+        check_output(out, overwrite=overwrite)  # again: an interrupted build may have been restored since
         builder = _Builder(stores, staging, settings, engine, progress or ignore_progress)
         report = builder.run()
         _move(builder.folder, out)
@@ -106,10 +106,10 @@ def build(
 
 
 def check_output(out: Path, *, overwrite: bool) -> None:
-    """Refuse to write a dataset over something that is there.
+    """Refuse to write a dataset over other files.
 
     Raises:
-        BuildError: `out` is a file, is there and not to be overwritten, or is not a dataset.
+        BuildError: `out` is a file, exists without `overwrite`, or is not a dataset.
     """
     if out.is_file():
         raise BuildError(f"{out}: is a file; name a folder")
@@ -131,8 +131,8 @@ def _is_dataset(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _make_staging_folder(out: Path) -> Generator[Path]:
-    """Make a locked folder beside `out`, which is removed at the end. What a killed build left there is removed, or
-    moved back to `out` if it was the previous dataset."""
+    """Make a locked folder beside `out`, removed at the end. Leftovers of a killed build are removed, or moved back to
+    `out` if they are the previous dataset."""
     staging = out.absolute().with_name(f".{out.name}.building")
     with only_writer(staging):
         previous = staging / "previous"
@@ -167,11 +167,11 @@ def _name_selected(config: str) -> str:
 
 
 class _BuiltShards:
-    """What all shard jobs made, merged as each job ends. Of a row, only the digest of its prompt is held (8 bytes)."""
+    """The results of all shard jobs, merged as each job ends. Only a digest (8 bytes) is kept of each row's prompt."""
 
     def __init__(self, jobs: int) -> None:
         self.files: list[DatasetFiles] = [{} for _ in range(jobs)]
-        """Of each job."""
+        """One per job."""
         self.candidates: list[DatasetFiles] = [{} for _ in range(jobs)]
         self.counts = BuildCounts()
         self.sample = PairSample[Pair]()
@@ -180,7 +180,7 @@ class _BuiltShards:
         self._prompts: dict[str, list[Digests]] = {split: [] for split in SPLITS}
 
     def add(self, number: int, result: ShardResult) -> None:
-        """Take the result of a job; the order of the jobs does not matter."""
+        """Add the result of a job, in any order."""
         self.files[number] = result.files
         self.candidates[number] = result.candidates
         self.counts.add(result.counts)
@@ -193,11 +193,11 @@ class _BuiltShards:
             self._prompts[split].append(prompts)
 
     def find_shared_prompts(self) -> dict[bytes, str]:
-        """Prompts that stand in several splits, and the split that keeps each."""
+        """Prompts found in several splits, and the split that keeps each."""
         return find_shared_prompts({split: merge_digests(found) for split, found in self._prompts.items()})
 
     def count_rows(self) -> Counter[str]:
-        """Rows that were written, candidates included, by config."""
+        """Number of rows written by config, including candidates."""
         rows: Counter[str] = Counter()
         for files in (*self.files, *self.candidates):
             for config, by_split in files.items():
@@ -205,12 +205,12 @@ class _BuiltShards:
         return rows
 
     def measure_difficulty(self) -> dict[str, Any]:
-        """How much of each family is easy, of those that were not removed."""
+        """How much of each remaining family is easy."""
         sampled = self.shallow.take().items()
         return measure_difficulty({n: pairs for n, pairs in sampled if n.partition("/")[2] in self.counts.families})
 
     def find_files(self, config: str) -> dict[str, dict[str, int]]:
-        """Rows of the config's files, by split and file."""
+        """Row counts of the config's files, by split and file."""
         found: dict[str, dict[str, int]] = {}
         for files in self.files:
             for split, listed in files.get(config, {}).items():
@@ -232,11 +232,11 @@ class _Builder:
         self._recipes = load_recipes(settings.recipes)
         self.configs = load_configs(settings.recipes)
         self._scratch = staging / "scratch"
-        """The benchmarks, the traces as the filters saw them, and their labels."""
+        """Holds the benchmarks, the examined traces, and their labels."""
         self._scratch.mkdir(exist_ok=True)
 
     def run(self) -> BuildReport:
-        """Build, check, and write manifest and card."""
+        """Build and check the rows, and write manifest and card."""
         self._make_folders()
         check_room(self.settings)
         before = [store.compute_fingerprint() for store in self.stores]
@@ -250,7 +250,7 @@ class _Builder:
             jobs, built, mistakes = self._build_rows(pool, jobs, guesses)
             unread = make_unread_gate(built.counts, is_allowed=self.settings.allow_unread)
             self._fail_on([unread])
-            statistical = self._measure_families(built)  # first: what is checked is what stays
+            statistical = self._measure_families(built)  # first, so that the other checks see only the rows that stay
             checks, selected = self._check_and_select(pool, jobs, built)
         self._remove_partial_files()
         written = built.count_rows()
@@ -263,7 +263,7 @@ class _Builder:
         self._fail_on(gates)
         configs = {name: describe_files(self.folder, built.find_files(name)) for name in self.configs}
         if not any(configs.values()):
-            drops = functools.reduce(operator.or_, built.counts.drops.values(), Counter[str]())  # a step is in many
+            drops = functools.reduce(operator.or_, built.counts.drops.values(), Counter[str]())  # steps repeat
             raise make_empty_error(built.counts.outcomes, drops, plan.selection, self.settings)
         return self._describe(built, plan.selection, plan.inputs, configs, gates, mistakes)
 
@@ -276,7 +276,6 @@ class _Builder:
         gates: list[Gate],
         mistakes: dict[str, Any] | None,
     ) -> BuildReport:
-        """Write manifest and card."""
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
         manifest = make_manifest(
@@ -297,17 +296,17 @@ class _Builder:
         return BuildReport(manifest)
 
     def _make_folders(self) -> None:
-        """Make folders for what the jobs write, in the place of earlier ones. Their names are new: a worker that was
-        lost, or whose build was killed, may live a moment longer and write to those it knows."""
+        """Make folders for the output of the jobs, replacing earlier ones. The names are new, because a lost worker or
+        one of a killed build may still write to the folders it knows."""
         name = secrets.token_hex(6)
         self.folder = self._staging / f"dataset-{name}"
-        """Where the dataset grows."""
+        """The dataset being built."""
         self.candidates_folder = self._staging / f"candidates-{name}"
         for folder in (self.folder, self.candidates_folder):
             folder.mkdir()
 
     def _remove_partial_files(self) -> None:
-        """Remove what lost workers left unfinished."""
+        """Remove the unfinished files of lost workers."""
         for path in self.folder.rglob(make_partial_name(Path("*")).name):
             path.unlink(missing_ok=True)
 
@@ -325,7 +324,7 @@ class _Builder:
         )
 
     def _read_guesses(self, inputs: Mapping[str, Any]) -> ProposerGuesses | None:
-        """The guesses whose mistakes become pairs; None where there are none."""
+        """The guesses whose mistakes become pairs, if there are any."""
         if not self.settings.mistakes:
             return None
         if PAIRED.name not in self.configs:
@@ -337,10 +336,9 @@ class _Builder:
     def _build_rows(
         self, pool: Pool | None, jobs: list[ShardJob], guesses: ProposerGuesses | None
     ) -> tuple[list[ShardJob], _BuiltShards, dict[str, Any] | None]:
-        """The jobs that made the rows, what they made, and what the manifest says of the proposer's mistakes.
-
-        They are run a second time where that needs what all of them found: prompts of two splits, or the mistakes that
-        balance one another."""
+        """The jobs that made the rows, their results, and what the manifest says about the proposer's mistakes. The
+        jobs run a second time if they need what all of them found: prompts shared by splits, or mistakes that balance
+        one another."""
         if guesses is not None:
             shared_out = guesses.share_out(self.stores, [job.shards for job in jobs])
             jobs = [msgspec.structs.replace(job, predictions=own) for job, own in zip(jobs, shared_out, strict=True)]
@@ -394,7 +392,7 @@ class _Builder:
     def _run(
         self, pool: Pool | None, doing: str, function: Callable[..., Any], *arguments: Sequence[Any]
     ) -> Iterator[tuple[int, Any]]:
-        """Numbers and results of the jobs, as they are done."""
+        """Number and result of each job, as it finishes."""
         jobs = list(zip(*arguments, strict=True))
         self.progress(doing, 0, len(jobs))
         for done, numbered in enumerate(run_as_done(pool, function, jobs), start=1):
@@ -416,7 +414,7 @@ class _Builder:
     def _check_and_select(
         self, pool: Pool | None, jobs: list[ShardJob], built: _BuiltShards
     ) -> tuple[list[ShardCheck], dict[str, SelectionResult]]:
-        """What reading back showed of each job, and by config what its selector chose, which is written meanwhile."""
+        """Check the written files and choose rows in parallel: the check of each job, and the chosen rows by config."""
         names = [name for name, config in self.configs.items() if config.selector is not None]
         calls: list[partial[Any]] = []
         for name in names:
@@ -430,7 +428,7 @@ class _Builder:
         return results[len(names) :], dict(zip(names, results, strict=False))
 
     def _take_selected(self, name: str, selected: SelectionResult, built: _BuiltShards, known: Digests) -> Gate:
-        """Count the rows that a selector chose, and check that their prompts are among those `known`."""
+        """Count the rows that a selector chose, and check that their prompts are among the `known` ones."""
         selector = self.configs[name].selector
         assert selector is not None
         if selected.rows:
@@ -441,7 +439,7 @@ class _Builder:
         return Gate(name=f"{name}_checked", verdict="fail" if unknown else "pass", figure={"rows": selected.rows})
 
     def _measure_families(self, built: _BuiltShards) -> list[Gate]:
-        """The statistical gates; what fails is removed from the files."""
+        """The statistical gates. Families that fail are removed from the files."""
         recipes = [recipe for recipe in self._recipes if any(config.pair_families for config in recipe.configs)]
         if not recipes:
             return []

@@ -1,4 +1,4 @@
-"""The dataset card: YAML that the Hub and `load_dataset` read, and the figures that a reader wants."""
+"""The dataset card: YAML for the Hub and `load_dataset`, and the figures a reader wants."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _HUB_LICENSES = frozenset([
     "apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0",
     "cdla-permissive-2.0", "odc-by", "openrail", "isc", "mpl-2.0", "unlicense",
 ])  # fmt: skip
-"""License identifiers that the Hub accepts. The text of the card names every license that the traces name."""
+"""License identifiers that the Hub accepts. The text of the card lists all licenses of the traces."""
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "n>1B")
 
 
 _MAX_SHOWN_COPIES = 10
-"""Copies of benchmarks that the card shows; the manifest has more."""
+"""Copies of benchmarks that the card shows; the manifest lists more."""
 _FOLDER = "path/to/this/folder"
 
 
 def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str = _FOLDER) -> str:
-    """README.md for those of `configs` that have rows; `place` is the argument of `load_dataset` in its examples."""
+    """README.md for the `configs` that have rows; the examples call `load_dataset(place)`."""
     present = [c for c in configs if manifest["configs"].get(c.name)]
     sections = [
         [_make_front_matter(manifest, present)],
@@ -44,7 +44,7 @@ def make_card(manifest: Mapping[str, Any], configs: Sequence[Config], place: str
 
 
 def make_hub_card(manifest: Mapping[str, Any], names: Sequence[str]) -> str:
-    """README.md of one Hub repository that holds the configs of these names; `{repo_id}` is left to be filled in."""
+    """README.md of the Hub repository that holds these configs; `{repo_id}` is left to be filled in."""
     configs = load_configs()
     return make_card(manifest, [configs[name] for name in names], "{repo_id}")
 
@@ -62,7 +62,7 @@ _REFERENCE_FIGURES = (
 
 
 def put_references(card: str, references: References) -> str:
-    """The card with a section on the references, which takes the place of an older one."""
+    """The card with a section on the references, replacing an older one."""
     before, _, rest = card.partition(f"{_REFERENCES}\n")
     after = rest[rest.find("\n## ") + 1 :] if "\n## " in rest else ""
     found = [(each.predictor, {(row.slice, row.metric): row for row in each.scores}) for each in references.predictors]
@@ -81,7 +81,7 @@ def _write_percent(row: ScoreRow | None) -> str:
 
 
 def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -> str:
-    from huggingface_hub import DatasetCardData  # here: it reads the environment when it is imported
+    from huggingface_hub import DatasetCardData  # imported late: it reads the environment
 
     licenses = sorted({name.lower() for name in manifest.get("licenses", {})})
     named = sorted({name if name in _HUB_LICENSES else "other" for name in licenses}) or ["other"]
@@ -112,8 +112,8 @@ def _make_front_matter(manifest: Mapping[str, Any], configs: Sequence[Config]) -
 def _make_version(splits: Mapping[str, Any]) -> str:
     """A version that changes with the rows.
 
-    The `datasets` library caches a local folder by its name and card, not by its files: without this, a dataset that
-    was built again would be loaded as it was before.
+    The `datasets` library caches a local folder by its name and card, not by its files: without a new version, a
+    rebuilt dataset would load as it was before.
     """
     return f"0.0.{int(digest(*(str(s.get('sha256')) for s in splits.values()), size=4), 16)}"
 
@@ -164,8 +164,8 @@ _TOOL_IN_ANSWER = r'"tool"\s*:\s*"([^"]+)"'
 
 
 def make_evaluation(manifest: Mapping[str, Any], configs: Sequence[Config], repo_id: str) -> str | None:
-    """`eval.yaml`, by which the Hub knows a repository as a benchmark and inspect_ai runs it; `None` where no config is
-    scored, or the answers name no tool, which is all that the scorers allowed there can compare with a column."""
+    """`eval.yaml`, which marks a repository as a benchmark on the Hub and lets inspect_ai run it. `None` if no config
+    is scored, or if the answers name no tool: the scorers allowed there can only compare with a column."""
     scored = [config.name for config in configs if config.has_references]
     if not scored or manifest["settings"].get("target") != "call":
         return None
@@ -189,7 +189,7 @@ def make_evaluation(manifest: Mapping[str, Any], configs: Sequence[Config], repo
 
 
 def _write_scoring(manifest: Mapping[str, Any], configs: Sequence[Config], place: str) -> list[str]:
-    """How a model is scored on the eval rows, where there are some."""
+    """How a model is scored on the eval rows, if there are any."""
     scored = [config.name for config in configs if config.has_references]
     if not scored or manifest["settings"].get("target") == "message":
         return []
@@ -226,7 +226,7 @@ def _write_gates(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
-    """The section on difficulty, where it was measured."""
+    """The section on difficulty, if it was measured."""
     families = manifest.get("difficulty")
     if not families:
         return []
@@ -239,14 +239,14 @@ def _write_difficulty(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def format_figures(gate: Mapping[str, Any]) -> str:
-    """A gate's figures in one line, for a table that has its name and verdict already."""
+    """A gate's figures in one line, for a table that already has its name and verdict."""
     if gate["name"].startswith("shortcut/"):
         return str(gate.get("detail", "")).partition(": ")[2]
     return ", ".join(f"{name} {value}" for name, value in gate.get("figure", {}).items()) or str(gate.get("detail", ""))
 
 
 _EMPTY_IS_ALL = frozenset(["recipes", "license_allow"])
-"""Settings whose lists restrict something: nothing is left out where they are empty."""
+"""Settings whose lists restrict something: if empty, nothing is left out."""
 
 
 def _format_setting(name: str, value: Any) -> str:
@@ -260,11 +260,11 @@ def _format_setting(name: str, value: Any) -> str:
 
 
 _FILTER_TITLES = {"license": "license", "benchmarks": "benchmark", "flags": "flagged", "copies": "copies"}
-"""What a filter leaves out, as the head of its column; in the order in which they decide."""
+"""Column title for each filter, in the order in which the filters decide."""
 
 
 def _write_left_out(manifest: Mapping[str, Any]) -> list[str]:
-    """What became of the traces of each source, where the manifest says so."""
+    """The outcome for the traces of each source, if the manifest has it."""
     sources: Mapping[str, Any] = manifest.get("by_source", {})
     if not sources:
         return []
@@ -304,12 +304,12 @@ def _write_row(cells: Sequence[Any]) -> str:
 
 
 def _write_inline(value: Any) -> str:
-    """A text of a trace in one line: it begins no heading, list or block of its own."""
+    """A text of a trace in one line, so that it cannot begin a heading, list or block."""
     return " ".join(str(value).split())
 
 
 def _write_code(value: Any) -> str:
-    """A text of a trace between backquotes, of which it has none itself."""
+    """A text of a trace in backquotes, without its own backquotes."""
     return "`" + _write_inline(value).replace("`", "'") + "`"
 
 

@@ -1,5 +1,4 @@
-"""Traces of the demo model: a dataset with such traces is a demonstration. It is built only on request, and never
-pushed."""
+"""Traces of the demo model. A dataset that contains them is a demonstration: built only on request, never pushed."""
 
 from __future__ import annotations
 
@@ -13,20 +12,19 @@ from foretrace.core.trace import DEMO_MODEL
 
 
 def is_demo_model(model: str | None) -> bool:
-    """Whether a trace's model is the demo model, in this process or behind a server.
+    """Whether a trace's model is the demo model, in this process or on a server.
 
-    The server's kind, a folder, the ending `.gguf`, a tag and upper case do not count: `ollama:demo-model:latest` is
-    one.
+    The kind of server, a folder, `.gguf`, a tag and case are ignored: `ollama:demo-model:latest` is the demo model.
     """
     parts = (model or "").casefold().replace("\\", "/").split(":")
     return any(part.rpartition("/")[2].removesuffix(".gguf") == DEMO_MODEL for part in parts)
 
 
 def refuse_demo_traces(stores: Sequence[TraceStore]) -> None:
-    """Refuse traces of the demo model; one column of each segment is read.
+    """Refuse traces of the demo model; reads one column of each segment.
 
     Raises:
-        UsageError: naming the folders that hold some, and how many.
+        UsageError: names the folders that hold some, and how many.
     """
     found = [(store.folder, *_count_demo_traces(store)) for store in stores]
     holding = [f"{folder}: {count:,} of {total:,} traces" for folder, count, total in found if count]
@@ -39,7 +37,7 @@ def refuse_demo_traces(stores: Sequence[TraceStore]) -> None:
 
 
 def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
-    """The warning for a built dataset that holds traces of the demo model; `None` for any other."""
+    """The warning for a dataset with traces of the demo model; `None` for any other."""
     counts = manifest.get("counts") or {}
     count = counts.get("traces_of_demo_model", 0)
     if not count:
@@ -51,6 +49,6 @@ def describe_demonstration(manifest: Mapping[str, Any]) -> str | None:
 
 
 def _count_demo_traces(store: TraceStore) -> tuple[int, int]:
-    """Traces of the demo model, and all traces of the folder."""
+    """Number of traces of the demo model, and of all traces in the folder."""
     models = Counter(store.read_columns("model")["model"].to_pylist())
     return sum(count for model, count in models.items() if is_demo_model(model)), models.total()

@@ -1,10 +1,10 @@
 """How much of a pair family is easy: what a shallow reader of prompt and completion gets right.
 
-The reader sees counts, places and overlaps, and understands nothing: how many of a completion's words stand in the
-history, in the last turn and in the task, how far back, how often, whether the agent wrote the same values before, how
-late in the work it is, and of which kind the action is. It is a logistic model on the difference of these features
-between chosen and rejected, fitted on the split train and measured on test. Its figure stands in the card, and is never
-a failure: a family that it sees through teaches what is in these features, and no more.
+The reader sees only counts, positions and overlaps: how many of a completion's words are in the history, the last turn
+and the task, how far back and how often, whether the agent wrote the same values before, how late it is in the work,
+and the kind of action. It is a logistic model on the difference of these features between chosen and rejected, fitted
+on the split train and measured on test. Its accuracy is shown in the card, and does not fail a build: a family that it
+can solve teaches no more than these features.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from foretrace.actions.taxonomy import ActionType
 from foretrace.dataset.statistical_gates import format_fraction, measure_accuracy, scale_columns, score_rows
 
 DIFFICULTY_SPLITS = ("train", "test")
-"""What the shallow reader learns from, and what it is measured on."""
+"""The shallow reader learns from the first, and is measured on the second."""
 MAX_SHALLOW_PAIRS = 300
-"""Pairs of each family and split that take part, chosen by hash; the two of a mirrored pair together."""
+"""Pairs used of each family and split, chosen by hash; both rows of a mirrored pair together."""
 _MAX_WORDS = 6
-"""Words of a completion that are looked for, the first ones."""
+"""Words of a completion that are looked up, the first ones."""
 _MIN_TRAIN_PAIRS = 20
 _WORD = re.compile(r"[\w./-]{3,}")
 _OMITTED = re.compile(r"\[(\d+) earlier messages? left out\]")
@@ -35,19 +35,19 @@ _ACTIONS = {str(action): place for place, action in enumerate(ActionType)}
 
 
 class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
-    """One pair as the shallow reader sees it."""
+    """A pair as the shallow reader sees it."""
 
     place: str
-    """A hash that orders all pairs of the family: the first ones are the sample."""
+    """A hash that orders the pairs of the family; the first ones form the sample."""
     group: str
     difference: tuple[float, ...]
-    """Features of the chosen completion, less those of the rejected one."""
+    """Features of the chosen completion minus those of the rejected one."""
 
 
 def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, dict[str, Any]]:
-    """Fit and measure the shallow reader on each family: the share of the test pairs that it gets right, an interval
-    (99 %, by groups), the pairs that it learnt from, those that it was measured on, and their groups. The share is None
-    where there was too little to learn from, or no test pair.
+    """Fit and measure the shallow reader on each family: its share of correct test pairs with an interval (99 %, by
+    groups), and the numbers of training pairs, test pairs and test groups. The share is None if there were too few
+    training pairs, or no test pairs.
 
     Args:
         pairs: By `split/family`.
@@ -60,7 +60,7 @@ def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, 
 
 
 def describe_difficulty(figures: Mapping[str, Any]) -> str:
-    """The figures of a manifest in one line: `.702 [.65, .75] of 384 test pairs in 12 groups`."""
+    """The manifest's figures in one line: `.702 [.65, .75] of 384 test pairs in 12 groups`."""
     groups = figures["groups"]
     seen = f"{figures['test']} test pairs in {groups} group{'' if groups == 1 else 's'}"
     if figures["accuracy"] is None:
@@ -92,11 +92,11 @@ class _Context(NamedTuple):
     last_own: str
     """The agent's latest turn."""
     turns: int
-    """The agent's turns, those that were left out among them."""
+    """Number of the agent's turns, including omitted ones."""
 
 
 def compare_shallowly(prompt: Sequence[tuple[str, str]], chosen: str, rejected: str) -> tuple[float, ...]:
-    """Features of the chosen completion at this prompt, less those of the rejected one."""
+    """Features of the chosen completion at this prompt minus those of the rejected one."""
     context = _read_prompt(prompt)
     pairs = zip(_list_features(context, chosen), _list_features(context, rejected), strict=True)
     return tuple([a - b and round(a - b, 6) for a, b in pairs])
@@ -118,7 +118,7 @@ def _read_prompt(prompt: Sequence[tuple[str, str]]) -> _Context:
 
 
 def _list_features(context: _Context, completion: str) -> list[float]:
-    """The features, always as many."""
+    """The features; always the same number."""
     action, tool, values = _read_completion(completion)
     words = list(dict.fromkeys([word for value in values for word in _WORD.findall(value)]))[:_MAX_WORDS]
     share = 1 / max(1, len(words))
@@ -159,7 +159,7 @@ def _list_repeats(context: _Context, values: Sequence[str]) -> Iterator[float]:
 
 @lru_cache(maxsize=256)
 def _read_completion(completion: str) -> tuple[str, str, list[str]]:
-    """Action, tool and argument values of a target; a text that is none is one value."""
+    """Action, tool and argument values of a target. Any other text counts as one value."""
     try:
         target = msgspec.json.decode(completion)
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):

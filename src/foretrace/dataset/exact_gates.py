@@ -1,4 +1,4 @@
-"""Exact gates: read the written files back, read the traces again, and compare the two."""
+"""Exact gates: read the written files back, and compare them with the traces."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from foretrace.engines.processes import release_memory
 
 _COMMON_COLUMNS = ("key", "step", "group", "prompt")
 _RowsByPrompt = dict[str, dict[int, dict[bytes, str]]]
-"""Rows (`config/split key step`) by key, step and digest of the prompt that was read back."""
+"""Rows (`config/split key step`) by key, step and digest of the prompt as read back."""
 
 
 class ShardCheck(msgspec.Struct, kw_only=True):
-    """What reading back the files of one shard job showed."""
+    """Results of reading back the files of one shard job."""
 
     groups: dict[str, set[str]] = {}
-    """Groups of each split."""
+    """Groups by split."""
     keys: dict[str, set[str]] = {}
-    """Traces of each split."""
+    """Keys of traces by split."""
     prompts: dict[str, Digests] = {}
-    """Digests of the prompts of each split."""
+    """Digests of prompts by split."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
     prompts_checked: int = 0
     max_prompt_tokens: int = 0
     """Tokens of the longest prompt."""
     changed: list[str] = []
-    """Rows whose prompt changed with what follows, or differs from the trace."""
+    """Rows whose prompt depends on later messages, or differs from the trace."""
     with_target: list[str] = []
     """Rows with target text in the prompt."""
     too_long: list[str] = []
     checks: list[RowCheck] = []
-    """The checks that the configs add, in the order of the configs."""
+    """The checks of the configs, in the order of the configs."""
 
 
 def check_shards(job: ShardJob, files: DatasetFiles, candidates: DatasetFiles) -> ShardCheck:
@@ -97,16 +97,15 @@ class _ShardChecker:
                 check.add_rows(split, group)
 
     def _compare_with_traces(self) -> None:
-        """Render each prompt again from a trace whose target and ending were replaced, and check what comes out.
+        """Render each prompt again from a trace whose target and ending were replaced, and check the result.
 
         The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
-        prompt does not depend on what follows it, and every check of the new prompt is true of the file's prompt
-        too.
+        prompt does not depend on what follows it, and every check of the new prompt also holds for it.
         """
         for trace in read_selected(self._job):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
-        for steps in self._rows_by_prompt.values():  # of no trace
+        for steps in self._rows_by_prompt.values():  # rows without a trace
             self._result.changed += [row for rows in steps.values() for row in rows.values()]
 
     def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
@@ -115,10 +114,10 @@ class _ShardChecker:
         counter = make_token_counter(settings.tokenizer)
         instruction = make_instruction(settings.target)
         facts: dict[str, tuple[int, bool]] = {}
-        """Of each text of a prompt: its tokens, and whether a target stands in it."""
+        """For each text of a prompt: its tokens, and whether it contains a target."""
         other: Prompts | None = None
         for step, rows in sorted(steps.items()):
-            # Steps ascend, so what is taken over was rendered from a trace that held nothing from its own step on.
+            # Steps ascend, so reused text comes from a trace whose messages from that step on were replaced.
             changed = replace_ending(trace, step)
             limit, window = settings.max_context_tokens, settings.window
             other = Prompts(changed, settings.target, limit, counter, window, other)
@@ -150,7 +149,7 @@ _OTHER_ENDING = Message(role="assistant", author="model", content="(another endi
 
 
 def replace_ending(trace: Trace, step: int) -> Trace:
-    """The trace with its target message, all that follows, and its outcome replaced."""
+    """The trace with its target message, everything after it, and its outcome replaced."""
     success = not trace.outcome.success
     return msgspec.structs.replace(
         trace,
@@ -170,11 +169,11 @@ def make_exact_gates(
     """The verdicts over all shard jobs.
 
     Args:
-        checks: What reading back showed.
-        counts: What the jobs counted.
-        written: Rows that they wrote, candidates included, by config.
+        checks: The result of each shard job.
+        counts: The counts of the jobs.
+        written: Rows they wrote by config, including candidates.
         configs: By name.
-        kept_together: Keys of traces that are copies, each cluster by itself.
+        kept_together: Keys of traces that are copies, by cluster.
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
@@ -230,8 +229,7 @@ def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
 def _make_counts_gate(
     checks: Sequence[ShardCheck], counts: BuildCounts, written: Counter[str], configs: Mapping[str, Config]
 ) -> Gate:
-    """Check that all written rows were read back, and that each config has a row or a drop for everything it
-    `accounts_for`."""
+    """Check that all written rows were read back, and each config has a row or drop for all that it `accounts_for`."""
     read: Counter[str] = Counter()
     for check in checks:
         read.update(check.rows)
@@ -254,7 +252,7 @@ def _make_counts_gate(
 
 UNREAD_GATE = "unread_calls"
 MAX_UNREAD_SHARE = 0.02
-"""Share of the agent's messages that may make a call which was not read."""
+"""Largest share of the agent's messages with a call that was not read."""
 UNREAD_REMEDY: Parts = (
     "; messages that make no call were answered by the environment: import them again under the name of their format, "
     "or say how their calls are written with ",

@@ -1,7 +1,7 @@
-"""Tools of agents whose source does not say what they were offered, inferred from the calls of train groups.
+"""Tools of agents whose source does not list them, inferred from the calls of train groups.
 
-A trace is offered what attempts of other groups called: never its own future, nor that of a test group. Traces are of
-one agent where the source names it, else where their first message begins alike; others are offered nothing.
+A trace is offered the tools called in other groups, never from its own future or a test group. Traces belong to the
+same agent if the source says so, or else if their first messages begin alike; other traces are offered nothing.
 """
 
 from __future__ import annotations
@@ -16,31 +16,30 @@ from foretrace.core.trace import ToolCall, ToolSpec, Trace
 
 DESCRIPTION = "Inferred from calls of this agent in other tasks: the source does not say what it was offered."
 MAX_TOOLS = 128
-"""Tools of one agent; where more are called, they are not those of one agent, and none is inferred."""
+"""Most tools of one agent. If more are called, they belong to several agents, and no tools are inferred."""
 MAX_ARGUMENTS = 32
-"""Arguments of one tool; where more are given, none is told."""
+"""Most arguments of one tool. If more are given, none are shown."""
 MAX_BEGINNINGS = 2000
-"""Beginnings of a source's traces; where there are more, they are tasks and not agents."""
+"""Most beginnings of a source's traces. If there are more, they are tasks rather than agents."""
 _BEGINNING = 100
-"""Characters by which two first messages begin alike."""
+"""Characters of the first message that identify an agent."""
 _SHORTEST = {"system": 40, "user": 100}
-"""Role of the first message -> characters below which it may be any agent's: `You are a helpful assistant.`"""
+"""Fewest characters of a first message, by role. A shorter one may be any agent's: `You are a helpful assistant.`"""
 _NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,63}")
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 _Groups = tuple[str, ...]
-"""The two smallest digests of the groups in which something was seen: enough to know whether it was seen in another."""
+"""The two smallest digests of groups in which something was seen, enough to know whether another group has seen it."""
 _CALLED, _GIVEN = "called", "given"
-"""What is known of a tool: that it was called (`{"": {"": groups}}`), and what it was given (`{argument: {JSON type:
+"""What is known of a tool: that it was called (`{"": {"": groups}}`), and its arguments (`{argument: {JSON type:
 groups}}`)."""
 
 
 class InferredTools(msgspec.Struct):
-    """The tools that agents were seen to call. Its size is bounded, whatever the number of traces."""
+    """The tools that agents called. Its size is bounded for any number of traces."""
 
     agents: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Source and how its agents are told apart -> agent -> tool -> what is known of it; `None` in the place of what
-    there was too much of."""
+    """Source and how its agents are distinguished -> agent -> tool -> what is known of it; `None` if over a limit."""
 
     def add_trace(self, trace: Trace) -> None:
         """Note the calls of a trace of a train group, unless its source gives the tools."""
@@ -55,11 +54,11 @@ class InferredTools(msgspec.Struct):
                     _merge(self.agents, {agent[0]: {agent[1]: {call.name: known}}})
 
     def merge(self, other: InferredTools) -> None:
-        """Add what another job noted; the order of jobs does not matter."""
+        """Add what another job noted, in any order."""
         _merge(self.agents, other.agents)
 
     def offer(self, trace: Trace) -> Trace:
-        """The trace with the tools inferred for it, or as it is: where it has tools, or none is known."""
+        """The trace with its inferred tools; unchanged if it has tools, or none are known."""
         agent = _find_agent(trace)
         if trace.tools or agent is None:
             return trace
@@ -74,7 +73,7 @@ class InferredTools(msgspec.Struct):
 
 
 def _merge(known: Any, more: Any, depth: int = 0) -> Any:
-    """What is known, with more of the same shape; `None` where there is too much of it."""
+    """`known` extended by `more`, which has the same shape; `None` if it exceeds a limit."""
     if known is None or more is None:
         return None
     if isinstance(more, tuple):
@@ -86,7 +85,7 @@ def _merge(known: Any, more: Any, depth: int = 0) -> Any:
 
 
 def _find_agent(trace: Trace) -> tuple[str, str] | None:
-    """Whose traces this is one of: where to look (source), and who; `None` where nothing says so."""
+    """The agent of a trace: where to look it up (source), and which one; `None` if it is unknown."""
     origin = trace.provenance
     if origin.agent:
         return f"{origin.source} agent", origin.agent
@@ -110,7 +109,7 @@ def _is_elsewhere(groups: _Groups, group: str) -> bool:
 
 
 def _make_spec(name: str, given: dict[str, dict[str, _Groups]], group: str) -> ToolSpec:
-    """The tool as it was seen in other groups than this one."""
+    """The tool as seen in groups other than this one."""
     properties: dict[str, Any] = {}
     for argument, types in sorted(given.items()):
         kinds = sorted(kind for kind, groups in types.items() if _is_elsewhere(groups, group))

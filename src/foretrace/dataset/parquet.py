@@ -1,7 +1,7 @@
-"""Dataset files: rows in, Parquet out, with every text of a window of rows stored once.
+"""Dataset files: write rows as Parquet, with each text stored once per window of rows.
 
-Prompts of one attempt share their messages, so message texts are dictionary-encoded: a prompt is a list of indices
-into the window's table of texts. It reads back as plain strings everywhere.
+Prompts of one attempt share their messages, so message texts are dictionary-encoded: a prompt is a list of indices into
+the window's table of texts. Every reader sees plain strings.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from foretrace.dataset.settings import BuildSettings
 ACTIONS = [str(action) for action in ActionType]
 _ACTION_INDEX = {action: index for index, action in enumerate(ACTIONS)}
 WINDOW_BYTES = 2 << 20
-"""Characters of distinct text after which a window is shuffled and written as one row group."""
+"""Characters of distinct text after which a window is shuffled and written as a row group."""
 WINDOW_ROWS = 4096
 _COMPRESSION_LEVEL = 6
-"""Of zstd: 7 % less than with level 3, for .6 s of CPU in a thousand traces."""
+"""For zstd: 7 % smaller than level 3, for .6 s of CPU in a thousand traces."""
 
 
 def find_rank(seed: int, row: Row) -> str:
-    """Where a row stands in the shuffle."""
+    """The position of a row in the shuffle."""
     state = hashlib.blake2b(f"{seed}\0{row.key}\0{row.step}\0{row.salt}".encode(), digest_size=8)
     return state.hexdigest()
 
 
 class RowWindow:
-    """Rows of one config that are shuffled among themselves and written together."""
+    """Rows of one config that are shuffled and written together."""
 
     def __init__(self, config: Config, seed: int) -> None:
         self._config = config
@@ -51,11 +51,11 @@ class RowWindow:
 
     @property
     def is_full(self) -> bool:
-        """Whether the rows should be taken before another one is added."""
+        """Whether the rows should be taken before adding another one."""
         return self._size >= WINDOW_BYTES or len(self._rows) >= WINDOW_ROWS
 
     def add(self, row: Row) -> None:
-        """Take a row, in any order."""
+        """Add a row, in any order."""
         values = dict(row.values)
         for name, kind in self._config.columns.items():
             if kind == "messages":
@@ -66,7 +66,7 @@ class RowWindow:
         self._rows.append((find_rank(self._seed, row), values))
 
     def take(self) -> list[dict[str, Any]]:
-        """The values of the rows in the order of their ranks, JSON values as text; the window is empty then."""
+        """Take the values of the rows in order of rank, with JSON values as text. The window is then empty."""
         self._rows.sort(key=lambda item: item[0])
         values = [values for _, values in self._rows]
         self._rows, self._texts, self._size = [], set(), 0
@@ -84,9 +84,9 @@ def _encode_json(value: Any) -> str:
 
 
 class TableWriter:
-    """Writes one file of one config and split; the file appears with the first row.
+    """Writes one file of one config and split. The file is created by the first row.
 
-    As a context manager it discards the file where the body raises; otherwise the body must call `close`.
+    As a context manager it discards the file if the body raises. Otherwise the body must call `close`.
     """
 
     def __init__(self, path: Path, config: Config, seed: int) -> None:
@@ -105,7 +105,7 @@ class TableWriter:
             self.discard()
 
     def add(self, row: Row) -> None:
-        """Take a row, in any order within a window."""
+        """Add a row, in any order within a window."""
         self._window.add(row)
         if self._window.is_full:
             self._flush()
@@ -136,7 +136,7 @@ class TableWriter:
         self.rows += len(rows)
 
     def close(self) -> int:
-        """Write what waits; returns the number of rows in the file."""
+        """Write the remaining rows, and return the number of rows in the file."""
         self._flush()
         if self._writer is not None:
             try:
@@ -153,7 +153,7 @@ class TableWriter:
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        writer.is_open = False  # or else its destructor writes the end of the file, and prints a traceback if it cannot
+        writer.is_open = False  # otherwise its destructor writes the footer, and prints a traceback if it cannot
         with contextlib.suppress(OSError):
             if writer.file_handle is not None:
                 writer.file_handle.close()
@@ -162,7 +162,7 @@ class TableWriter:
 
 
 def make_table(config: Config, rows: list[dict[str, Any]]) -> Any:
-    """An Arrow table of the rows' values in the config's columns."""
+    """An Arrow table of the rows' values, in the config's columns."""
     import pyarrow as pa
 
     arrays = [_make_array(kind, [values[name] for values in rows]) for name, kind in config.columns.items()]
@@ -179,7 +179,7 @@ def _make_array(kind: ColumnType, values: list[Any]) -> Any:
     if kind == "actions":
         return pa.array([[_ACTION_INDEX[v] for v in items] for items in values], pa.list_(pa.int64()))
     if kind == "json_list":
-        # Not `cast`: it imports pyarrow.compute, which takes 0.1 s.
+        # Not `cast`, which imports pyarrow.compute (0.1 s).
         lists: Any = pa.array(values, pa.list_(pa.string()))
         return pa.ListArray.from_arrays(lists.offsets, pa.ExtensionArray.from_storage(pa.json_(), lists.values))
     types = {
@@ -193,7 +193,7 @@ def _make_array(kind: ColumnType, values: list[Any]) -> Any:
 
 
 class _Numbers(dict[str, int]):
-    """Numbers texts in the order in which they are first asked for."""
+    """Numbers texts in the order of first use."""
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
@@ -242,12 +242,12 @@ def make_features(config: Config) -> str:
 
 
 def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[RowGroup]:
-    """Read a file that `TableWriter` wrote, row group by row group, each text once.
+    """Read a file of `TableWriter` by row group, each text once.
 
     Args:
         path: The file.
         config: Its config.
-        names: Columns that are read; all by default.
+        names: Columns to read; all by default.
     """
     import pyarrow.parquet as pq
 
@@ -262,7 +262,7 @@ def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) 
 
 
 def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Read the same file row by row."""
+    """Read such a file row by row."""
     names = list(config.columns) if names is None else names
     for group in read_groups(path, config, names):
         columns = {**group.values, **group.messages}
@@ -271,7 +271,7 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
 
 
 def measure_texts(path: Path, name: str) -> Iterator[list[int]]:
-    """Bytes of all texts in a column of messages, of each row: a list for each row group of the file."""
+    """Bytes of all texts in each row of a column of messages: one list per row group of the file."""
     import numpy as np
     import pyarrow.parquet as pq
 
@@ -286,7 +286,7 @@ def measure_texts(path: Path, name: str) -> Iterator[list[int]]:
 
 
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
-    """Message columns of a table; one is made into messages when it is first asked for."""
+    """Message columns of a table, converted to messages on first use."""
 
     def __init__(self, table: Any, names: Sequence[str]) -> None:
         self._table = table
@@ -301,7 +301,7 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
         return self._made[name]
 
     def digest(self, name: str) -> list[bytes]:
-        """The digests of prompts."""
+        """The digests of the column's prompts."""
         return digest_prompts(self._table[name])
 
     def __iter__(self) -> Iterator[str]:
@@ -312,7 +312,7 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
 
 
 def read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
-    """The values of a plain column as a recipe gave them."""
+    """The values of a plain column as the recipe gave them."""
     if kind == "action":
         return [ACTIONS[v] for v in values]
     if kind == "actions":
@@ -323,16 +323,15 @@ def read_values(kind: ColumnType, values: list[Any]) -> list[Any]:
 
 
 class SelectionResult(msgspec.Struct, frozen=True):
-    """What was written."""
+    """The result of `write_selected`."""
 
     rows: int
     prompts: Digests
-    """Digests of the prompts of the rows."""
+    """Digests of the rows' prompts."""
 
 
 def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
-    """Write the rows that the selector of the config `name` chooses to the file `path`; without such rows, no file is
-    made."""
+    """Write the rows chosen by the selector of the config `name` to the file `path`, unless there are none."""
     config = load_configs(settings.recipes)[name]
     assert config.selector is not None
     selector = config.selector(settings)
@@ -356,7 +355,7 @@ def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: 
 
 
 def _share_texts(values: dict[str, Any], config: Config, texts: dict[str, str]) -> dict[str, Any]:
-    """The values with one object for equal texts of messages: rows of one task share most of them."""
+    """The values with one object for equal message texts: rows of one task share most of them."""
     for name, kind in config.columns.items():
         if kind == "messages":
             values[name] = [(role, texts.setdefault(text, text)) for role, text in values[name]]

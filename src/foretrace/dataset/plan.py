@@ -1,5 +1,5 @@
-"""The plan of a build: which traces are left out, which group is in which split, and which job reads which shards. It
-follows from the traces and the settings alone."""
+"""The plan of a build: which traces are left out, the split of each group, and the shards of each job. It depends only
+on the traces and the settings."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def assign_splits(
     """Assign each group to a split; returns the split of each group, and warnings.
 
     A group's place in [0, 1) is its hash, and the shares cut that range: with shares .8, .1 and .1, a group at .85 is
-    in `validation`. Where a split with a share would stay empty, the group nearest to its range moves there, out of a
-    split that keeps other groups; to `train` also out of one that does not: too few groups fill train first.
+    in `validation`. If a split with a share would stay empty, the group nearest to its range moves there from a split
+    that keeps other groups. `train` may also take a split's only group, so that few groups fill train first.
 
     Args:
-        groups_with_rows: Groups that will give rows; a split with none of them counts as empty. `None`: all groups.
+        groups_with_rows: Groups that will give rows; a split with none of them counts as empty. `None` means all
+            groups.
     """
     places = {group: hash_fraction("split", str(seed), group) for group in sorted(groups)}
     bounds: dict[str, tuple[float, float]] = {}
@@ -81,25 +82,25 @@ def _measure_distance(place: float, bounds: tuple[float, float]) -> float:
 
 
 MESSAGES_PER_JOB = 24_000
-"""About how many messages one job gets. The number of jobs, and so of files, follows from the traces alone."""
+"""Approximate messages per job. The number of jobs, and so of files, depends only on the traces."""
 
 
 Run = Callable[[str, Callable[..., Any], Sequence[Any]], Iterator[tuple[int, Any]]]
-"""(what is done, a function, jobs) -> number and result of each job, as they are done."""
+"""(description, function, jobs) -> number and result of each job, as it finishes."""
 
 
 class BuildPlan(NamedTuple):
-    """What is decided before a row is made."""
+    """What is decided before any row is made."""
 
     jobs: list[ShardJob]
     inputs: dict[str, Any]
-    """What the manifest says of the inputs."""
+    """For the manifest."""
     selection: TraceSelection
     warnings: list[str]
 
 
 def make_jobs(stores: Sequence[TraceStore], settings: BuildSettings, corrections: Corrections | None) -> list[ShardJob]:
-    """The jobs of a build, with what is known before a trace was read."""
+    """The jobs of a build, with what is known before any trace is read."""
     shards = plan_shards(stores)
     return [
         ShardJob(
@@ -117,14 +118,14 @@ def make_jobs(stores: Sequence[TraceStore], settings: BuildSettings, corrections
 def plan_build(
     stores: Sequence[TraceStore], settings: BuildSettings, jobs: Sequence[ShardJob], run: Run, scratch: Path
 ) -> BuildPlan:
-    """Decide what is left out, which group is in which split, and which tools are told of.
+    """Decide which traces are left out, the split of each group, and which inferred tools are shown.
 
     Args:
         stores: The traces folders.
         settings: Of the build.
         jobs: What `make_jobs` made.
         run: Runs jobs.
-        scratch: A folder for the benchmarks, for the traces as the filters saw them, and for their labels.
+        scratch: A folder for the benchmarks, the examined traces, and their labels.
     """
     problems, told = read_benchmarks(settings.decontaminate)
     written = write_benchmarks(problems, scratch)
@@ -145,7 +146,7 @@ def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
     """The shards of each job, by one column of the traces folders.
 
     Raises:
-        UsageError: no folder, or folders of several numbers of shards.
+        UsageError: no folder, or folders with different numbers of shards.
         BuildError: they hold no traces.
     """
     if not stores:
@@ -165,8 +166,8 @@ def plan_shards(stores: Sequence[TraceStore]) -> list[tuple[int, ...]]:
 def _plan_splits(
     stores: Sequence[TraceStore], settings: BuildSettings, selection: TraceSelection
 ) -> tuple[dict[str, str], dict[str, Any], list[str]]:
-    """The split of each group, what the manifest says of the inputs, and warnings: from a few columns of the traces
-    folders, but for the traces that were left out."""
+    """The split of each group, the manifest's description of the inputs, and warnings. Reads only a few columns of the
+    traces folders, without the traces left out."""
     tables = [store.read_columns("key", "id", "group", "success") for store in stores]
     keys = {(k, i) for t in tables for k, i in zip(*_read_lists(t, "key", "id"), strict=True)}
     of_traces: list[tuple[str, str, bool | None]] = [
@@ -181,11 +182,10 @@ def _plan_splits(
 
 
 def check_room(settings: BuildSettings) -> None:
-    """Refuse a context in which the instruction takes more than a quarter: the rest is for system, task and latest
-    turn.
+    """Refuse a context if the instruction takes over a quarter of it: the rest is for system, task and latest turn.
 
     Raises:
-        UsageError: saying how many tokens it takes.
+        UsageError: says how many tokens it takes.
     """
     limit = settings.max_context_tokens
     size = make_token_counter(settings.tokenizer).count(make_instruction(settings.target))
@@ -199,11 +199,11 @@ def check_room(settings: BuildSettings) -> None:
 def make_empty_error(
     outcomes: Counter[str], drops: Counter[str], selection: TraceSelection, settings: BuildSettings
 ) -> BuildError:
-    """Why no row was made.
+    """The error for a build without rows.
 
     Args:
         outcomes: Attempts that were read, by outcome.
-        drops: Rows that were not made, by reason.
+        drops: Counts of dropped rows, by reason.
         selection: Of the traces.
         settings: Of the build.
     """

@@ -15,10 +15,10 @@ from foretrace.core.message_columns import open_lists
 from foretrace.dataset.settings import SPLITS
 
 Digests = NDArray[Any]
-"""Distinct digests in ascending order, as big-endian integers: 8 bytes each, where a set takes about 100."""
+"""Distinct digests in ascending order, as big-endian integers."""
 
 _MAX_TEXTS = 4096
-"""Texts whose digests are remembered: more than a window of rows holds."""
+"""Texts whose digests are cached: more than a window of rows holds."""
 
 
 class _TextDigests(dict[str, bytes]):
@@ -39,7 +39,7 @@ def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
 
 
 def digest_prompts(column: Any) -> list[bytes]:
-    """The same of each row in an Arrow column of messages whose texts are a dictionary; no row is made for it."""
+    """The digest of each row in an Arrow column of messages with dictionary-encoded texts, without building rows."""
     digests: list[bytes] = []
     for chunk in column.chunks:
         items, counts = open_lists(chunk)
@@ -63,7 +63,7 @@ def pack_digests(digests: Collection[bytes]) -> Digests:
 
 
 def merge_digests(arrays: Sequence[Digests]) -> Digests:
-    """One sorted array of the digests in any of the arrays."""
+    """A sorted array of the digests in any of the arrays."""
     return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0, dtype=">u8")
 
 
@@ -73,7 +73,7 @@ def unpack_digests(digests: Digests) -> list[bytes]:
 
 
 def find_shared_prompts(prompts: Mapping[str, Digests]) -> dict[bytes, str]:
-    """Prompts that stand in several splits, and the split that keeps each: the most held-out one."""
+    """Prompts found in several splits, and the split that keeps each: the most held-out one."""
     train, validation, test = (prompts[split] for split in SPLITS)
     shared = dict.fromkeys(unpack_digests(np.intersect1d(train, validation)), "validation")
     return shared | dict.fromkeys(unpack_digests(np.intersect1d(np.union1d(train, validation), test)), "test")

@@ -1,10 +1,10 @@
 """The texts of prompts and completions: targets, the list of tools, and turns.
 
-A target is the next action as one canonical JSON text. The tools are one JSON object a line. In a turn, what a tool
-answered stands between `<tool_response>` and `</tool_response>`, and a call of the agent between `<tool_call>` and
-`</tool_call>`. Whoever writes one of these tags without being the agent (a web page, a file, a user) gets a backslash
-behind its `<`: `<\\tool_call>`, `<\\/tool_response>`. So a tag without a backslash is real in every user turn, and
-taking one backslash away again gives the text as it was. The agent's own turns are verbatim.
+A target is the next action as one canonical JSON text. The tools are one JSON object per line. In a turn, a tool's
+result is enclosed in `<tool_response>` and `</tool_response>`, and a call of the agent in `<tool_call>` and
+`</tool_call>`. If text that is not the agent's (a web page, a file, a user) contains such a tag, a backslash is put
+after its `<`: `<\\tool_call>`, `<\\/tool_response>`. So a tag without a backslash is real in every user turn, and
+removing one backslash restores the text. The agent's own turns are verbatim.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _MARKED = re.compile(r'\{\s*\\*"action\\*"\s*:\s*\\*"(?:' + "|".join(ActionType) + r')\\*"|\[Next Action Prediction\]')
-"""The beginning of a target, with any spacing of its JSON, also inside of a JSON string, and a marker that older
-datasets of this kind have."""
+"""The beginning of a target, with any JSON spacing, also inside a JSON string; and a marker of older such datasets."""
 
 
 def has_target(text: str) -> bool:
-    """Whether text that looks like a target stands in a text: in a prompt it would be a label."""
+    """Whether a text contains something that looks like a target: in a prompt it would be a label."""
     return ('"action' in text or "[Next Action" in text) and _MARKED.search(text) is not None
 
 
 def make_target_text(message: Message, action: ActionType, form: TargetFormat) -> str:
     """The text that a proposer should produce for this step.
 
-    `type`: `{"action":A}`. `call`: `{"action":A,"tool":T,"arguments":{..}}`, with the further calls of the step, if
-    any, as `"more":[{"tool":T,"arguments":{..}},..]`; a step without a call has tool null. `message`: the agent's
-    message with native calls written out.
+    `type`: `{"action":A}`. `call`: `{"action":A,"tool":T,"arguments":{..}}`, with further calls of the step as
+    `"more":[{"tool":T,"arguments":{..}},..]`; a step without a call has tool null. `message`: the agent's message with
+    native calls written out.
     """
     if form == "message":
         return make_message_text(message)
@@ -55,7 +54,7 @@ def make_target_text(message: Message, action: ActionType, form: TargetFormat) -
 
 
 def make_message_text(message: Message) -> str:
-    """The message as plain text: verbatim, with native calls written out behind it."""
+    """The message as plain text: verbatim, followed by its native calls written out."""
     text = message.prefix + message.content
     calls = [TOOL_CALL_JSON.render(c) for c in message.tool_calls if c.span is None and c.error is None]
     return "\n".join([text, *calls] if text else calls) if calls else text
@@ -73,21 +72,22 @@ _TOOL_TAG = re.compile(r"<(?=/?tool_(?:call|response))", re.IGNORECASE)
 
 
 DESCRIPTION_CHARS = (None, 200, 60, 0)
-"""Longest descriptions to try where there is too little room, in characters; with 0, those of arguments go."""
+"""Description lengths to try if there is too little room, in characters. 0 drops descriptions of arguments."""
 _LEAST_CHARS = 60
-"""Characters that a tool's own description keeps."""
+"""Fewest characters kept of a tool's own description."""
 
 
 @lru_cache(maxsize=4096)
 def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
-    """The tool as `{"name":N,"description":D,"parameters":{...}}`; a schema that is not JSON stands there as a string.
+    """The tool as `{"name":N,"description":D,"parameters":{...}}`; a schema that is not JSON becomes a string.
 
-    A tag of a call or result in a description is written with a JSON escape, so it looks like none and reads as it was.
+    A tag of a call or result in a description is written with a JSON escape: it decodes to the same text, but is not a
+    tag.
 
     Args:
         tool: The tool.
-        longest: Cut longer descriptions and say so in them. With 0, leave out those of the arguments, and say how many
-            characters that is behind the object. `None`: all as it is.
+        longest: Cut longer descriptions and say so in them. With 0, leave out those of the arguments, and say after the
+            object how many characters that is. `None` changes nothing.
     """
     whole = parameters = _squeeze(tool.parameters)
     description = tool.description
@@ -101,7 +101,7 @@ def encode_tool(tool: ToolSpec, longest: int | None = None) -> str:
 
 
 def _shorten_schema(schema: str, longest: int) -> str:
-    """JSON text of the schema with shorter descriptions; as it is where it cannot be written again."""
+    """JSON text of the schema with shorter descriptions; unchanged if it cannot be written again."""
     try:
         return encode_json(_shorten(_read(schema), longest))
     except (ValueError, RecursionError):  # infinite numbers, or nested too deep
@@ -114,8 +114,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _shorten(value: Any, longest: int) -> Any:
-    """A schema whose descriptions are cut to a length, or left out with 0. A property that is called `description` is
-    an object and stays."""
+    """A schema with its descriptions cut, or left out with 0. A property named `description` is an object and stays."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if longest or not _is_description(k, v)}
         return {k: _cut(v, longest) if _is_description(k, v) else _shorten(v, longest) for k, v in kept.items()}
@@ -127,7 +126,7 @@ def _is_description(key: str, value: Any) -> bool:
 
 
 def is_described(tool: ToolSpec, text: str) -> bool:
-    """Whether a text names the tool and each of its arguments, as a system text does that explains it."""
+    """Whether a text names the tool and each of its arguments, as a system text that explains the tool does."""
     return all(name in text for name in _list_names(tool))
 
 
@@ -146,7 +145,7 @@ def _read(parameters: str) -> Any:
 
 
 def _squeeze(parameters: str) -> str:
-    """JSON text without white space between its parts; a text that is not JSON as a JSON string."""
+    """JSON text without white space between its parts. A text that is not JSON becomes a JSON string."""
     if _read(parameters) is None:
         return encode_json(parameters) if parameters.strip() else ""
     return msgspec.json.format(parameters, indent=-1)
@@ -155,17 +154,17 @@ def _squeeze(parameters: str) -> str:
 RESULT_START = "<tool_response>\n"
 RESULT_END = "\n</tool_response>"
 JOIN = "\n\n"
-"""Between messages that are one turn."""
+"""Between messages of one turn."""
 AGENT_BEGINS = "[the agent begins]"
-"""The user's turn where the agent's first message follows no other."""
+"""The user's turn if the agent's first message follows no other."""
 AGENT_GOES_ON = "[the agent goes on]"
-"""The user's turn where the agent's next message follows another one of its own."""
+"""The user's turn if the agent's message follows another one of its own."""
 
 _TAG = re.compile(r"<(?=\\*/?tool_(?:call|response))", re.IGNORECASE)
 
 
 def escape_tags(text: str) -> str:
-    """The text with a backslash behind the `<` of every tag of a call or result, those with backslashes among them."""
+    """The text with a backslash after the `<` of every call or result tag, including tags with backslashes."""
     return _TAG.sub(r"<\\", text)
 
 
@@ -176,20 +175,20 @@ def make_shown_text(message: Message) -> str:
 
 
 def frame_text(message: Message, text: str) -> str:
-    """The shown text, whole or cut, marked as a result where it is one."""
+    """The shown text, whole or cut, marked as a result if it is one."""
     return f"{RESULT_START}{text}{RESULT_END}" if message.role == "tool" else text
 
 
 def find_side(message: Message) -> str:
-    """Whose turn the message is in: `assistant`, or `user` for all that the agent did not write."""
+    """The role whose turn the message is in: `assistant`, or `user` for everything the agent did not write."""
     return "assistant" if message.role == "assistant" else "user"
 
 
 def make_omission_mark(count: int) -> str:
-    """Says how many messages are missing."""
+    """A mark with the number of missing messages."""
     return f"[{count} earlier message{'s' if count > 1 else ''} left out]"
 
 
 def make_cut_mark(count: int) -> str:
-    """Says how many characters are missing."""
+    """A mark with the number of missing characters."""
     return f"\n[{count} characters left out]\n"

@@ -1,8 +1,8 @@
-"""Prompts: the one renderer of what a proposer or verifier sees, the same for training and evaluation.
+"""Prompts: the only renderer of what a proposer or verifier sees, for training and evaluation alike.
 
 A prompt is one system message (the fixed instruction, then the agent's own system text and tools under headings) and
-the history as it was, as turns of user and assistant that alternate, the user's first and last: strict chat templates
-take nothing else. It depends only on the messages before the step.
+the history, as alternating turns of user and assistant that begin and end with the user: strict chat templates accept
+nothing else. It depends only on the messages before the step.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from foretrace.dataset.prompt_texts import (
 from foretrace.dataset.settings import TargetFormat, Window
 
 KEPT_SHARE = 0.5
-"""What a cut leaves of the room for the history, at most."""
+"""Share of the history's room that a cut keeps, at most."""
 
 
 class HistoryWindow:
-    """The start of the history at each step of a trace. Places count the messages of the history from 0."""
+    """The start of the shown history at each step of a trace. Indexes count the messages of the history from 0."""
 
     def __init__(self, window: Window, room: int) -> None:
         """
         Args:
-            window: How it moves.
-            room: Tokens of all messages that are shown together, at most.
+            window: How the start moves.
+            room: Most tokens of all shown messages together.
         """
         self._window: Window = window
         self.room = room
         self._is_agent: list[bool] = []
         self._sums = [0]
-        """Tokens of the first messages, by their number."""
+        """`_sums[n]`: tokens of the first n messages."""
         self._starts = [0]
-        """In blocks: where the history begins after the steps among the first messages, by their number."""
+        """With `blocks`, `_starts[n]`: start of the history after the steps among the first n messages."""
 
     def add(self, role: str, tokens: int) -> None:
-        """Take the next message: the role of its turn, and its tokens."""
+        """Add the next message: the role of its turn, and its tokens."""
         self._is_agent.append(role == "assistant")
         self._sums.append(self._sums[-1] + tokens)
 
@@ -67,11 +67,11 @@ class HistoryWindow:
         return self._sums[end] - self._sums[start]
 
     def find_start(self, end: int) -> int:
-        """Place of the first message that is shown to the agent's message at `end`. Where some are left out, it is one
-        of the agent, so that no result stands without its call; unless there is none with room for what follows it."""
+        """Index of the first message shown to the agent's message at `end`. If messages are left out, it is an agent
+        message, so that no result appears without its call; unless no agent message fits with what follows it."""
         if self._window == "sliding":
             return self._find_latest(end, self.room)
-        # The cuts are those of all steps before, whether or not their prompts were asked for.
+        # Follow the cuts of all earlier steps, whether or not their prompts were asked for.
         for at in range(len(self._starts) - 1, end):
             self._starts.append(self._find_block_start(at) if self._is_agent[at] else self._starts[at])
         return self._find_block_start(end)
@@ -87,22 +87,21 @@ class HistoryWindow:
         return next((at for at in range(end - 1, start, -1) if self._is_agent[at]), start)
 
     def _find_latest(self, end: int, room: int) -> int:
-        """Where the latest messages begin that fit into so many tokens."""
+        """Start of the longest ending that fits into `room` tokens."""
         start = end
         while start > 0 and self.count_tokens(start - 1, end) <= room:
             start -= 1
         return self._find_agent(start, end)
 
     def _find_agent(self, start: int, end: int) -> int:
-        """The first place from `start` on with a message of the agent; `start` where there is none, or nothing is left
-        out."""
+        """The first index from `start` on with an agent message; `start` if there is none, or nothing is left out."""
         return start if start == 0 else next((at for at in range(start, end) if self._is_agent[at]), start)
 
 
 RENDERER_VERSION = "2"
 BYTES_PER_TOKEN = 3.5
 _PER_MESSAGE = 4
-"""Tokens that a chat template adds around a message, roughly."""
+"""Approximate tokens that a chat template adds around a message."""
 
 _MEANINGS = {
     ActionType.TOOL_CALL: "any other call: changes state elsewhere, installs, computes, moves",
@@ -125,7 +124,7 @@ TOOLS_HEADING = "\n\n# The agent's tools\n\n"
 
 
 class TokenCounter(Protocol):
-    """How long a text is, in tokens."""
+    """Counts the tokens of texts."""
 
     method: str
 
@@ -135,7 +134,7 @@ class TokenCounter(Protocol):
 
 
 class ByteCounter:
-    """UTF-8 bytes / 3.5: no tokenizer needed, and close for English and code."""
+    """UTF-8 bytes / 3.5: needs no tokenizer, and is close for English and code."""
 
     method = f"utf-8 bytes / {BYTES_PER_TOKEN}"
 
@@ -161,7 +160,7 @@ class TokenizerCounter:
         self.method = f"tokenizer {digest(self._tokenizer.to_str())}"
 
     def count(self, text: str) -> int:
-        """Tokens of the text, special tokens left out."""
+        """Tokens of the text, without special tokens."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
 
@@ -173,7 +172,7 @@ def make_token_counter(tokenizer: str | None) -> TokenCounter:
 
 @lru_cache(maxsize=8)
 def make_instruction(target: TargetFormat) -> str:
-    """The fixed instruction: the only text of ours in a prompt."""
+    """The fixed instruction: the only text in a prompt that is not from the trace."""
     task = f"You watch an agent at work and predict its next action.\nAnswer with {_ANSWERS[target]}."
     types = "\n".join(f"- {action}: {_MEANINGS[action]}" for action in ActionType)
     return task if target == "message" else f"{task}\n\nTYPE is one of:\n{types}"
@@ -183,16 +182,16 @@ _Given = tuple[tuple[Message, ...], tuple[ToolSpec, ...]]
 
 
 class _Head(NamedTuple):
-    """What all prompts of a trace begin with."""
+    """The part that all prompts of a trace begin with."""
 
     given: _Given
-    """What it was made from: the messages before the history, and the tools."""
+    """Its sources: the messages before the history, and the tools."""
     system: ChatText
     task: list[str]
     cost: int
-    """Tokens of what every prompt may hold, the marks among it."""
+    """Tokens of the part of every prompt that is not history, including marks."""
     texts: tuple[str, str]
-    """The agent's own system text, whole, and as it is shown with the tools."""
+    """The agent's own system text, in full, and as shown with the tools."""
 
 
 class Prompts:
@@ -211,10 +210,10 @@ class Prompts:
         Args:
             trace: The trace.
             target: What the instruction asks for.
-            max_tokens: Tokens of a prompt at most.
+            max_tokens: Most tokens of a prompt.
             counter: Counts them.
             window: How the history is cut.
-            earlier: Prompts of a trace that begins with the same messages; what they have rendered is reused.
+            earlier: Prompts of a trace that begins with the same messages; their rendered texts are reused.
         """
         messages = trace.messages
         self._counter = counter
@@ -226,7 +225,7 @@ class Prompts:
         while first < len(messages) and messages[first].role not in ("assistant", "tool"):
             first += 1
         self._first = first
-        """Where the history begins: before it stand the system text and the task."""
+        """Index of the first message of the history, after the system text and the task."""
         head = None if earlier is None else earlier._head
         given = (messages[:first], trace.tools)
         self._head = head if head is not None and head.given == given else self._make_head(start, given, target)
@@ -236,15 +235,15 @@ class Prompts:
         room = max_tokens - self._head.cost
         self._window = HistoryWindow(window, room) if earlier is None else earlier._window
         self._joined: dict[tuple[int, int], ChatText] = {} if earlier is None else earlier._joined
-        """Turns of several messages, by the places in `_body` where they begin and end."""
+        """Turns of several messages, by their start and end in `_body`."""
         self._rendered: dict[int, list[ChatText]] = {}
         self._digests: dict[int, bytes] = {}
         self._first_shown: dict[int, int] = {}
         self._head_has_target: bool | None = None
         self._clean = 0
-        """Messages of the history, from its beginning, in which no target text stands."""
+        """Number of messages at the beginning of the history that contain no target text."""
         self._clean_turn = ChatText("user", JOIN.join(self._head.task))
-        """The last turn of what is clean."""
+        """The last turn of these messages."""
 
     def _make_head(self, start: int, given: _Given, target: TargetFormat) -> _Head:
         messages, tools = given
@@ -258,7 +257,7 @@ class Prompts:
         return _Head(given, system, task, cost, (own, own_part))
 
     def render(self, index: int) -> list[ChatText]:
-        """The prompt for the assistant message at `index`: it reads no message from `index` on."""
+        """The prompt for the assistant message at `index`. It depends only on earlier messages."""
         if index not in self._rendered:
             self._rendered[index] = self._render(index)
         return self._rendered[index]
@@ -290,14 +289,14 @@ class Prompts:
         return prompt
 
     def _find_turn_end(self, begin: int, end: int) -> int:
-        """Where the turn ends that begins at a place: before the first message of the other side."""
+        """End of the turn that begins at a place: before the first message of the other side."""
         role, at = self._body[begin].role, begin + 1
         while at < end and self._body[at].role == role:
             at += 1
         return at
 
     def _make_opening(self, start: int, end: int) -> ChatText:
-        """The first turn: the task, what is left out behind it, and what the user's side says before the agent."""
+        """The first turn: the task, a mark for omitted messages, and user-side messages before the agent's first."""
         mark = [make_omission_mark(start)] if start else []
         texts = [*self._head.task, *mark, *(message.content for message in self._body[start:end])]
         return ChatText("user", JOIN.join(texts) if texts else AGENT_BEGINS)
@@ -309,7 +308,7 @@ class Prompts:
         return self._joined[begin, end]
 
     def count_tokens(self, prompt: list[ChatText]) -> int:
-        """Tokens of a prompt."""
+        """Number of tokens of a prompt."""
         return sum(self._count_message_tokens(m.content) for m in prompt)
 
     def has_room(self, index: int) -> bool:
@@ -320,8 +319,8 @@ class Prompts:
         return self._head.cost + latest <= self._max
 
     def has_target_before(self, index: int) -> bool:
-        """Whether text that looks like a target stands before the message at `index`, such as where the agent worked
-        on a dataset like ours; also one that only two messages of one turn make together."""
+        """Whether text that looks like a target appears before the message at `index`, for example because the agent
+        worked on a dataset like this. Text that only appears when messages of a turn are joined counts too."""
         self._render_to(index)
         if self._head_has_target is None:
             self._head_has_target = any(map(has_target, (*self._head.texts, self._clean_turn.content)))
@@ -346,7 +345,7 @@ class Prompts:
 
     def _render_own_part(self, own: str, tools: tuple[ToolSpec, ...]) -> str:
         """The agent's own system text and its tools, which share a quarter of the prompt. Tools that the system text
-        explains are not told twice."""
+        explains are not repeated."""
         limit, count = self._max // 4, self._counter.count
         part = OWN_HEADING + own if own else ""
         if all(is_described(tool, own) for tool in tools):
@@ -363,7 +362,7 @@ class Prompts:
         return self._clip(self._clip(part, max(0, limit - count(listed))) + listed, limit)
 
     def _clip_evenly(self, lines: list[str], limit: int) -> list[str]:
-        """The lines within about `limit` tokens together: short ones whole, and what is left shared by the long."""
+        """The lines in about `limit` tokens: short ones whole, and the rest of the room shared by the long ones."""
         sizes = [self._counter.count(line) + 1 for line in lines]
         clipped = [*lines]
         for place, index in enumerate(sorted(range(len(lines)), key=sizes.__getitem__)):
@@ -376,7 +375,7 @@ class Prompts:
         return self._counter.count(text) + _PER_MESSAGE
 
     def _clip(self, text: str, limit: int) -> str:
-        """The text, or its beginning and end where it is longer than `limit` tokens: the same for every step."""
+        """The text, or its beginning and end if it is longer than `limit` tokens; the same at every step."""
         size = self._counter.count(text)
         if size <= limit:
             return text
@@ -404,7 +403,7 @@ class _Versions(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """What a manifest says of how prompts are made."""
+    """The part of a manifest that says how prompts are made."""
 
     settings: _Settings
     versions: _Versions
@@ -412,16 +411,16 @@ class _Manifest(msgspec.Struct):
 
 
 class PromptRenderer:
-    """Makes the prompts that the rows of a dataset have, for other messages."""
+    """Renders prompts like those of a dataset for other messages."""
 
     def __init__(self, dataset: str | Path, *, tokenizer: str | Path | None = None) -> None:
         """
         Args:
-            dataset: What the proposer was trained on; only its manifest is read.
-            tokenizer: What the dataset was built with.
+            dataset: The dataset that the proposer was trained on; only its manifest is read.
+            tokenizer: The tokenizer that the dataset was built with.
 
         Raises:
-            BuildError: `dataset` is none of ours, or its prompts look otherwise than those of this version.
+            BuildError: `dataset` was not built by foretrace, or its prompts differ from those of this version.
             UsageError: the dataset was built with another tokenizer.
         """
         try:
@@ -442,11 +441,11 @@ class PromptRenderer:
         self._settings = manifest.settings
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> list[dict[str, str]]:
-        """The prompt for the agent's next message: `{"role", "content"}` each, as a chat server takes them.
+        """The prompt for the agent's next message: `{"role", "content"}` messages for a chat server.
 
         Args:
-            messages: All that was said so far, from the beginning.
-            tools: What the agent is offered.
+            messages: The conversation so far, from its beginning.
+            tools: The tools the agent is offered.
         """
         trace = Trace(key="", task=_TASK, messages=tuple(messages), tools=tuple(tools), provenance=_PROVENANCE)
         settings = self._settings

@@ -1,5 +1,5 @@
-"""The guesses of a proposer whose mistakes become pairs: read from files of predictions, and refused where they were
-made for other rows, or by what may have learnt the rows' answers."""
+"""The guesses of a proposer whose mistakes become pairs. They are read from files of predictions, and refused if made
+for other rows or by a proposer that may have learnt the rows' answers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from foretrace.core.segments import choose_shard
 from foretrace.core.store import TraceStore
 
 GuessesByKey = dict[str, dict[int, list[Prediction]]]
-"""The guesses at each step, best first, by key of the trace."""
+"""By key of the trace: the guesses at each step, best first."""
 
 
 class ProposerGuesses(msgspec.Struct, frozen=True):
-    """All guesses, and the files that they come from."""
+    """All guesses, and the files they come from."""
 
     files: list[dict[str, Any]]
-    """What the manifest says of each: the predictor, the split of the rows (empty where the file does not say), the
-    folds (parts of the groups, each predicted by what learnt the others), the steps with a guess, the digest of the
-    file, and the lines with a fault by kind."""
+    """For the manifest, for each file: the predictor, the split of the rows (empty if unknown), the folds (parts of the
+    groups, each predicted by a proposer that learnt the others), the number of steps with a guess, the digest, and the
+    number of faulty lines by kind."""
     by_key: GuessesByKey
 
     @property
     def steps(self) -> int:
-        """Steps with a guess."""
+        """Number of steps with a guess."""
         return sum(file["steps"] for file in self.files)
 
     def share_out(self, stores: Sequence[TraceStore], shards: Sequence[Iterable[int]]) -> list[GuessesByKey]:
-        """The guesses that each job needs, which reads these shards."""
+        """The guesses that each job needs, given the shards that each reads."""
         job_of = {shard: number for number, of_job in enumerate(shards) for shard in of_job}
         shared: list[GuessesByKey] = [{} for _ in shards]
         for store in stores:
@@ -48,10 +48,10 @@ class ProposerGuesses(msgspec.Struct, frozen=True):
 
 
 def check_guess_file(path: Path, *, allow_unchecked: bool) -> None:
-    """Refuse a file by its header alone, before any work is done.
+    """Refuse a file by its header, before any work is done.
 
     Raises:
-        PredictionError: it cannot be read, guesses types and no calls, or does not say that no row's own answer was
+        PredictionError: the file is unreadable, guesses only types, or does not state that no row's own answer was
             learnt.
     """
     header = read_header(path)
@@ -68,7 +68,7 @@ def check_guess_file(path: Path, *, allow_unchecked: bool) -> None:
 
 
 def _find_doubt(header: PredictionsHeader | None) -> str | None:
-    """Why the guesses may come from what has learnt the rows' own answers, or be for other rows."""
+    """Why the guesses may be from a proposer that learnt the rows' own answers, or for other rows."""
     if header is None:
         return "has no header that says how it was made"
     if not header.built_from:
@@ -80,15 +80,15 @@ def _find_doubt(header: PredictionsHeader | None) -> str | None:
 
 
 def read_guesses(paths: Sequence[Path], origin: Mapping[str, Any], *, allow_unchecked: bool) -> ProposerGuesses:
-    """Read the files.
+    """Read files of predictions.
 
     Args:
         paths: Files of predictions: of the train rows, of the validation rows, of eval rows.
-        origin: What the rows of this build follow from (`describe_origin`).
-        allow_unchecked: Take guesses that do not say how they were made.
+        origin: What the rows of this build are made from (`describe_origin`).
+        allow_unchecked: Accept guesses that do not state how they were made.
 
     Raises:
-        PredictionError: a file that cannot be used; two files for the same rows.
+        PredictionError: a file cannot be used, or two files are for the same rows.
     """
     by_key: GuessesByKey = {}
     files: list[dict[str, Any]] = []
@@ -125,7 +125,7 @@ def _check_origin(path: Path, built_from: Mapping[str, Any], origin: Mapping[str
 
 
 def check_matched(guesses: ProposerGuesses, matched: int) -> list[str]:
-    """Warnings of what was left out.
+    """Warnings about guesses that were left out.
 
     Raises:
         PredictionError: most of the predicted steps are not rows of this dataset.

@@ -1,5 +1,5 @@
-"""Push a built dataset to the Hub: one dataset repository for each kind of row, one commit for each repository. Its
-files are searched for secrets once more before anything is sent."""
+"""Push a built dataset to the Hub: a dataset repository for each kind of row, and one commit per repository. The files
+are searched for secrets once more before anything is sent."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from foretrace.dataset.recipes.base import load_configs
 
 _BATCH_ROWS = 64
 _MAX_KNOWN = 1 << 18
-"""Digests of texts that were seen to be clean: prompts are shared by many rows."""
+"""Most digests of clean texts that are remembered: many rows share their prompts."""
 _MAX_PLACES = 3
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitInfo, HfApi
 
 NAME = "speculative-actions"
-"""What the names of the repositories begin with, unless told otherwise."""
+"""What the names of the repositories begin with by default."""
 
 _T = TypeVar("_T")
 _REMEDIES = {
@@ -50,9 +50,9 @@ _REMEDIES = {
 
 
 def find_repositories() -> dict[str, list[str]]:
-    """Name ending of each repository -> the configs that it holds; the first that has rows is the default.
+    """Name ending of each repository -> its configs, of which the first with rows is the default.
 
-    The configs of foretrace and of installed packages count. Code that a dataset names is not loaded.
+    Includes the configs of foretrace and of installed packages. Code that a dataset names is not loaded.
     """
     found: dict[str, list[str]] = {}
     for config in load_configs().values():
@@ -62,26 +62,26 @@ def find_repositories() -> dict[str, list[str]]:
 
 
 class PushedRepository(msgspec.Struct, frozen=True):
-    """What was pushed to one repository, or what would be in a dry run."""
+    """What was pushed to one repository, or would be without `dry_run`."""
 
     repo_id: str
     url: str
     commit: str | None
     """The head of the branch afterwards; `None` in a dry run."""
     files: tuple[str, ...]
-    """Paths in the repository, the card and the manifest included."""
+    """Paths in the repository, including the card and the manifest."""
     bytes: int
     rows: int
     skipped: bool
-    """Whether the repository held exactly this already, so that no commit was made."""
+    """Whether the repository already had exactly these files, so that no commit was made."""
 
 
 class PushReport(Report, list[PushedRepository]):
-    """What was pushed, one by one."""
+    """The repositories pushed to."""
 
 
 class _RepositoryPlan(msgspec.Struct, frozen=True):
-    """One repository as it will be: path -> a file on disk or the bytes themselves."""
+    """The contents of one repository: path -> a file on disk or the bytes themselves."""
 
     repo_id: str
     configs: list[str]
@@ -119,26 +119,26 @@ def push(
 ) -> PushReport:
     """Push a folder that `build` wrote to up to four dataset repositories of `org`, or all of it to `repo`.
 
-    Each repository changes in one commit, so that its readers see all of a push or nothing; one that holds the
-    same already gets none. Parquet files of an earlier push that this dataset does not have leave with that commit.
-    A dry run needs no token and no network.
+    Each repository changes in one commit, so its readers see all of a push or nothing; an unchanged repository gets
+    none. The commit removes Parquet files of an earlier push that this dataset does not have. A dry run needs no token
+    and no network.
 
     Args:
         dataset: The folder.
-        org: Organisation or user on the Hub.
+        org: Organization or user on the Hub.
         name: What the names of the repositories begin with: `ORG/NAME-proposer-sft` and so on. Two datasets of one
-            organisation need two names, or the second replaces the first.
-        repo: `OWNER/NAME` of one repository that holds all configs, in the place of `org`.
-        revision: Branch that is pushed to, made if absent; by default `main`.
+            organization need two names, or the second replaces the first.
+        repo: `OWNER/NAME` of one repository that holds all configs, instead of `org`.
+        revision: Branch to push to, created if missing; by default `main`.
         private: Make new repositories private.
         dry_run: Check everything, and send nothing.
-        allow_undecided: Push although a gate could not decide.
-        token: By default it is found as huggingface_hub does: HF_TOKEN, then the stored login.
-        progress: Called with each line that says what is going on.
+        allow_undecided: Push even if a gate could not decide.
+        token: By default from HF_TOKEN, then from the stored login, as in huggingface_hub.
+        progress: Called with each progress line.
 
     Raises:
         UsageError: `org` or `name` cannot be a name on the Hub.
-        PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, the Hub failed.
+        PushError: not a built dataset, traces of the demo model, a gate that did not pass, no access, or a failing Hub.
     """
     if (org is None) == (repo is None):
         raise UsageError("push takes either ", Setting("org", "NAME"), " or ", Setting("repo", "OWNER/NAME"))
@@ -174,13 +174,13 @@ def push(
         return PushReport(plan.make_report(base, revision, None) for plan in plans)
     hub = _Hub(token, progress, revision)
     hub.check_access(org)
-    # every repository is made and looked at before the first one changes
+    # create and check every repository before changing any
     heads = {plan.repo_id: hub.prepare(plan.repo_id, private=private) for plan in plans}
     return PushReport(hub.commit(plan, heads[plan.repo_id]) for plan in plans)
 
 
 def find_unpushed_configs(dataset: Path) -> list[str]:
-    """Configs with rows that `push` leaves out: those of no repository."""
+    """Configs with rows that `push` leaves out because they belong to no repository."""
     manifest, _ = _read_manifest(dataset)
     pushed = {config for held in find_repositories().values() for config in held}
     return sorted(name for name, splits in manifest.configs.items() if splits and name not in pushed)
@@ -189,7 +189,7 @@ def find_unpushed_configs(dataset: Path) -> list[str]:
 class _Split(msgspec.Struct):
     rows: int
     sha256: dict[str, str]
-    """Of each file."""
+    """By file."""
 
 
 class _Gate(msgspec.Struct):
@@ -198,7 +198,7 @@ class _Gate(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """What is read of a manifest."""
+    """The part of a manifest that is read."""
 
     schema_version: Literal[1]
     configs: dict[str, dict[str, _Split]]
@@ -215,7 +215,7 @@ def _read_manifest(dataset: Path) -> tuple[_Manifest, bytes]:
 
 
 def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool) -> None:
-    """Refuse what failed, and anything but a pass unless undecided gates were allowed."""
+    """Refuse failed gates, and undecided ones unless they are allowed."""
     failed = ", ".join(gate.name for gate in gates if gate.verdict not in ("pass", "undecided", "removed"))
     if failed:
         raise PushError(f"{dataset}: failed gates: {failed}: a failed dataset is never pushed, build it again")
@@ -228,7 +228,7 @@ def _check_gates(dataset: Path, gates: Sequence[_Gate], *, allow_undecided: bool
 def _plan_repositories(
     dataset: Path, repositories: Mapping[str, list[str]], manifest: _Manifest, raw: bytes
 ) -> Iterator[_RepositoryPlan]:
-    """The repositories that this folder makes, in order; every file is checked against the manifest first.
+    """The repositories for this folder, in order, after checking every file against the manifest.
 
     Args:
         repositories: The configs that each may hold, by its id.
@@ -256,7 +256,7 @@ def _plan_repositories(
 
 
 def _read_references(dataset: Path) -> References | None:
-    """The figures of the references, where they are of this version of the dataset."""
+    """The figures of the references, if they belong to this version of the dataset."""
     try:
         found = read_references(dataset)
         return found if found is not None and found.dataset == digest_dataset(dataset) else None
@@ -265,7 +265,7 @@ def _read_references(dataset: Path) -> References | None:
 
 
 def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
-    """Refuse to send what holds secrets, or what cannot be looked through; the secrets themselves are never shown."""
+    """Refuse to send files that contain secrets or cannot be searched. The secrets themselves are never shown."""
     redactor = Redactor()
     counts = Counter[str]()
     places: list[str] = []
@@ -294,7 +294,7 @@ def _refuse_secrets(dataset: Path, plans: Sequence[_RepositoryPlan]) -> None:
 
 
 def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, str]]]:
-    """Places and texts of a file, some at a time: of a Parquet file whose rows have a key and a step, or of a text."""
+    """Places and texts of a file in batches: of a Parquet file whose rows have a key and a step, or of a text file."""
     import pyarrow.parquet as pq
 
     if isinstance(content, bytes):
@@ -304,7 +304,7 @@ def _read_texts(name: str, content: Path | bytes) -> Iterator[list[tuple[str, st
         json_columns = [field.name for field in file.schema_arrow if str(field.type).endswith("<arrow.json>>")]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
             rows: list[dict[str, Any]] = batch.to_pylist()
-            for row in rows:  # JSON is searched as it stands, names beside their values, and its texts without escapes
+            for row in rows:  # JSON is searched as written, with its names, and as unescaped texts
                 row["decoded"] = [msgspec.json.decode(text) for column in json_columns for text in row[column] or ()]
             yield [(f"{name} key {r.get('key')} step {r.get('step')}", text) for r in rows for text in _list_texts(r)]
 
@@ -318,7 +318,7 @@ def _list_texts(value: Any) -> Iterator[str]:
 
 
 def _check_files(dataset: Path, config: str, splits: Mapping[str, _Split]) -> None:
-    """Refuse a config of which a file is missing, or was changed or added after its gates ran."""
+    """Refuse a config if one of its files is missing, or was changed or added after its gates ran."""
     listed = {path: sha256 for split in splits.values() for path, sha256 in split.sha256.items()}
     there = {path.relative_to(dataset).as_posix() for path in (dataset / config).rglob("*.parquet")}
     for path in sorted(there ^ listed.keys()):
@@ -330,10 +330,10 @@ def _check_files(dataset: Path, config: str, splits: Mapping[str, _Split]) -> No
 
 
 class _Hub:
-    """The client of the Hub, with one-line errors. No exception holds the token or a request."""
+    """The Hub client, with one-line errors. No exception contains the token or a request."""
 
     def __init__(self, token: str | None, report: Callable[[str], None], revision: str | None) -> None:
-        from huggingface_hub import HfApi, get_token  # here: it reads the environment when it is imported
+        from huggingface_hub import HfApi, get_token  # imported late: it reads the environment
 
         self._report = report
         self._revision = revision
@@ -350,15 +350,15 @@ class _Hub:
         self._endpoint = self._api.endpoint
 
     def check_access(self, org: str) -> None:
-        """Ask who the token belongs to: a wrong organisation is refused late, after repositories were made."""
+        """Ask who the token belongs to: the client reports a wrong organization late, after creating repositories."""
         who: dict[str, Any] = self._call("checking the token", self._api.whoami)
         name, orgs = str(who.get("name", "")), [str(each.get("name", "")) for each in who.get("orgs") or ()]
         if org.lower() not in {each.lower() for each in (name, *orgs)}:
             raise PushError(f"{name} is not a member of {org}, only of: {', '.join(sorted(orgs)) or 'none'}")
 
     def prepare(self, repo_id: str, *, private: bool) -> str | None:
-        """Make the repository unless it is there, and return the commit at its head."""
-        # not False: an organisation whose repositories are private by default keeps them so
+        """Create the repository if needed, and return the commit at its head."""
+        # not False: an organization whose repositories are private by default keeps them so
         settings: dict[str, Any] = {"repo_type": "dataset", "private": private or None, "exist_ok": True}
         self._call(f"making {repo_id}", lambda: self._api.create_repo(repo_id, **settings))
         if (branch := self._revision) is not None:
@@ -373,7 +373,7 @@ class _Hub:
         return info.sha
 
     def commit(self, plan: _RepositoryPlan, before: str | None) -> PushedRepository:
-        """Send everything that differs from the head `before`, in one commit."""
+        """Send everything that differs from the head `before` in one commit."""
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         api, repo_id = self._api, plan.repo_id
@@ -395,16 +395,16 @@ class _Hub:
         return plan.make_report(self._api.endpoint, self._revision, made.oid, skipped=skipped)
 
     def _call(self, what: str, do: Callable[[], _T]) -> _T:
-        """Call the client, which tries uploads again by itself; a failure becomes one line."""
+        """Call the client, which retries uploads itself; a failure becomes one line."""
         try:
             return do()
         except Exception as error:
             line = self._describe_failure(what, error)
-        # outside the handler: the exception that holds the request, token included, ends here
+        # outside the handler, to drop the exception that holds the request, token included
         raise PushError(line)
 
     def _describe_failure(self, what: str, error: Exception) -> str:
-        # the client wraps what an upload raised; names, because its HTTP library changed between versions
+        # the client wraps upload errors; compared by name, because its HTTP library differs between versions
         root = error.__cause__ if type(error) is RuntimeError and error.__cause__ else error
         names = {kind.__name__ for kind in type(root).__mro__}
         response: Any = getattr(root, "response", None)

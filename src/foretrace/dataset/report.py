@@ -1,4 +1,4 @@
-"""What a build reports: its counts, where its traces come from, and the manifest in which both stand."""
+"""The report of a build: counts, sources of the traces, and the manifest that holds them."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.trace_filters import TraceSelection, name_source
 
 DatasetFiles = dict[str, dict[str, dict[str, int]]]
-"""Rows by config, split and file; files are named relative to their folder."""
+"""Number of rows by config, split and file; file names are relative to the dataset's folder."""
 
 
 class BuildCounts(msgspec.Struct, kw_only=True):
-    """What happened in one shard job, or in all of them."""
+    """The counts of one shard job, or of all of them."""
 
     outcomes: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Attempts by outcome."""
     duplicates: int = 0
-    """Traces that stood in two inputs with the same key."""
+    """Traces found in two inputs with the same key."""
     redacted: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """What was taken out of the traces, by type: secrets, user names."""
+    """Removed secrets and user names, by type."""
     transforms: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Traces by what was done to them before the build: `Provenance.transforms`."""
+    """Traces by earlier changes made to them: `Provenance.transforms`."""
     unredacted: int = 0
-    """Traces in which secrets were not looked for."""
+    """Traces that were not searched for secrets."""
     of_demo_model: int = 0
     """Traces of the demo model."""
     steps: int = 0
     """Assistant messages."""
     corrected: int = 0
-    """Those of them whose action is a person's correction."""
+    """Those whose action was corrected by a person."""
     with_inferred_tools: int = 0
-    """Traces whose prompts tell of tools that were inferred."""
+    """Traces whose prompts show inferred tools."""
     unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Calls that were not read, by source."""
     unread_rows: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """The first of them."""
+    """The first of these calls."""
     actions: dict[str, Counter[str]] = {}
     """Labelled steps of wanted attempts, by split and action."""
     licenses: Counter[str] = msgspec.field(default_factory=Counter[str])
     sources: Counter[str] = msgspec.field(default_factory=Counter[str])
     redacted_by_source: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Traces out of which something was taken."""
+    """Traces from which something was removed."""
     source_licenses: dict[str, Counter[str]] = {}
     """Traces by source and license."""
     source_revisions: dict[str, Counter[str]] = {}
-    """Traces by source and revision, where it has one."""
+    """Traces by source and revision, if it has one."""
     drops: dict[str, Counter[str]] = {}
-    """By config and reason."""
+    """Drops by config and reason."""
     rows_made: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Rows that the recipes made, by config; a selector may have left some out."""
+    """Rows that the recipes made, by config. A selector may have left some out."""
     families: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Pairs by family."""
 
@@ -81,18 +81,18 @@ class BuildCounts(msgspec.Struct, kw_only=True):
                 setattr(self, name, own + more)
 
     def count_drops(self, config: str) -> int:
-        """What the recipe of this config dropped."""
+        """The drops of this config's recipe."""
         return sum(self.drops.get(config, {}).values())
 
 
 class BuildReport(Report, msgspec.Struct, frozen=True):
-    """What a build did: `manifest` is what stands in the dataset's manifest.json."""
+    """The result of a build. `manifest` is the content of the dataset's manifest.json."""
 
     manifest: dict[str, Any]
 
     @property
     def undecided(self) -> list[str]:
-        """Gates that had too little to decide."""
+        """Gates that had too little data to decide."""
         return [g["name"] for g in self.manifest["gates"] if g["verdict"] == "undecided"]
 
 
@@ -108,19 +108,19 @@ def make_manifest(
     origins: Mapping[str, Any] | None = None,
     mistakes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The manifest: nothing in it depends on time, place or number of workers.
+    """The manifest. Nothing in it depends on time, place or number of workers.
 
     Args:
         settings: Of the build.
         inputs: Numbers and digest of the traces.
         counts: Of all shard jobs.
-        configs: What `describe_files` says of each config.
-        gates: With their verdicts.
+        configs: The result of `describe_files` for each config.
+        gates: The gates with their verdicts.
         difficulty: How much of each family is easy.
         warnings: For the reader of the card.
-        corrections: Those that were given.
-        origins: What the filters did and what became of each source's traces (`describe_origins`).
-        mistakes: Whose mistakes gave pairs, where predictions were given.
+        corrections: The given corrections.
+        origins: The work of the filters and the outcome for each source's traces (`describe_origins`).
+        mistakes: Whose mistakes gave pairs, if predictions were given.
     """
     built_from = describe_build(settings, inputs, corrections)
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
@@ -160,7 +160,7 @@ def make_manifest(
 def describe_build(
     settings: BuildSettings, inputs: Mapping[str, Any], corrections: Corrections | None
 ) -> dict[str, Any]:
-    """What the manifest says of what a build is made from, before anything is built."""
+    """The manifest's description of what a build is made from, before anything is built."""
     return {
         "versions": {
             "foretrace": version("foretrace"),
@@ -175,14 +175,14 @@ def describe_build(
 
 
 def _describe_settings(settings: BuildSettings, corrections: Corrections | None) -> dict[str, Any]:
-    """The settings without names of files, which depend on the place."""
+    """The settings without file names, which depend on the machine."""
     described = msgspec.to_builtins(settings) | {"tokenizer": None if settings.tokenizer is None else "given"}
     described["decontaminate"] = [parse_benchmark(text).name for text in settings.decontaminate]
     if corrections is None:
         del described["corrections"]
     else:
         described["corrections"] = corrections.compute_digest()
-    del described["mistakes"]  # the manifest says more of them elsewhere
+    del described["mistakes"]  # the manifest describes them in more detail elsewhere
     if not settings.mistakes:
         del described["allow_unchecked"]
     return described
@@ -203,7 +203,7 @@ def describe_files(folder: Path, splits: Mapping[str, Mapping[str, int]]) -> dic
 
 
 def count_origin(trace: Trace, counts: BuildCounts) -> None:
-    """Count a trace that is used under its source."""
+    """Count a used trace under its source."""
     origin, source = trace.provenance, name_source(trace)
     counts.sources[source] += 1
     counts.transforms.update(origin.transforms)
@@ -215,7 +215,7 @@ def count_origin(trace: Trace, counts: BuildCounts) -> None:
 
 
 def describe_origins(counts: BuildCounts, selection: TraceSelection) -> dict[str, Any]:
-    """For the manifest: what each filter did, and what became of the traces of each source."""
+    """For the manifest: the work of each filter, and the outcome for the traces of each source."""
     return {
         **({"filters": selection.filters} if selection.filters else {}),
         "by_source": describe_sources(counts, selection),
@@ -223,8 +223,8 @@ def describe_origins(counts: BuildCounts, selection: TraceSelection) -> dict[str
 
 
 def describe_sources(counts: BuildCounts, selection: TraceSelection) -> dict[str, Any]:
-    """By source: traces in, traces left out by each filter, traces used, those of them out of which something was
-    taken, traces in merged groups, licenses (also of what was left out for them), and revisions."""
+    """By source: traces read, traces left out by each filter, traces used, used traces from which something was
+    removed, traces in merged groups, licenses (also of traces left out because of them), and revisions."""
     left_out: dict[str, dict[str, int]] = defaultdict(dict)
     for name, described in selection.filters.items():
         for source, reasons in described["by_source"].items():

@@ -1,4 +1,4 @@
-"""Rows without a dataset: rendered from the traces while they are read, equal to those that a build writes."""
+"""Rows without a dataset: made while the traces are read, and equal to those that a build writes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from foretrace.dataset.settings import SPLITS, BuildSettings
 from foretrace.dataset.shard_job import name_outcome, read_tasks
 
 _ROWS_AT_ONCE = 64
-"""Rows that are made into Python values at a time."""
+"""Rows converted to Python values at a time."""
 
 
 class RowStream:
     """The rows of one config and split, in the order of the built files. Each iteration reads the traces again.
 
-    Nothing is written, and one window of rows is in memory. No gate is run. Where no row can be made of traces that
-    are there, the iteration ends with a `BuildError`, as a build does.
+    Nothing is written, only one window of rows is in memory, and no gates are run. If no rows can be made from the
+    traces, the iteration ends with a `BuildError`, like a build.
     """
 
     def __init__(self, traces: Sequence[Path], config: str, split: str, settings: BuildSettings) -> None:
         """
         Raises:
-            UsageError: a setting that cannot be served, no such split or config, one whose rows are chosen among all
-                rows of a build, or traces of the demo model that were not allowed.
+            UsageError: an unsupported setting, an unknown split or config, a config whose rows are chosen among all
+                rows of a build, or traces of the demo model without permission.
             BuildError: there are no traces.
         """
         settings.check()
@@ -85,7 +85,7 @@ class RowStream:
             warnings.warn("; ".join([f"no row of {self._split}", *self._told]), ForetraceWarning, stacklevel=2)
 
     def _find_held_out_prompts(self) -> Digests:
-        """Prompts that a more held-out split has, which keeps them."""
+        """Prompts that are kept by a more held-out split."""
         found: set[bytes] = set()
         for split in SPLITS[SPLITS.index(self._split) + 1 :]:
             for job in self._jobs:

@@ -23,63 +23,63 @@ Window = Literal["sliding", "blocks"]
 
 
 class BuildSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one build; all of them go into the manifest."""
+    """Settings of one build. All of them are recorded in the manifest."""
 
     target: TargetFormat = "call"
     """What a proposer predicts: the action type, the call (type, tool, arguments), or the whole message."""
     max_context_tokens: int = 8192
-    """Longest prompt. System, task and latest turns stay; what is left out is marked."""
+    """Longest prompt. System, task and latest turns are kept, and omissions are marked."""
     window: Window = "sliding"
-    """How the history of a prompt is cut: `sliding` shows as much as there is room for; `blocks` cuts rarely, so that a
-    prompt begins as the one before it in its trace."""
+    """How the history is cut: `sliding` shows as much as fits; `blocks` cuts rarely, so that most prompts begin like
+    the previous one of their trace."""
     tokenizer: str | None = None
-    """`tokenizer.json`, or a folder that holds one; `None` counts UTF-8 bytes / 3.5."""
+    """`tokenizer.json`, or a folder that contains it; `None` counts UTF-8 bytes / 3.5."""
     split: tuple[float, float, float] = (0.8, 0.1, 0.1)
     """Shares of train, validation and test, by group."""
     seed: int = 0
     eval_size: int = 2000
-    """Rows of the natural slice of `eval` at most."""
+    """Most rows of the natural slice of `eval`."""
     outcomes: Outcomes = "success"
     """Whose steps are targets: successful attempts, those that did not fail (unknown included), or all."""
     weights: dict[str, float] | None = None
-    """Weight of a row by how its attempt ended: `success`, `failed`, `unknown`; 1 for what is not named."""
+    """Weight of a row by the outcome of its attempt: `success`, `failed`, `unknown`; 1 for unnamed ones."""
     pairs: int = 4
-    """Rows of each pair family that one trace may give at most."""
+    """Most rows of each pair family from one trace."""
     recipes: tuple[str, ...] = ()
-    """Recipes to build; empty is all."""
+    """Recipes to build; all if empty."""
     statistical_gates: bool = True
     allow_demo: bool = False
-    """Take traces of the demo model too: the dataset is then marked as a demonstration, and cannot be pushed."""
+    """Accept traces of the demo model: the dataset is then marked as a demonstration, and cannot be pushed."""
     dedup: Dedup | None = None
-    """Of trajectories that are copies of one another, keep the successful, then the shortest; `None` keeps all."""
+    """Of trajectories that are copies, keep the successful ones, then the shortest; `None` keeps all."""
     allow_unread: bool = False
-    """Take traces of which more than 2 % of the agent's messages make a call that was not read."""
+    """Accept traces in which more than 2 % of the agent's messages contain an unread call."""
     keep_flagged: bool = False
-    """Take successes although a step of theirs is flagged as a cheat."""
+    """Keep successful attempts with a step flagged as a cheat."""
     license_allow: tuple[str, ...] = ()
-    """Take only traces of these licenses; a trace that names none is of the license `unknown`."""
+    """Use only traces with these licenses; `unknown` stands for traces without one."""
     license_deny: tuple[str, ...] = ()
-    """Licenses whose traces are left out, and so are those that name none."""
+    """Leave out traces with these licenses, and those without one."""
     decontaminate: tuple[str, ...] = ()
     """Benchmarks whose problems are left out: `humaneval`, `mbpp`, `swebench`, or files (`FILE`, `NAME=FILE`)."""
     keep_contaminated: bool = False
-    """Only report the traces in which those benchmarks stand."""
+    """Only report traces that contain those benchmarks."""
 
     corrections: str | None = None
-    """Table of a person's actions for steps, which win over the labels; the manifest holds its digest."""
+    """Table of a person's actions for steps, which override the labels; the manifest holds its digest."""
 
     mistakes: tuple[str, ...] = ()
-    """Files of predictions: what a proposer wrongly guessed gives pairs. The manifest holds their digests."""
+    """Files of predictions: a proposer's wrong guesses give pairs. The manifest holds their digests."""
     allow_unchecked: bool = False
-    """Take predictions that do not say that no row's own answer was learnt."""
+    """Accept predictions that do not state that no row's own answer was learnt."""
 
     def check(self) -> None:
-        """Refuse what cannot be served, before any work is done.
+        """Refuse unsupported settings before any work is done.
 
         Raises:
-            UsageError: naming the setting.
+            UsageError: names the setting.
             SourceError: the corrections cannot be read.
-            PredictionError: predictions that cannot be used.
+            PredictionError: the predictions cannot be used.
         """
         self._check_mistakes()
         if self.corrections is not None:

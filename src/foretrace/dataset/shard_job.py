@@ -1,4 +1,4 @@
-"""One job of a build: a range of shards in, files and counts out. No job sees another, so any number run at once."""
+"""One job of a build: reads a range of shards, and returns files and counts. Jobs are independent of one another."""
 
 from __future__ import annotations
 
@@ -46,58 +46,58 @@ from foretrace.encodings.unread_calls import find_unread_calls
 from foretrace.engines.processes import release_memory
 
 _SHOWN_CHARS = 100
-"""Of a message whose call was not read, its last ones."""
+"""Characters shown from the end of a message whose call was not read."""
 
 
 _decode_labels = msgspec.msgpack.Decoder(dict[str, list[StepLabel]]).decode
 
 
 class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What one job builds from."""
+    """The input of one job."""
 
     number: int
     count: int
-    """Jobs of the build."""
+    """Number of jobs of the build."""
     stores: tuple[str, ...]
     shards: tuple[int, ...]
     folder: str = ""
-    """Where the files of the dataset go."""
+    """Where to write the dataset's files."""
     candidates_folder: str = ""
-    """Where rows go from which a selector chooses in the end."""
+    """Where to write rows from which a selector chooses in the end."""
     benchmarks: str = ""
-    """The file that `write_benchmarks` wrote."""
+    """The file written by `write_benchmarks`."""
     labels: str = ""
-    """The file of the labels of its traces, by id: whoever looks at them writes it, and who builds rows reads it."""
+    """The file with the labels of its traces, by id: written when the traces are examined, read when rows are built."""
     settings: BuildSettings
     splits: dict[str, str] = {}
     """Split of each group."""
     selection: TraceSelection = msgspec.field(default_factory=TraceSelection)
-    """What is left out, and the groups that were merged."""
+    """What is left out, and which groups were merged."""
     corrections: Corrections | None = None
     inferred_tools: InferredTools = msgspec.field(default_factory=InferredTools)
     predictions: GuessesByKey = {}
-    """The guesses of a proposer among which mistakes are looked for."""
+    """A proposer's guesses, to be searched for mistakes."""
     mistakes: dict[str, dict[int, Mistake]] = {}
-    """Of them, those that become pairs, by key and step."""
+    """The mistakes that become pairs, by key and step."""
     excluded: dict[bytes, str] = {}
-    """Prompts (by digest) that stood in several splits, and the one split that keeps them."""
+    """Prompts (by digest) found in several splits, and the split that keeps each."""
 
 
 class ShardResult(msgspec.Struct, kw_only=True):
-    """What one job made."""
+    """The result of one job."""
 
     files: DatasetFiles = {}
     candidates: DatasetFiles = {}
-    """Files from whose rows a selector chooses in the end; they lie in the folder of candidates."""
+    """Files from whose rows a selector chooses in the end, in the folder of candidates."""
     counts: BuildCounts
     prompts: dict[str, Digests]
-    """Digests of the prompts of each split."""
+    """Digests of the prompts by split."""
     sample: dict[str, list[Pair]]
     """Pairs for the statistical gates, by family."""
     shallow: dict[str, list[ShallowPair]]
-    """Pairs by which the difficulty of a family is measured, by `split/family`."""
+    """Pairs for measuring the difficulty of a family, by `split/family`."""
     mistakes: MistakeSearch = msgspec.field(default_factory=MistakeSearch)
-    """What the guesses of a proposer hold."""
+    """Findings in the guesses of a proposer."""
 
 
 def build_shards(job: ShardJob) -> ShardResult:
@@ -110,7 +110,7 @@ def build_shards(job: ShardJob) -> ShardResult:
 
 
 def infer_tools_of_shards(job: ShardJob) -> InferredTools:
-    """Note what agents call in the train groups of the job's shards, where the source does not say what they have."""
+    """Note what agents call in the train groups of the job's shards, if the source does not list their tools."""
     release_memory()
     inferred = InferredTools()
     for trace in read_selected(job):
@@ -120,7 +120,7 @@ def infer_tools_of_shards(job: ShardJob) -> InferredTools:
 
 
 def examine_shards(job: ShardJob) -> list[FoundTrace]:
-    """Look at the traces of the job's shards for the filters that the settings ask for, and note their labels."""
+    """Examine the traces of the job's shards for the filters in the settings, and note their labels."""
     release_memory()
     filters = make_trace_filters(job.settings, Path(job.benchmarks))
     found: list[FoundTrace] = []
@@ -136,7 +136,7 @@ def examine_shards(job: ShardJob) -> list[FoundTrace]:
 
 
 def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
-    """Read the traces of the job's shards that were not left out, each in its group."""
+    """Read the traces of the job's shards that were not left out, each with its final group."""
     stores = [TraceStore(Path(store)) for store in job.stores]
     return job.selection.apply(read_traces_once(stores, job.shards, counts))
 
@@ -144,11 +144,11 @@ def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[
 def read_tasks(
     job: ShardJob, only: str | None = None, counts: BuildCounts | None = None
 ) -> Iterator[tuple[str, list[Attempt]]]:
-    """Split and attempts of each task, of one group at a time, with their targets.
+    """Split and attempts of each task, one group at a time, with their targets.
 
     Args:
-        job: With splits of the groups.
-        only: The split whose tasks are read; `None` reads all.
+        job: The job, with the splits of the groups.
+        only: Read only tasks of this split; `None` reads all.
         counts: Counts the traces.
     """
     counter = make_token_counter(job.settings.tokenizer)
@@ -174,7 +174,7 @@ def read_tasks(
 
 
 def name_outcome(trace: Trace) -> str:
-    """The outcome in a word."""
+    """The outcome as a word."""
     return OUTCOME_NAMES[trace.outcome.success]
 
 
@@ -194,12 +194,12 @@ def _count_trace(trace: Trace, counts: BuildCounts) -> None:
 def read_traces_once(
     stores: Sequence[TraceStore], shards: Iterable[int], counts: BuildCounts | None = None
 ) -> Iterator[Trace]:
-    """Read the traces of some shards, those of one task together; a trace that stands in two folders comes once.
+    """Read the traces of some shards, grouped by task; a trace found in two folders is read once.
 
     Args:
-        stores: In any order: where two have one key with other content, the trace with the smaller id comes.
+        stores: In any order. If they have different traces with the same key, the one with the smaller id is read.
         shards: Their numbers.
-        counts: Counts the traces that stand in two folders.
+        counts: Counts the traces found in two folders.
     """
     for shard in shards:
         streams = [store.read(shard) for store in stores if shard in store.shards]
@@ -227,7 +227,7 @@ class _ShardBuilder:
         self._prompts: dict[str, set[bytes]] = {split: set() for split in SPLITS}
         self._sample = PairSample[Pair]()
         self._mistakes = MistakeSearch()
-        # A share of what all jobs need, twice over.
+        # twice this job's share of the sample, to allow for uneven jobs
         self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
@@ -239,7 +239,7 @@ class _ShardBuilder:
                 writer.discard()
 
     def add(self, split: str, attempts: list[Attempt]) -> None:
-        """Build the rows of the attempts at one task, of one group."""
+        """Build the rows of the attempts at one task in one group."""
         for attempt in attempts:
             self.counts.with_inferred_tools += attempt.has_inferred_tools
             self.counts.corrected += sum(label.corrected for label in attempt.labels)
@@ -283,7 +283,7 @@ class _ShardBuilder:
         self._get_writer(self.job.folder, row.config, split).add(row)
 
     def _measure_pair(self, row: Row, split: str) -> None:
-        """Take the pair into the samples of its family, as far as they have room for it."""
+        """Add the pair to the samples of its family, if they have room for it."""
         values = row.values
         family, pair, group = values["family"], values["pair"], values["group"]
         place = digest("gate", str(self._settings.seed), pair)

@@ -1,9 +1,9 @@
 """The statistical gates: families of pairs that can be guessed without reading the prompt are removed and named.
 
-Three blind guessers see the two completions of a pair and nothing else: `length` sees how long they are, `format`
-how they are punctuated, `completion` their characters. Each is a logistic model on the
-difference phi(chosen) - phi(rejected), without an intercept, so it is antisymmetric: it cannot profit from the order in
-which a pair is shown. It learns on half of a family's groups and is measured on the other half.
+Three blind guessers see only the two completions of a pair: `length` sees how long they are, `format` their
+punctuation, and `completion` their characters. Each is a logistic model on the difference phi(chosen) - phi(rejected),
+without an intercept, so it is antisymmetric: it cannot profit from the order in which a pair is shown. It learns on
+half of a family's groups, and is measured on the other half.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from foretrace.dataset.parquet import TableWriter, read_rows
 from foretrace.dataset.recipes.base import Config, Gate, GateVerdict
 
 CONFIDENCE = 0.99
-"""Two-sided confidence of the reported intervals; see `measure_accuracy` for why .99."""
+"""Two-sided confidence of the reported intervals. `measure_accuracy` explains why .99."""
 _NO_SCORE = 1e-9
-"""A score this near to zero is a tie: both orders of one pair must not differ by a rounding."""
+"""A score this close to zero is a tie, so that rounding cannot make the two orders of a pair differ."""
 
 Floats = NDArray[np.float64]
 
 
 class PairwiseAccuracy(NamedTuple):
-    """Shares are fractions, rounded to 4 decimals."""
+    """How often scores are right. Shares are fractions, rounded to 4 decimals."""
 
     accuracy: float
     """Share of pairs whose chosen completion got the higher score; a tie counts one half."""
     low: float
     high: float
     effective_groups: float
-    """The number of equally large groups that the sizes of the groups are worth."""
+    """The number of equally large groups that is equivalent to the actual groups."""
 
 
 def measure_accuracy(scores: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
@@ -46,18 +46,19 @@ def measure_accuracy(scores: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
 
     Pairs of one group share a task and resemble one another, so groups, not pairs, are the units. The jackknife (leave
     out one group, see how far the accuracy moves) holds its level with few and unequal groups, where a bootstrap over
-    groups is too narrow. Degrees of freedom: the number of equally large groups that the sizes are worth, G = (sum n)^2
-    / sum n^2, less one. The half-width is at least 1.5/G: were all G groups alike, up to 3/G of all groups could still
-    be otherwise (the rule of three), each by half a point.
+    groups is too narrow. Degrees of freedom: the effective number of groups, G = (sum n)^2 / sum n^2, minus one. The
+    half-width is at least 1.5/G: even if all G groups agree, up to 3/G of all groups may differ (the rule of three),
+    each by half a point.
 
     Why 99%: three guessers are tried on each of four families. For a family at blind chance the probability that one
     guesser's interval lies wholly above .55 is at most .004 (exact binomial; the worst case is all pairs of a group
-    alike and 20 to 30 held-out groups) and below .0001 from 150 groups on. So the three of a small family raise a false
-    alarm in about 1% of builds at most, those of an ordinary one never; at 95% it would be up to .013 a guesser. A true
-    .65 fails 98 times in 100 on 500 independent held-out pairs, 65 on 200, and 57 on 170, about the fewest that pass.
+    alike and 20 to 30 held-out groups) and below .0001 for 150 groups or more. So a small family raises a false alarm
+    in about 1% of builds at most, and an ordinary one practically never; at 95% it would be up to .013 per guesser. A
+    true .65 fails 98 times in 100 on 500 independent held-out pairs, 65 on 200, and 57 on 170, about the smallest
+    number that can pass.
 
     Args:
-        scores: One a pair, score(chosen) - score(rejected).
+        scores: One per pair, score(chosen) - score(rejected).
         groups: The group of each pair.
     """
     right = np.where(np.abs(scores) <= _NO_SCORE, 0.5, (scores > 0).astype(np.float64))
@@ -70,7 +71,7 @@ def measure_accuracy(scores: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
     effective = total**2 / float((sizes**2).sum())
     if count < 2:
         return PairwiseAccuracy(round(accuracy, 4), 0.0, 1.0, effective)
-    from scipy.special import stdtrit  # heavy: imported where used
+    from scipy.special import stdtrit  # imported late, because it is slow
 
     without = (points.sum() - points) / (total - sizes)
     error = math.sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))
@@ -80,10 +81,10 @@ def measure_accuracy(scores: Floats, groups: Sequence[str]) -> PairwiseAccuracy:
 
 
 def scale_columns(train: Floats, test: Floats) -> tuple[Floats, Floats]:
-    """Divide the columns of both by their root mean square in train; columns that are zero in train are left out.
+    """Divide the columns of both by their root mean square in train; columns of zeros in train are left out.
 
-    The columns are not centred, which would break the antisymmetry. Values are limited to 5, so that a very large
-    one does not outweigh all others.
+    The columns are not centered, which would break the antisymmetry. Values are limited to 5, so that a very large one
+    does not dominate.
     """
     size = np.sqrt((train**2).mean(axis=0))
     kept = size > 0
@@ -99,11 +100,11 @@ def format_fraction(fraction: float, decimals: int) -> str:
 LIMIT = 0.55
 """Pairwise accuracy, as a fraction, above which a guesser has found a shortcut; blind chance is .5."""
 SHORTCUT = 0.65
-"""The pairwise accuracy that a test must be able to tell from `LIMIT`; otherwise it is undecided."""
+"""The pairwise accuracy that a test must be able to distinguish from `LIMIT`; otherwise it is undecided."""
 MIN_GROUPS = 20
-"""Held-out groups, counted as equally large ones (see `measure_accuracy`), below which nothing is decided."""
+"""Fewest effective held-out groups (see `measure_accuracy`) for a decision."""
 READ_CHARS = 1200
-"""Characters of a completion that `completion` reads: the first and the last half of this many."""
+"""Most characters of a completion that `completion` reads, half of them from each end."""
 
 _BUCKETS_LOG2 = 14
 _NGRAMS = (2, 3, 4, 5)
@@ -115,22 +116,22 @@ class Pair(NamedTuple):
     """One preference pair as a blind guesser may see it."""
 
     place: str
-    """A hash that orders all pairs of the family: the first ones are the sample of a build."""
+    """A hash that orders the pairs of the family; the first ones form the sample of a build."""
     id: str
     """Unique within the family."""
     group: str
-    """All pairs of a group are learnt from, or all are measured on."""
+    """All pairs of a group are on the same side: learnt from, or measured on."""
     chosen: str
     rejected: str
 
 
 _Differences = Callable[[Sequence[Pair], Sequence[Pair]], tuple[Any, Any, float]]
-"""(train pairs, test pairs) -> (train rows, test rows, C). A row is phi(chosen) - phi(rejected); C is the inverse of
-the strength of the penalty, as scikit-learn has it."""
+"""(train pairs, test pairs) -> (train rows, test rows, C). A row is phi(chosen) - phi(rejected). C is the inverse
+penalty strength, as in scikit-learn."""
 
 
 def make_statistical_gates(families: Mapping[str, Sequence[Pair]], seed: int) -> tuple[list[Gate], list[str]]:
-    """One gate for each family and blind guesser, and the families that must go.
+    """One gate for each family and blind guesser, and the families to remove.
 
     A family with a shortcut does not fail the build: it is removed, and the gate says so.
     """
@@ -142,9 +143,9 @@ def make_statistical_gates(families: Mapping[str, Sequence[Pair]], seed: int) ->
 def measure_shortcuts(families: Mapping[str, Sequence[Pair]], seed: int) -> list[Gate]:
     """Measure the blind guessers on every family, sorted by family. The order of the pairs does not matter.
 
-    A build asks only for families without mirror: one of mirrored pairs (for each pair its reverse, in the same group)
-    comes out at exactly .5; a figure below .5 is not a fault. Longer cycles (a > b > c > a) balance each text too, but
-    a guesser with fixed scores gets two of the three right.
+    A build measures only families that are not mirrored: one with the reverse of each pair in the same group gives
+    exactly .5. A figure below .5 is not a fault. Longer cycles (a > b > c > a) balance each text too, but a guesser
+    with fixed scores gets two of the three right.
     """
     gates: list[Gate] = []
     for family, pairs in sorted(families.items()):
@@ -164,7 +165,7 @@ def measure_shortcuts(families: Mapping[str, Sequence[Pair]], seed: int) -> list
 
 def describe_shortcut(figure: Mapping[str, Any], verdict: GateVerdict) -> str:
     """A guesser's figures in one line: `.512 [.47, .55] n=480 pass`, where n counts held-out pairs; or `UNDECIDED at
-    n=14`, where it counts the family's pairs, with the interval if there is one."""
+    n=14`, where n counts all pairs of the family, followed by the interval if there is one."""
     interval = ""
     if figure["accuracy"] is not None:
         low, high = (format_fraction(figure[name], 2) for name in ("low", "high"))
@@ -176,7 +177,7 @@ def describe_shortcut(figure: Mapping[str, Any], verdict: GateVerdict) -> str:
 
 
 def split_by_group(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """(learnt from, held out): the groups in order of the hash of (seed, group), cut in the middle.
+    """(learnt from, held out): the groups in order of their hash with the seed, cut in the middle.
 
     A group's pairs are all on one side. With an odd number of groups the held-out side gets one more.
     """
@@ -186,8 +187,8 @@ def split_by_group(pairs: Sequence[Pair], seed: int) -> tuple[list[Pair], list[P
 
 
 def _decide_verdict(found: PairwiseAccuracy | None) -> GateVerdict:
-    """`removed`: the interval lies wholly above `LIMIT`. `pass`: it does not, and it is narrow enough that an observed
-    `SHORTCUT` would have been, or lies wholly at or below `LIMIT`. `undecided`: neither, or too few groups."""
+    """`removed`: the interval is entirely above `LIMIT`. `pass`: it is entirely at or below `LIMIT`, or so narrow that
+    an observed `SHORTCUT` would have been removed. `undecided`: neither, or too few groups."""
     if found is None or found.effective_groups < MIN_GROUPS:
         return "undecided"
     if found.low > LIMIT:
@@ -203,14 +204,14 @@ def _measure_guesser(differences: _Differences, train: Sequence[Pair], test: Seq
 
 
 def score_rows(train: Any, test: Any, strength: float) -> Floats:
-    """Scores of the test rows, positive where `chosen` looks better, by a logistic model learnt from the train rows.
+    """Scores of the test rows by a logistic model learnt from the train rows; positive if `chosen` looks better.
 
-    Each row is a difference chosen - rejected, dense or sparse. The model has no intercept and a quadratic penalty, as
-    scikit-learn's `LogisticRegression` with `C=strength`, which takes a second and 60 MB to import.
+    Each row is a difference chosen - rejected, dense or sparse. The model has no intercept and a quadratic penalty. It
+    equals scikit-learn's `LogisticRegression` with `C=strength`, whose import takes a second and 60 MB.
     """
     if not train.shape[1]:
         return np.zeros(test.shape[0])
-    from scipy.optimize import minimize  # heavy: imported where used
+    from scipy.optimize import minimize  # imported late, because it is slow
     from scipy.special import expit
     from threadpoolctl import threadpool_limits
 
@@ -228,7 +229,7 @@ def score_rows(train: Any, test: Any, strength: float) -> Floats:
 
 
 def _compare_lengths(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Floats, Floats, float]:
-    """Sizes, and in which of the bins of the train completions' sizes each completion falls."""
+    """Sizes, and the bin of each completion among the train completions' sizes."""
     sizes = {text: _measure_sizes(text) for pair in (*train, *test) for text in (pair.chosen, pair.rejected)}
     chars = [sizes[text][0] for pair in train for text in (pair.chosen, pair.rejected)]
     edges: list[float] = np.quantile(np.array(chars), np.arange(1, _LENGTH_BINS) / _LENGTH_BINS).tolist()
@@ -272,7 +273,7 @@ def _count_marks(text: str) -> list[float]:
 
 
 def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[Any, Any, float]:
-    """Character 2- to 5-grams, hashed, of those that at least three train pairs differ in; rows of unit length."""
+    """Hashed character 2- to 5-grams that differ in at least three train pairs; rows of unit length."""
     from scipy.sparse import csr_matrix
 
     def make_rows(pairs: Sequence[Pair]) -> Any:
@@ -288,7 +289,7 @@ def _compare_completions(train: Sequence[Pair], test: Sequence[Pair]) -> tuple[A
 
 
 def _normalise(rows: Any) -> Any:
-    """Sparse rows, each of unit length but those of zeros."""
+    """Sparse rows scaled to unit length, except rows of zeros."""
     lengths = np.sqrt(np.add.reduceat(np.append(rows.data**2, 0.0), rows.indptr[:-1]))
     lengths[np.diff(rows.indptr) == 0] = 1.0
     rows.data /= np.repeat(lengths, np.diff(rows.indptr))
@@ -305,11 +306,10 @@ def _compare_ngrams(pair: Pair) -> tuple[NDArray[np.int32], Floats]:
 
 
 def _hash_ngrams(text: str) -> NDArray[np.int64]:
-    """Buckets of all n-grams of the shortened text. Its start and end are marked, so that n-grams there are features
-    of their own.
+    """Buckets of all n-grams of the shortened text. Start and end are marked, so n-grams there differ.
 
-    Why not scikit-learn's `HashingVectorizer`: it takes 14 times as long for the same n-grams, and fails on a lone
-    surrogate, which JSON texts may hold. It hashes otherwise, too, which moves the figures that stand in manifests.
+    Why not scikit-learn's `HashingVectorizer`: it takes 14 times as long for the same n-grams, and fails on lone
+    surrogates, which JSON texts may contain. Its hashes also differ, which would change the figures in manifests.
     """
     if len(text) > READ_CHARS:
         text = f"{text[: READ_CHARS // 2]}\0{text[-READ_CHARS // 2 :]}"
@@ -325,7 +325,7 @@ def _hash_ngrams(text: str) -> NDArray[np.int64]:
 
 
 def _make_differences(pairs: Sequence[Pair], list_features: Callable[[str], list[float]]) -> Floats:
-    """phi(chosen) - phi(rejected) and its signs ("the longer one" is a trick even where it is longer by little)."""
+    """phi(chosen) - phi(rejected), and its signs: "the longer one" is a shortcut even if it is only slightly longer."""
     chosen = np.array([list_features(pair.chosen) for pair in pairs], dtype=np.float64)
     rejected = np.array([list_features(pair.rejected) for pair in pairs], dtype=np.float64)
     return np.hstack([chosen - rejected, np.sign(chosen - rejected)])
@@ -343,7 +343,7 @@ _GUESSERS: dict[str, _Differences] = {
 
 
 MAX_SAMPLED_PAIRS = 1000
-"""Pairs of each family that the statistical gates look at."""
+"""Most pairs of each family that the statistical gates read."""
 
 
 class HasPlace(Protocol):
@@ -351,7 +351,7 @@ class HasPlace(Protocol):
 
     @property
     def place(self) -> str:
-        """A hash that orders all pairs of the family: the first ones are the sample."""
+        """A hash that orders the pairs of the family; the first ones form the sample."""
         ...
 
 
@@ -359,22 +359,22 @@ _PairT = TypeVar("_PairT", bound=HasPlace)
 
 
 class PairSample(Generic[_PairT]):
-    """The first pairs of each family, in the order of their places."""
+    """The first pairs of each family, in order of their places."""
 
     def __init__(self, most: int = MAX_SAMPLED_PAIRS) -> None:
         self._most = most
         self._families: dict[str, list[tuple[str, int, _PairT]]] = {}
         """Pairs, each with its place and the number of its job."""
         self._last: dict[str, str] = {}
-        """Of families that were cut: the place behind which no pair can be in the sample."""
+        """For families that were cut: the last place that can be in the sample."""
 
     def wants(self, family: str, place: str) -> bool:
-        """Whether a pair of this place may still be in the sample."""
+        """Whether a pair with this place can still be in the sample."""
         return family not in self._last or place <= self._last[family]
 
     def add(self, family: str, *pairs: _PairT, job: int = 0) -> None:
-        """Take pairs of a shard job. Jobs may come in any order: where two pairs have the same place, the job with the
-        lower number is first. The pairs of one job must come in the same order in every build."""
+        """Add pairs of a shard job. Jobs may come in any order: of pairs with the same place, the job with the lower
+        number is first. The pairs of one job must come in the same order in every build."""
         sample = self._families.setdefault(family, [])
         sample.extend((pair.place, job, pair) for pair in pairs)
         if len(sample) > 1.25 * self._most:
@@ -395,8 +395,7 @@ class PairSample(Generic[_PairT]):
 
 
 def remove_families(path: Path, config: Config, families: Collection[str], seed: int) -> int:
-    """Rewrite a file of pairs without some families, and return how many rows stay; where none stays, the file is
-    removed."""
+    """Rewrite a file of pairs without some families, or remove it if no rows remain; returns the number of rows."""
     with TableWriter(path, config, seed) as writer:
         for values in read_rows(path, config):
             if values["family"] not in families:

@@ -1,4 +1,4 @@
-"""Whole attempts as token ids and labels, with the loss on trained messages only and nowhere else."""
+"""Whole attempts as token ids and labels, with loss only on the trained messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretrace.core.message_columns import ChatText
 from foretrace.encodings.json_arguments import encode_json
 
 IGNORED = -100
-"""The label of a token that bears no loss."""
+"""The label of a token without loss."""
 
 Span = tuple[int, int]
 """Start and end of a trained message in the rendered text, in characters."""
@@ -22,18 +22,18 @@ def tokenize(
 ) -> Iterator[dict[str, Any]]:
     """Turn `trajectories` rows into `input_ids` and `labels`, ready for a trainer as they are.
 
-    The loss is on what the model would write: what the tokenizer's own chat template puts after its generation
-    prompt, the end of the turn included. The text is cut there before it is tokenised, so no token lies on both
-    sides, and the ids before a trained message end as they do when the model is asked to write it.
+    The loss is on what the model would write: the text that the tokenizer's own chat template puts after its generation
+    prompt, including the end of the turn. The text is cut there before it is tokenized, so no token spans the cut, and
+    the ids before a trained message are those of a real request for it.
 
     Args:
         rows: Rows of the `trajectories` config.
         tokenizer: A Hugging Face tokenizer with a chat template that can show tool calls.
-        max_length: Tokens of a row at most. It is cut behind the last trained message that fits as a whole; a row
-            in which none fits is left out. Set a trainer's own limit no lower: it would cut again.
+        max_length: Most tokens of a row. It is cut after the last trained message that fits completely; a row in which
+            none fits is left out. Do not set a trainer's own limit lower: it would cut again.
 
     Returns:
-        Made as they are asked for: `input_ids`, `labels` (-100 where no loss is), `attention_mask`, `key`.
+        An iterator of `input_ids`, `labels` (-100 for no loss), `attention_mask` and `key`.
 
     Raises:
         BuildError: there is no chat template, or it rewrites earlier turns, or does not show what is trained.
@@ -61,22 +61,22 @@ def _tokenize_rows(
 
 
 class _ChatTemplate:
-    """A tokenizer with what its template was found to do."""
+    """A tokenizer, and how its chat template behaves."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._objects = True
-        """Whether the template takes arguments as objects, else as JSON text."""
+        """Whether the template takes arguments as objects rather than JSON text."""
         self._parallel = False
         """Whether the template is known to show several calls of one message."""
         self._objects = self._find_argument_form(1)
         self._joins = self._encode_text("\na") == [*self._encode_text("\n"), *self._encode_text("a")]
-        """Whether a text's tokens are those of its pieces: some tokenizers put a space before every text."""
+        """Whether tokenizing pieces gives the tokens of the whole text: some tokenizers put a space before any text."""
 
     def render(self, row: dict[str, Any], where: str) -> tuple[str, list[Span]]:
-        """The whole chat as text, and where its trained messages stand in it.
+        """The whole chat as text, and the spans of its trained messages.
 
-        Only text is rendered again for each trained message: it is tokenised once.
+        The text is rendered again for each trained message, but tokenized only once.
         """
         if not self._parallel and any(len(m.get("tool_calls", ())) > 1 for m in row["messages"]):
             self._objects = self._find_argument_form(2)
@@ -116,7 +116,7 @@ class _ChatTemplate:
         return ids + self._encode_text(text[done:]), trained
 
     def _encode_whole(self, text: str, spans: list[Span], where: str) -> tuple[list[int], list[Span]]:
-        """The same without cutting the text: by the characters that each token stands for."""
+        """Like `encode` but without cutting the text: uses the characters that each token covers."""
         try:
             encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
             offsets: list[Span] = [(start, end) for start, end in encoded["offset_mapping"]]
@@ -143,17 +143,16 @@ class _ChatTemplate:
             return self._tokenizer.apply_chat_template(
                 list(messages), tools=tools, tokenize=False, add_generation_prompt=generate
             )
-        except Exception as error:  # templates raise what they like
+        except Exception as error:  # templates raise exceptions of any kind
             raise BuildError(f"the chat template cannot show {where}: {error}") from None
 
     def _find_argument_form(self, calls: int) -> bool:
-        """Find whether the template wants arguments as objects (else as JSON text), by rendering a small chat with
-        calls.
+        """Whether the template wants arguments as objects rather than JSON text, found by rendering a small chat.
 
-        A template that drops tool calls raises nothing: it would train empty turns.
+        A template that drops tool calls does not raise, and would train empty turns.
 
         Raises:
-            BuildError: it shows them neither from objects nor from JSON text.
+            BuildError: it shows neither form.
         """
         refusal: BuildError | None = None
         for as_objects in (True, False):
@@ -215,7 +214,7 @@ def load_tokenizer(folder: Path) -> Any:
         raise BuildError("a tokenizer is read with transformers: pip install transformers") from None
     try:
         found = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except Exception as error:  # the library raises what it likes
+    except Exception as error:  # the library raises exceptions of any kind
         raise BuildError(f"{folder}: holds no tokenizer: {find_first_line(error)}") from None
     if getattr(found, "chat_template", None) is None:
         raise BuildError(f"{folder}: its tokenizer has no chat template")
@@ -223,16 +222,16 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def render_row(tokenizer: Any, prompt: Sequence[ChatText], completion: Sequence[ChatText]) -> tuple[str, str]:
-    """A row of `prompt` and `completion` as a trainer renders it: what the model is shown, and what bears the loss.
+    """A row of `prompt` and `completion` as a trainer renders it: the text shown to the model, and the text with loss.
 
     Raises:
-        BuildError: the chat template cannot show it, or writes the prompt in another way once it is answered.
+        BuildError: the chat template cannot show it, or renders the prompt differently once it is answered.
     """
     messages = [message._asdict() for message in (*prompt, *completion)]
     try:
         before = tokenizer.apply_chat_template(messages[: len(prompt)], tokenize=False, add_generation_prompt=True)
         text = tokenizer.apply_chat_template(messages, tokenize=False)
-    except Exception as error:  # templates raise what they like
+    except Exception as error:  # templates raise exceptions of any kind
         raise BuildError(f"the chat template cannot show a row: {find_first_line(error)}") from None
     if not text.startswith(before):
         raise BuildError("the chat template writes a prompt in another way once it is answered")
@@ -250,7 +249,7 @@ def _write_arguments(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_shown(message: dict[str, Any], turn: str, where: str) -> None:
-    """Refuse a turn that lacks the message's text or a call: some templates drop the text beside a call."""
+    """Refuse a turn that lacks the message's text or a call: some templates drop the text next to a call."""
     wanted = [message["content"], *(call["function"]["name"] for call in message.get("tool_calls", ()))]
     have = "".join(turn.split())
     if any("".join(part.split()) not in have for part in wanted):

@@ -1,7 +1,7 @@
-"""What a build decides about whole traces before it makes rows: which stay, and which groups no split may part.
+"""A build's decisions about whole traces before it makes rows: which ones stay, and which groups share a split.
 
-A filter looks at each trace in a worker process, and decides in the parent by what was found in all of them. The
-filters are asked in turn, and each sees the traces that those before it left."""
+A filter examines each trace in a worker process, and decides in the parent from all findings. The filters decide in
+turn, and each sees only the traces that earlier ones kept."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from foretrace.dataset.filters.copies import CopyFilter
 from foretrace.dataset.settings import BuildSettings
 
 UNKNOWN = "unknown"
-"""Stands for the license of traces that name none."""
+"""The license of traces that name none."""
 
 
 class LicenseFilter:
-    """Keeps what an allowed license is known of, and leaves out what is denied; case does not matter.
+    """Keeps traces with allowed licenses, and leaves out denied ones; case does not matter.
 
-    A trace that names no license is left out where only some are allowed, unless `unknown` is one of them. Where some
-    are denied and none is allowed by name, it is left out too: nobody can say that it is none of those.
+    A trace without a license is left out if there is a list of allowed ones without `unknown`. It is also left out if
+    there is only a list of denied ones, since its license may be one of them.
     """
 
     name = "license"
@@ -49,11 +49,11 @@ class LicenseFilter:
         self._denied = {name.lower() for name in settings.license_deny}
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> str | None:
-        """The license that the trace names."""
+        """The trace's license."""
         return trace.provenance.license
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Leave out what is not allowed."""
+        """Leave out traces whose license is not allowed."""
         licenses = ((trace.key, trace.findings.get(self.name) or UNKNOWN) for trace in traces)
         left_out = {key: name for key, name in licenses if not self._is_allowed(name.lower())}
         return Decision(left_out=left_out, figures={"allowed": sorted(self._allowed), "denied": sorted(self._denied)})
@@ -67,7 +67,7 @@ class LicenseFilter:
 
 
 class FlagFilter:
-    """Leaves out successes with a cheat, unless they are to be kept; what is only marked stays."""
+    """Leaves out successes with a cheat, unless they are to be kept. Traces with weaker flags stay."""
 
     name = "flags"
 
@@ -75,7 +75,7 @@ class FlagFilter:
         self._keep = settings.keep_flagged
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> list[str] | None:
-        """The rules of a success's flags. A failure that cheated is a failure: it is not looked at."""
+        """The rules of a success's flags. A failure that cheated is a failure, so it is not examined."""
         if trace.outcome.success is not True:
             return None
         return list(dict.fromkeys(flag.rule for flag in flag_trace(trace, evidence))) or None
@@ -105,21 +105,21 @@ class FlagFilter:
 
 
 class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """What all filters decided."""
+    """The decisions of all filters."""
 
     left_out: dict[str, str] = {}
-    """The filter that leaves it out, by key of a trace."""
+    """The filter that leaves a trace out, by key of the trace."""
     groups: dict[str, str] = {}
     """The new group of each group that was merged with others."""
     kept_together: list[tuple[str, ...]] = []
-    """Keys of traces that must not stand in two splits, although their own groups may."""
+    """Keys of traces that must not be in different splits, although their groups may be."""
     filters: dict[str, Any] = {}
-    """What the manifest says of each filter."""
+    """For the manifest, by filter."""
     lacks_tools: bool = True
-    """Whether there may be traces whose source does not say what the agent was offered."""
+    """Whether there may be traces whose source does not list the agent's tools."""
 
     def apply(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """The traces that are not left out, each in its group."""
+        """The traces that are kept, each with its final group."""
         return (kept for trace in traces if (kept := self._apply_to(trace)) is not None)
 
     def _apply_to(self, trace: Trace) -> Trace | None:
@@ -132,11 +132,11 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) -> list[TraceFilter]:
-    """The filters that the settings ask for, in the order in which they decide; that of copies is the last.
+    """The filters for these settings, in the order in which they decide; copies are last.
 
     Args:
         settings: Of the build.
-        benchmarks: What `write_benchmarks` wrote of the benchmarks of the settings; else these are read.
+        benchmarks: The file of `write_benchmarks` for the benchmarks of the settings; otherwise they are read.
     """
     filters: list[TraceFilter] = []
     if settings.license_allow or settings.license_deny:
@@ -148,12 +148,12 @@ def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) 
 
 
 def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:
-    """Look at traces for all filters."""
+    """Examine traces for all filters."""
     return (encode_examined(examine_trace(trace, filters, collect_evidence(trace))) for trace in traces)
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequence[LabelEvidence]) -> ExaminedTrace:
-    """Look at one trace for all filters, with what `collect_evidence` gives for it."""
+    """Examine one trace for all filters, given its `collect_evidence`."""
     findings: dict[str, Any] = {}
     for each in filters:
         with contain_errors(f"filter {each.name}", trace.key) as wrong:
@@ -176,7 +176,7 @@ def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequen
 
 
 def name_source(trace: Trace) -> str:
-    """Source and split of a trace, as the manifest names them."""
+    """Source and split of a trace, as in the manifest."""
     return f"{trace.provenance.source}:{trace.provenance.split or '-'}"
 
 
@@ -186,12 +186,12 @@ def select_traces(
     """Let the filters decide, in turn.
 
     Args:
-        filters: Those by which the traces were examined.
-        examined: What `examine_traces` gave, in any order.
-        scratch: A folder for what is too much to be held.
+        filters: The filters that examined the traces.
+        examined: The results of `examine_traces`, in any order.
+        scratch: A folder for data that does not fit into memory.
 
     Raises:
-        BuildError: two traces of one key.
+        BuildError: two traces with the same key.
     """
     with sort_examined(examined, scratch) as left:
         return _decide(filters, left)
@@ -201,7 +201,7 @@ def _decide(filters: Sequence[TraceFilter], left: ExaminedTraces) -> TraceSelect
     described: dict[str, Any] = {}
     merges: list[tuple[str, ...]] = []
     kept_together: list[tuple[str, ...]] = []
-    # Nobody knows whether a trace may stay that a filter could not look at.
+    # Whether a trace may stay is unknown if a filter could not examine it.
     failed = {trace.key: INTERNAL_ERROR for trace in left if INTERNAL_ERROR in trace.findings}
     if failed:
         asked, (left, by_source) = left, _leave_out(left, failed)
@@ -237,7 +237,7 @@ def _describe(asked: ExaminedTraces, left: ExaminedTraces, by_source: Mapping[st
 
 
 def _leave_out(traces: ExaminedTraces, reasons: Mapping[str, str]) -> tuple[ExaminedTraces, dict[str, Counter[str]]]:
-    """The traces that stay, and by source how many do not for each reason."""
+    """The traces that stay, and by source how many are left out for each reason."""
     if not reasons:
         return traces, {}
     by_source: dict[str, Counter[str]] = {}
@@ -251,8 +251,7 @@ def _leave_out(traces: ExaminedTraces, reasons: Mapping[str, str]) -> tuple[Exam
 
 
 def merge_groups(merges: Sequence[Sequence[str]]) -> dict[str, str]:
-    """The new group of each group that is merged with others: the first of them by name. Merges that share a group
-    become one."""
+    """The new group of each merged group: the first of them by name. Merges that share a group become one."""
     parents: dict[str, str] = {}
 
     def find(group: str) -> str:

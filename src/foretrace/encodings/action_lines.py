@@ -1,5 +1,5 @@
-"""A call behind `Action:`, in many forms: `search[shoes]` (WebShop), `get_relations(x)`, `go to shelf 1` (ALFWorld), a
-fence behind `Operation` or `bash` (AgentBench), `Answer` with its `Final Answer:`, `CLICK` with an element (Mind2Web).
+"""A call after `Action:`, in many forms: `search[shoes]` (WebShop), `get_relations(x)`, `go to shelf 1` (ALFWorld), a
+fence after `Operation` or `bash` (AgentBench), `Answer` with its `Final Answer:`, `CLICK` with an element (Mind2Web).
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ _ELEMENT = re.compile(r"^Answer:[ \t]*([^\n]*?)\.?[ \t]*$", re.MULTILINE)
 _LINE = re.compile(r"[^\n]+")
 _BODY_KEYS = {"sql": "query", "python": "code"}
 A_LINE = "act"
-"""What a line behind a label is that names no tool."""
+"""The tool of a line after a label that names none."""
 
 _Action = tuple[str, dict[str, Any], int]
-"""The tool, its arguments, and where the action ends."""
+"""The tool, its arguments, and the end of the action."""
 
 
 def _find_actions(text: str) -> Iterator[ToolCall]:
-    """One text behind the label is the argument `input`. What goes on with `Action Input:` belongs to another
-    encoding."""
+    """The argument `input` is one text after the label. If `Action Input:` follows, it belongs to another encoding."""
     at = 0
     while label := _LABEL.search(text, at):
         at = label.end()

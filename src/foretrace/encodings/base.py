@@ -1,7 +1,7 @@
-"""What the encodings of calls share: a way to find calls in a text, and a way to write one.
+"""The interface of the encodings of calls: find calls in a text, and write one.
 
-To add one, describe it in the file of its shape, and add it to `ENCODINGS` in `table.py`. The tests hold every encoding
-to this law: `parse(render(call)) == [call]` but for the span.
+To add one, describe it in the file of its shape, and add it to `ENCODINGS` in `table.py`. The tests check that each
+satisfies `parse(render(call)) == [call]`, except for the span.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Encoding(Protocol):
     name: str
 
     def parse(self, text: str) -> list[ToolCall]:
-        """Find all calls in the text, in order, with spans; an unreadable call has `error` set."""
+        """Find all calls in the text, in order, with spans. An unreadable call has `error` set."""
         ...
 
     def render(self, call: ToolCall) -> str:
-        """Write the text of a call; for a parsed call exactly what its span covers."""
+        """Write the text of a call; for a parsed call, exactly the text of its span."""
         ...
 
 
 class TextEncoding:
-    """An encoding made of two functions.
+    """An encoding made from two functions.
 
     Args:
         name: Its name.
         find: Finds the calls of a text, in order, each with its span.
         write: Writes a call that was not read from a text.
-        hints: Each call holds one of these texts: where there is none, nothing is searched for.
-        layout: Whether another layout than the one that `write` gives is recorded as a repair.
+        hints: Each call contains one of these texts; a text with none of them is not searched.
+        layout: Whether a layout other than that of `write` is recorded as a repair.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TextEncoding:
         self._find, self._write, self._layout = find, write, layout
 
     def parse(self, text: str) -> list[ToolCall]:
-        """Find all calls (see `Encoding.parse`); where rendering would give another text, `extra` keeps it as `raw`."""
+        """Find all calls (see `Encoding.parse`). If rendering would change the text, the original is kept as `raw`."""
         for hint in self.hints:
             if hint in text:
                 return [self._keep_raw(call, text) for call in self._find(text)]

@@ -1,4 +1,4 @@
-"""The messages of a trace as chat messages: calls as the agent wrote them, or all in one form."""
+"""The messages of a trace as chat messages, with calls as the agent wrote them or all in one form."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from foretrace.encodings.calls_in_text import remove_calls
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 CallForm = Literal["verbatim", "native", "xml"]
-"""How calls are written. `verbatim`: those that the agent wrote in its text stay there, character for character, and
-what answered them is a user's message. `native`: all calls are apart from the text. `xml`: all calls are `<tool_call>`
-blocks with JSON in the text, and their results `<tool_response>` blocks of the user."""
+"""How calls are written. `verbatim`: calls that the agent wrote in its text stay there unchanged, and their results are
+user messages. `native`: all calls are separate from the text. `xml`: all calls are `<tool_call>` blocks with JSON in
+the text, and their results `<tool_response>` blocks of the user."""
 
 _RESPONSE = "<tool_response>\n{}\n</tool_response>"
 
 
 def choose_form(trace: Trace) -> CallForm:
-    """The form in which a trace says what its agent was asked to write: the instructions of a generated trace ask for
-    calls in the text."""
+    """The form that the trace's own instructions ask for: those of a generated trace ask for calls in the text."""
     return "verbatim" if trace.provenance.origin == "generated" else "native"
 
 
 def write_calls(messages: Iterable[Message], form: CallForm) -> list[Message]:
-    """The messages with their calls in this form; for `native` as they are.
+    """The messages with their calls in this form; unchanged for `native`.
 
-    Results of one turn that the agent saw as one message become one. A result inside the agent's own turn (`injected`)
-    becomes a message of the user all the same: no chat format has a place for it.
+    Results that the agent saw as one message become one. A result inside the agent's own turn (`injected`) also becomes
+    a user message, since no chat format has a place for it.
     """
     if form == "native":
         return list(messages)
     written: list[Message] = []
     is_apart: dict[str, bool] = {}
-    """By the id of a call, whether the last one of this id stays apart from the text."""
+    """By call id: whether the last call with this id stays separate from the text."""
     for message in merge_spans(messages) if form == "xml" else messages:
         if message.role == "assistant":
             after = _write_in_text(message, all_calls=form == "xml")
@@ -54,21 +53,20 @@ def write_calls(messages: Iterable[Message], form: CallForm) -> list[Message]:
 
 
 def _is_same_answer(before: Message, answer: Message) -> bool:
-    """Whether the agent saw both as one message: of the environment, in one turn, and not inside the agent's."""
+    """Whether the agent saw both as one message: from the environment, in one turn, and not inside the agent's."""
     are_of_environment = before.role == "user" and before.author == answer.author == "environment"
     return are_of_environment and before.turn == answer.turn and not (before.injected or answer.injected)
 
 
 def _make_answer(result: Message, *, as_block: bool) -> Message:
-    """A result as a message of the user."""
+    """A result as a user message."""
     text = result.prefix + result.content
     content = _RESPONSE.format(text) if as_block else text
     return msgspec.structs.replace(result, role="user", content=content, prefix="", tool_call_ids=(), is_error=None)
 
 
 def _write_in_text(message: Message, *, all_calls: bool) -> Message:
-    """The message with the calls of its text only there; with `all_calls`, every call that can be read is a block after
-    the text."""
+    """The message with the calls of its text only there. With `all_calls`, readable calls are blocks after the text."""
     if not all_calls:
         apart = tuple(call for call in message.tool_calls if call.span is None)
         return msgspec.structs.replace(message, tool_calls=apart)
@@ -81,7 +79,7 @@ def _write_in_text(message: Message, *, all_calls: bool) -> Message:
 
 
 def merge_spans(messages: Iterable[Message]) -> list[Message]:
-    """The messages, with adjacent spans of one turn of the model as one: contents joined, calls in their order."""
+    """The messages, with adjacent spans of one turn of the model merged: contents joined, calls in order."""
     found: list[Message] = []
     for message in messages:
         if found and message.continues and _is_adjacent(found[-1], message):
@@ -118,7 +116,7 @@ def _join(one: Message, other: Message) -> Message:
 
 
 def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
-    """By the index of a message: the ids of the calls that it makes, and of those that it answers."""
+    """By index of the message: the ids of the calls that it makes, and of those that it answers."""
     ids: dict[int, tuple[str, ...]] = {}
     answered: dict[int, tuple[str, ...]] = {}
     waiting: tuple[str, ...] = ()
@@ -126,7 +124,7 @@ def find_call_ids(messages: Sequence[Message]) -> tuple[dict[int, tuple[str, ...
         if message.role == "assistant":
             waiting = tuple(call.id or f"call_{index}_{n}" for n, call in enumerate(message.tool_calls))
         elif message.role == "tool":
-            # By its own ids, else by its place behind the calls; the last result answers all that are left.
+            # By its own ids, otherwise by its position after the calls; the last result answers all remaining calls.
             is_last = not any(m.role == "tool" for m in messages[index + 1 : index + 2])
             own = message.tool_call_ids or (waiting if is_last else waiting[:1])
             waiting = tuple(each for each in waiting if each not in own)

@@ -1,4 +1,4 @@
-"""Calls by a regular expression that the user gives, for a text form that no encoding knows."""
+"""Calls matched by a user's regular expression, for a text form that no encoding knows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SETTING = "call_pattern"
 
 
 class CallPattern(TextEncoding):
-    """The group `tool` is the name of the tool, every other named group an argument.
+    """Reads calls with a pattern: the group `tool` is the tool's name, and every other named group an argument.
 
     Args:
         pattern: A regular expression; `^` and `$` match at lines, and `.` matches line breaks too.
     """
 
     def __init__(self, pattern: str) -> None:
-        # A pattern can be read, but not written.
+        # A pattern can be used to read, but not to write.
         super().__init__("call_pattern", self._find_matches, lambda call: "", hints=("",))
         try:
             self._pattern = re.compile(pattern, re.MULTILINE | re.DOTALL)

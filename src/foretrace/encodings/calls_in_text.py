@@ -15,17 +15,17 @@ from foretrace.encodings.parameter_tags import FUNCTION_XML, TOOL_TAGS, WRAPPED_
 from foretrace.encodings.text_bodies import TAGGED_CODE
 
 _AROUND = (TOOL_TAGS, TAGGED_CODE, REACT, TERMINAL_JSON, ACTION_LINE)
-"""Encodings whose calls hold text of any kind, tags of other encodings too."""
+"""Encodings whose calls may contain any text, including tags of other encodings."""
 _SECOND = (TOOL_CALL_JSON, WRAPPED_FUNCTION, FUNCTION_XML, TAGGED_JSON, REACT, TAGGED_CODE)
-"""Encodings that no other text looks like."""
+"""Encodings that do not resemble any other text."""
 _QUOTE = re.compile(r"""(?:\A|[\s([{=:,])["']""")
-"""A quotation mark that begins what it quotes."""
+"""An opening quotation mark."""
 _MAX_BLANKS = 200
-"""How far around a call its line is looked at."""
+"""Most characters before and after a call that are checked for the rest of its line."""
 
 
 def remove_calls(message: Message) -> str:
-    """Return the content of a message without the calls that are written in it (those with a span)."""
+    """The content of a message without the calls written in it (those with a span)."""
     text = message.content
     spans = sorted(c.span for c in message.tool_calls if c.span is not None)
     if not spans:
@@ -36,10 +36,10 @@ def remove_calls(message: Message) -> str:
 
 
 def find_calls(text: str) -> list[ToolCall]:
-    """Find calls in a text of unknown encoding: only those with tags that no other text would have.
+    """Find calls in a text of unknown encoding: only those with unmistakable tags.
 
-    Of several encodings, the one is taken whose call stands on lines of its own; prose may name the tags of another,
-    and a call may hold any text.
+    If several encodings match, one with a call on its own lines wins: prose may name another's tags, and a call may
+    contain any text.
     """
     found = [calls for each in (WRAPPED_FUNCTION, TOOL_CALL_JSON, FUNCTION_XML) if (calls := each.parse(text))]
     if not found:
@@ -48,13 +48,13 @@ def find_calls(text: str) -> list[ToolCall]:
 
 
 def has_second_encoding(message: Message) -> bool:
-    """Whether a reply whose calls are text makes another call, on lines of its own and not as code, in another
-    encoding: readers take one encoding of a reply. A call within a line is only told of."""
+    """Whether a reply whose calls are text also makes a call in another encoding, on its own lines and not as code:
+    readers use only one encoding per reply. A call within a line is only a mention."""
     spans = [call.span for call in message.tool_calls if call.span is not None]
     if not spans:
         return False
     text = hide_calls(message.content, spans)
-    # The other tags around text may be the layout of an answer.
+    # Tags other than `<execute>` may be the layout of an answer.
     encodings = [each for each in _SECOND if each is not TAGGED_CODE or "<execute" in text]
     calls = [call for each in encodings for call in each.parse(text) if call.name and call.error is None]
     code = find_code(text) if calls else []
@@ -62,7 +62,7 @@ def has_second_encoding(message: Message) -> bool:
 
 
 def _choose(text: str, found: list[list[ToolCall]]) -> list[ToolCall]:
-    """The calls of one encoding: without those that a call of another one holds, and first one on lines of its own."""
+    """The calls of one encoding, preferably one with a call on its own lines; without calls inside others."""
     whole = [call.span for calls in found for call in calls if call.span is not None and call.name]
     held = _list_held({call.span for calls in found for call in calls if call.span is not None}, {*whole})
     outer = [[call for call in calls if call.span not in held] for calls in found]
@@ -73,7 +73,7 @@ def _choose(text: str, found: list[list[ToolCall]]) -> list[ToolCall]:
 
 
 def _list_held(spans: set[tuple[int, int]], whole: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The spans that lie within one of `whole`, other than themselves."""
+    """The spans that are inside one of `whole`, other than themselves."""
     held: set[tuple[int, int]] = set()
     reached = -1
     for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -85,7 +85,7 @@ def _list_held(spans: set[tuple[int, int]], whole: set[tuple[int, int]]) -> set[
 
 
 def hide_calls(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The text with other letters in the place of calls: what is within them says nothing of what is around."""
+    """The text with its calls replaced by letters, so that their content does not affect the rest."""
     pieces: list[str] = []
     at = 0
     for start, end in sorted(spans):
@@ -96,7 +96,7 @@ def hide_calls(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def leave_out_held(calls: Sequence[ToolCall], spans: Sequence[tuple[int, int]]) -> list[ToolCall]:
-    """The calls that begin in none of these spans: an argument, or code, may hold text of any kind."""
+    """The calls that do not begin in these spans: an argument, or code, may contain any text."""
     ordered = sorted(spans)
     reaches = list(itertools.accumulate((end for _, end in ordered), max))
     kept: list[ToolCall] = []
@@ -109,7 +109,7 @@ def leave_out_held(calls: Sequence[ToolCall], spans: Sequence[tuple[int, int]]) 
 
 
 def stands_alone(text: str, call: ToolCall, quoted: Sequence[tuple[int, int]]) -> bool:
-    """Whether a call in a text has its lines for itself, and is not quoted as code (spans in their order)."""
+    """Whether a call is on its own lines and not quoted as code. `quoted` has spans in order."""
     start, end = call.span or (0, 0)
     code = bisect.bisect_right(quoted, start, key=lambda span: span[0]) - 1
     if code >= 0 and end <= quoted[code][1]:
@@ -119,13 +119,13 @@ def stands_alone(text: str, call: ToolCall, quoted: Sequence[tuple[int, int]]) -
 
 
 def _leave_out_quoted(text: str, calls: list[ToolCall]) -> list[ToolCall]:
-    """The calls that are not in code or quotation marks, nor in a call of an encoding that holds any text."""
+    """The calls outside of code, quotation marks, and calls of an encoding that may contain any text."""
     spans = [call.span for call in calls if call.span is not None]
     if not spans:
         return []
     hidden = hide_calls(text, spans)
     around = [call for encoding in _AROUND for call in encoding.parse(hidden)]
-    # A line without a tool's name may be the very call with tags.
+    # A line without a tool's name may be the call with tags itself.
     quoted = find_code(hidden) + [call.span for call in around if call.span is not None and call.name != A_LINE]
     return [
         call

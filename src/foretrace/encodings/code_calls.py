@@ -1,8 +1,8 @@
 """Read the calls of a reply that carry code: `<tool_call>{"name": .., "arguments": {"code": ..}}</tool_call>`.
 
 A call is read as JSON, then with raw control characters allowed, then by repair; each repair is recorded. The code is
-what the JSON says: no escape is guessed. A call that was cut off, or whose code does not stand in the broken JSON as it
-was repaired, has `error` set and no code: it must not be executed.
+exactly that of the JSON: escapes are not guessed. A call that was cut off, or whose repaired code is not in the broken
+JSON, has `error` set and no code, and must not be executed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from foretrace.encodings.json_arguments import encode_json, find_json_end
 from foretrace.encodings.json_calls import TOOL_CALL_JSON
 
 MAX_CODE = 200_000
-"""Characters of code that are parsed; longer code does not count as Python."""
+"""Most characters of code that are parsed; longer code does not count as Python."""
 _MAX_REPAIRED = 16 * 1024
-"""Characters of broken JSON that repair is tried on."""
+"""Most characters of broken JSON that repair is tried on."""
 _OPENING = re.compile(r"(?<![`\"'])<tool_call>(?=\s*(?:`{3,}\w*\s*)?(?:\[\s*)?\{)")
-"""A tag that nothing like JSON follows, or that is quoted, is only mentioned."""
+"""A tag that is quoted, or not followed by something like JSON, is only mentioned."""
 _TAG = re.compile(r"<(/?)tool_call>")
 _BEFORE = re.compile(r"\s*(?:`{3,}\w*\s*)?")
 _AFTER = re.compile(r"[\s`}\],;]*+")
@@ -34,30 +34,31 @@ _MAX_DEPTH = 6
 _FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})[ \t]*(?:[\w+.-]*[ \t]*\r?\n|(?:python3?|py)[ \t]+)")
 _FENCE_END = re.compile(r"(?:\r?\n)?[ \t]*(?P<fence>`{3,}|~{3,})\s*\Z")
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f]")
-"""Characters that no source code holds; JSON makes them of a backslash that was not doubled, as in `\\b` of a regex."""
+"""Characters that source code does not contain. JSON produces them from a backslash that was not doubled, as in `\\b`
+of a regex."""
 _WRITTEN = {
     "\n": r"(?:\\n|(?<!\\)\n)", "\t": r"(?:\\t|\t)", "\r": r"(?:\\r|(?<!\\)\r)",
     "\\": r"""(?:\\\\|\\(?![\\"'/bfnrtu\n]))""",
 }  # fmt: skip
-"""How a character of code may be written in JSON, in broken JSON too."""
+"""How a character of code may be written in JSON, including broken JSON."""
 _REST = r"""[\s}\],]*(?:["']\w+["']\s*:\s*["']?[\w.+-]*["']?[\s}\],]*)*[\s`]*\Z"""
-"""What may follow the code: members with a plain value, and the end of the call."""
+"""What may follow the code: members with plain values, and the end of the call."""
 
 
 class CodeCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call in a text, and the code that it carries."""
+    """One call in a text, and its code."""
 
     span: tuple[int, int]
-    """Start and end character offsets into the text, tags included."""
+    """Start and end character offsets in the text, including tags."""
     name: str = ""
     arguments: str = "{}"
-    """JSON text of the arguments: verbatim where it was well formed."""
+    """JSON text of the arguments, verbatim if it was valid."""
     repairs: tuple[str, ...] = ()
-    """Kinds of repair that reading took; empty when the call was well formed."""
+    """Kinds of repair that were needed; empty for a valid call."""
     error: str | None = None
-    """Why the call was refused, in one line that can be shown to the model; `None` when it may be executed."""
+    """Why the call was refused, in one line for the model; `None` if it may be executed."""
     code: str | None = None
-    """The code to execute, `None` when the call was refused."""
+    """The code to execute; `None` if the call was refused."""
 
     @property
     def tool_call(self) -> ToolCall:
@@ -68,12 +69,12 @@ class CodeCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_python(code: str) -> ast.Module | None:
-    """Parse code; `None` when it is not Python, is blank or has more than `MAX_CODE` characters."""
+    """Parse code; `None` if it is not Python, is blank or has more than `MAX_CODE` characters."""
     return try_parse(code) if code.strip() and len(code) <= MAX_CODE else None
 
 
 def strip_fence(text: str) -> str:
-    """Remove a markdown fence around a text; a text that starts with no fence is returned as it is."""
+    """Remove a markdown fence around a text; a text that does not start with one is unchanged."""
     opening = _FENCE.match(text)
     if opening is None:
         return text
@@ -85,13 +86,13 @@ def strip_fence(text: str) -> str:
 def read_calls(text: str, *, truncated: bool) -> list[CodeCall]:
     """Read all calls of a text, in order.
 
-    After a call whose end is unclear all calls are refused: what looks like the next call may be a string in the code
-    of this one.
+    After a call with an unclear end, all calls are refused: the apparent next call may be a string in the code of this
+    one.
 
     Args:
         text: What the model wrote.
-        truncated: Whether the text was cut off at a limit; a last call without its closing tag is then refused. After
-            a stop sequence it is not: the closing tag may be what stopped it.
+        truncated: Whether the text was cut off at a limit; a last call without its closing tag is then refused. Do not
+            set it after a stop sequence: the closing tag may have been the stop.
     """
     calls: list[CodeCall] = []
     at, unclear = 0, False
@@ -107,7 +108,7 @@ def read_calls(text: str, *, truncated: bool) -> list[CodeCall]:
 
 
 def _find_span(text: str, opening: re.Match[str], at: int) -> tuple[int, int]:
-    """From an opening tag through the next closing one, or to the next opening one or the end of the text."""
+    """From an opening tag to the end of the next closing one, or to the next opening one or the end of the text."""
     tag = _TAG.search(text, at)
     return opening.start(), len(text) if tag is None else tag.end() if tag[1] else tag.start()
 
@@ -160,14 +161,14 @@ def _read_body(body: str, written: str, span: tuple[int, int], repairs: list[str
     try:
         text = encode_json({**arguments, "code": stripped})
         text.encode()
-    except (ValueError, RecursionError):  # NaN or an infinity, or half a character
+    except (ValueError, RecursionError):  # NaN, infinity, or a lone surrogate
         return CodeCall(span=span, error="the arguments are not JSON")
     text = text if repairs else TOOL_CALL_JSON.parse(written)[0].arguments
     return CodeCall(span=span, name=name, arguments=text, repairs=tuple(dict.fromkeys(repairs)), code=stripped)
 
 
 def _load(text: str) -> tuple[Any, str]:
-    """The value of JSON, and the repair that it took; `None` where it is none."""
+    """The value of JSON, and the repair that was needed; `None` if it is not JSON."""
     for strict in (True, False):
         try:
             return json.loads(text, strict=strict), "" if strict else "control_characters"
@@ -184,7 +185,7 @@ def _load(text: str) -> tuple[Any, str]:
 
 
 def _find_arguments(value: Any, repairs: list[str]) -> tuple[str, dict[str, Any] | None]:
-    """The name of the tool, and the object that holds the code: the arguments, or what stands in their place."""
+    """The name of the tool, and the object that contains the code: the arguments, or their substitute."""
     name, path = "", list[str]()
     for _ in range(_MAX_DEPTH):
         if isinstance(value, list) and len(value) == 1:
@@ -206,7 +207,7 @@ def _find_arguments(value: Any, repairs: list[str]) -> tuple[str, dict[str, Any]
 
 
 def _stands_in(code: str, body: str) -> bool:
-    """Whether code is Python and stands in broken JSON as a string before its end: else the repair made it up."""
+    """Whether code is Python and a string in the broken JSON before its end; otherwise the repair invented it."""
     if parse_python(code) is None:
         return False
     for quote in ('"', "'"):

@@ -1,4 +1,4 @@
-"""Which parts of a text are quoted as code: Markdown's fences and what stands between backticks."""
+"""Find the parts of a text that are quoted as code: Markdown's fences and text between backticks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TICKS = re.compile(r"`+|\n[ \t]*\n")
 
 
 def find_code(text: str) -> list[tuple[int, int]]:
-    """The spans of fences and of code within lines, in order. A fence that is not closed goes on to the end; a backtick
+    """The spans of fences and of inline code, in order. An unclosed fence extends to the end of the text; a backtick
     that is not closed in its paragraph quotes nothing."""
     spans: list[tuple[int, int]] = []
     at = 0
@@ -25,7 +25,7 @@ def find_code(text: str) -> list[tuple[int, int]]:
 
 
 def _find_inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Rows of backticks with the next row of the same length; a blank line ends the paragraph."""
+    """Runs of backticks with the next run of the same length; a blank line ends the paragraph."""
     spans: list[tuple[int, int]] = []
     paragraph: list[re.Match[str]] = []
     for mark in _TICKS.finditer(text, start, end):

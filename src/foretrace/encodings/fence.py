@@ -16,14 +16,14 @@ from foretrace.encodings.json_arguments import encode_json
 _BARE_FENCE = re.compile(r"^```[ \t]*\n", re.MULTILINE)
 _ANY_FENCE = re.compile(r"^```(.*)$", re.MULTILINE)
 _MAX_TOOL_LINES = 8
-"""Fences that are tried as the line of a tool: the rest of the text is read once for each."""
+"""Most fences that are tried as a tool's line: each reads the rest of the text."""
 _EDITOR = "str_replace_editor"
 _EDITOR_SLOTS = ("file_text", "view_range", "old_str", "new_str", "insert_line")
 _NUMBER_SLOTS = frozenset({"view_range", "insert_line"})
 
 
 def _find_fence(text: str) -> Iterator[ToolCall]:
-    """The call in the last fence, if the text ends with one. Quoted arguments in it may hold fences."""
+    """The call in the last fence, if the text ends with one. Its quoted arguments may contain fences."""
     stop = len(text.rstrip())
     end = stop - len("\n```")
     if end < 0 or not text.startswith("\n```", end):
@@ -66,10 +66,10 @@ def _find_last_block(text: str, openings: list[re.Match[str]], end: int) -> re.M
 
 
 def _parse_tool_line(line: str) -> ToolCall | None:
-    """Parse `submit` or the line of the editor; `None` for any other line."""
+    """Parse `submit` or a line of the editor; `None` for any other line."""
     try:
         words = shlex.split(line)
-    except ValueError:  # a quote is open
+    except ValueError:  # an unclosed quote
         return None
     if words == ["submit"]:
         return ToolCall(name="submit", arguments="{}")
@@ -94,7 +94,7 @@ def _parse_tool_line(line: str) -> ToolCall | None:
 
 
 def _parse_value(key: str, values: list[str]) -> Any:
-    """Parse the words of one argument; numbers where the editor takes them."""
+    """Parse the words of one argument, as numbers if the editor takes them."""
     if key not in _NUMBER_SLOTS:
         return values[0]
     try:
@@ -105,7 +105,7 @@ def _parse_value(key: str, values: list[str]) -> Any:
 
 
 def _render_editor_line(arguments: dict[str, Any]) -> str:
-    """Write the line of the editor as SWE-agent does: a fixed row of arguments, blank where one is not given."""
+    """A line of the editor as SWE-agent writes it: a fixed series of arguments, blank if missing."""
     words = [_EDITOR, *(shlex.quote(str(arguments[k])) for k in ("command", "path") if k in arguments)]
     for key in (*_EDITOR_SLOTS, *(k for k in arguments if k not in (*_EDITOR_SLOTS, "command", "path"))):
         value = arguments.get(key)

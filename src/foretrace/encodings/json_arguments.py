@@ -1,4 +1,4 @@
-"""Read the arguments of a call from JSON text, repairing what models are known to get wrong."""
+"""Read the arguments of a call from JSON text, repairing common mistakes of models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WINDOW = 4096
 _MAX_REPAIRED = 64 * 1024
-"""Longest broken JSON, in characters, that repair is tried on; longer texts would take too long."""
+"""Most characters of broken JSON that repair is tried on; longer texts would take too long."""
 
 
 class JsonArguments(msgspec.Struct, frozen=True):
-    """The arguments of a call as JSON, and what it took to read them."""
+    """The arguments of a call as JSON, and the repairs that were needed."""
 
     text: str
-    """JSON text of an object: the input verbatim when it was well formed, else the repaired JSON."""
+    """JSON text of an object: the input verbatim if it was valid, otherwise the repaired JSON."""
     repairs: tuple[str, ...] = ()
     error: str | None = None
 
@@ -28,7 +28,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def encode_json(value: Any) -> str:
-    """Write a value as JSON, keys in the given order and text not escaped to ASCII: the form of parsed arguments.
+    """A value as JSON, with keys in the given order and text not escaped to ASCII: the form of parsed arguments.
 
     Raises:
         ValueError: NaN or an infinity, which JSON does not have.
@@ -41,7 +41,7 @@ _scan = json.JSONDecoder(strict=False).raw_decode
 
 
 def find_json_end(text: str, start: int) -> int | None:
-    """Find the end of the JSON value that begins at `start` or after spaces there; `None` when there is no whole one.
+    """The end of the JSON value that begins at `start` or after spaces there; `None` if it is not complete.
 
     Raw control characters are allowed. The text is decoded in growing windows: trying every possible end, or letting
     an error count the lines of the whole text, would take quadratic time.
@@ -59,13 +59,13 @@ def find_json_end(text: str, start: int) -> int | None:
         except json.JSONDecodeError as error:
             if not cut or (error.pos < size - len("\\u0000\\u0000") and not error.msg.startswith("Unterminated")):
                 return None
-        except (ValueError, RecursionError):  # a number too long for Python, too many brackets
+        except (ValueError, RecursionError):  # a number too long for Python, or too many brackets
             return None
         size *= 8
 
 
 def find_member(text: str, wanted: str) -> str | None:
-    """Find the text of one member of a JSON object, so that a number or an escape stays as the agent wrote it."""
+    """The text of one member of a JSON object, so that a number or an escape stays as the agent wrote it."""
     member, at = None, text.index("{") + 1
     while (key_end := find_json_end(text, at)) is not None:
         begin = text.index(":", key_end) + 1
@@ -86,7 +86,7 @@ def find_member(text: str, wanted: str) -> str | None:
 def read_arguments(text: str) -> JsonArguments:
     """Read JSON arguments: as JSON, then allowing raw control characters, then by repair; each repair is recorded.
 
-    A text cut off in the middle is never repaired: the result would be a call that nobody made.
+    A text that was cut off is never repaired: the result would be a call that nobody made.
     """
     try:
         value = msgspec.json.decode(text)
@@ -124,7 +124,7 @@ def _repair(text: str) -> JsonArguments:
 
 
 def _is_cut_off(text: str) -> bool:
-    """Whether the text ends inside of the object: in a string, or with a bracket open."""
+    """Whether the text ends inside the object: in a string, or with an open bracket."""
     if not text.rstrip().endswith("}"):
         return True
     depth, quoted = 0, False
@@ -138,7 +138,7 @@ def _is_cut_off(text: str) -> bool:
 
 
 def _replace_lone_surrogates(text: str) -> str | None:
-    """Replace lone surrogates (an emoji that was cut in half); `None` when there are none."""
+    """Replace lone surrogates (an emoji that was cut in half); `None` if there are none."""
     try:
         text.encode()
     except UnicodeEncodeError:

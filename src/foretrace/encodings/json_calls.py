@@ -1,4 +1,4 @@
-"""Calls whose arguments are JSON: as one object with the name, or behind marks that hold the name."""
+"""Calls whose arguments are JSON: in one object with the name, or after marks that contain the name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from foretrace.encodings.python_calls import find_close, read_python_arguments
 
 _INPUTS = ("arguments", "parameters", "args", "input")
 _BEGUN = re.compile(r'(?:\[\s*)?\{\s*(?:"name"\s*:\s*"(?P<name>[^"\n]{1,200})"|"(?:name|function|type|id)"\s*:)')
-"""How a call begins of which the JSON is not whole."""
+"""The beginning of a call with incomplete JSON."""
 _MAX_FAILED = 64
-"""Objects that are not whole before a text is taken for one without calls: each may be read to the end."""
+"""Incomplete objects after which a text counts as having no calls: each may be read to the end."""
 
 
 def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> ToolCall:
@@ -26,7 +26,8 @@ def _make_call(name: str, arguments: str, span: tuple[int, int] = (0, 0)) -> Too
 
 
 def _read_object(text: str) -> ToolCall:
-    """The call that a JSON object with a name and arguments is, also within `function`; else one with an error."""
+    """The call described by a JSON object with a name and arguments, or by its `function`; otherwise one with an
+    error."""
     read = read_arguments(text.strip())
     if read.error:
         return ToolCall(arguments=read.text, error=read.error)
@@ -55,7 +56,7 @@ _TAG = re.compile(r"</?tool_call>")
 
 
 def _find_tool_calls(text: str) -> Iterator[ToolCall]:
-    """Blocks; one ends behind its JSON, so that a closing tag inside of a JSON string does not end it."""
+    """The blocks. Each ends after its JSON, so a closing tag inside a JSON string does not end it."""
     at = 0
     while (start := text.find("<tool_call>", at)) >= 0:
         begin = start + len("<tool_call>")
@@ -79,7 +80,7 @@ TOOL_CALL_JSON = TextEncoding(
 
 
 _OBJECT_TAGS = ("<functioncall>", "<TOOLCALL>", "[TOOL_CALLS]", "<function_call>", "<tool_calls>", "<|python_tag|>")
-"""What stands before a call, or a list of calls: Glaive, Nemotron, Mistral, others, Llama."""
+"""Text before a call, or a list of calls: Glaive, Nemotron, Mistral, others, Llama."""
 _NAME_MARKS = (
     r"(?:<\|tool_calls_section_begin\|>\s*)?<\|tool_call_begin\|>\s*(?:functions\.)?(?P<kimi>[^\s:<]+)(?::\d+)?\s*"
     r"<\|tool_call_argument_begin\|>\s*",
@@ -89,7 +90,7 @@ _NAME_MARKS = (
     r"\[TOOL_CALLS\]\s*(?P<mistral>[A-Za-z_][\w.-]{0,120})(?:\[CALL_ID\][\w-]{1,64})?(?:\[ARGS\])?\s*(?=\{)",
     r"<\|python_tag\|>\s*(?P<llama>[A-Za-z_]\w{0,120})\.call\(",
 )
-"""What stands before the arguments of a call, and holds its name."""
+"""Text before the arguments of a call, containing its name."""
 _OPEN = re.compile("|".join([*_NAME_MARKS, rf"(?:{'|'.join(map(re.escape, _OBJECT_TAGS))})\s*(?=[\[{{])"]))
 _END = (
     r"(?:</(?:functioncall|TOOLCALL|function_call|tool_calls)>|\[/TOOL_CALLS\]|<\|eom_id\|>|<\|call\|>"
@@ -97,20 +98,20 @@ _END = (
     r"|(?:```\s*)?<｜tool▁call▁end｜>(?:\s*<｜tool▁calls▁end｜>)?)"
 )
 _NEXT_END = re.compile(_END)
-"""To search with: blanks before it would be tried from each blank of a row."""
+"""For searching: leading blanks would be tried again from each blank of a run."""
 _CLOSE = re.compile(rf"\s*{_END}")
-"""To match with, where the arguments end."""
+"""For matching at the end of the arguments."""
 _QUOTED = re.compile(r"""\{\s*"name"\s*:\s*"(?P<name>[^"\n]{1,200})"\s*,\s*"arguments"\s*:\s*'""")
 _QUOTED_END = re.compile(r"'\s*\}")
-"""Glaive's arguments: JSON within single quotes, so that the whole is not JSON."""
+"""Glaive's arguments are JSON in single quotes, so that the whole is not JSON."""
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 
 
 def _find_tagged(text: str) -> Iterator[ToolCall]:
-    """Behind a tag stands one call or a list of them. The spans of a list cover it, its brackets and tags included.
+    """A tag is followed by one call or a list of them. Spans of a list cover all of it, with brackets and tags.
 
-    JSON without a name is text; a call whose JSON is not whole has `error` set where its tag holds the name, begins a
-    line or is closed, and is only mentioned elsewhere.
+    JSON without a name is text. A call with incomplete JSON has `error` set if its tag contains the name, begins a line
+    or is closed; otherwise it is only a mention.
     """
     at = 0
     while opening := _OPEN.search(text, at):
@@ -125,7 +126,7 @@ def _find_tagged(text: str) -> Iterator[ToolCall]:
 
 
 def _read_tagged(text: str, opening: re.Match[str]) -> tuple[list[ToolCall], int]:
-    """The calls behind a tag, and where the last one ends; none where this is something else."""
+    """The calls after a tag, and the end of the last one; no calls if this is something else."""
     start = opening.end()
     name = opening[opening.lastgroup] if opening.lastgroup else ""
     if opening["llama"]:
@@ -187,7 +188,7 @@ def _find_broken_end(text: str, start: int) -> int:
 
 
 def _read_broken(text: str, opening: re.Match[str]) -> tuple[list[ToolCall], int]:
-    """A call with an error, up to its closing tag, the next call or the end; none where it is only mentioned."""
+    """A call with an error, up to its closing tag, the next call or the end; none if it is only mentioned."""
     start = opening.end()
     begun, end = _BEGUN.match(text, start), _find_broken_end(text, start)
     begins_line = opening.start() == 0 or text[opening.start() - 1] == "\n"
@@ -202,7 +203,7 @@ TAGGED_JSON = TextEncoding(
     lambda call: f"<function_call>{_write_object(call)}</function_call>",
     hints=(*_OBJECT_TAGS, "<|tool_call_begin|>", "<｜tool▁call▁begin｜>", " to=functions."),
 )
-"""JSON behind another tag than Hermes', or in the control tokens of chat templates (Kimi, DeepSeek, gpt-oss, Mistral,
+"""JSON after a tag other than Hermes', or in the control tokens of chat templates (Kimi, DeepSeek, gpt-oss, Mistral,
 Llama)."""
 
 
@@ -212,8 +213,8 @@ _BROKEN_END = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
 
 
 def _find_react(text: str) -> Iterator[ToolCall]:
-    """The arguments end where their JSON does, if its line ends there too; else the JSON is broken, and they end before
-    the next marker or at the end of the text."""
+    """The arguments end with their JSON, if that is at the end of a line. Otherwise the JSON is broken, and they end
+    before the next marker or at the end of the text."""
     at = 0
     while action := _ACTION.search(text, at):
         start = action.end()
@@ -242,7 +243,7 @@ _ACTION_INPUTS = ("action_input", "tool_input", "arguments", "args", "parameters
 
 
 def _find_actions(text: str) -> Iterator[ToolCall]:
-    """An input that is not an object is the argument `input`. Objects without a name and an input are text."""
+    """An input that is not an object becomes the argument `input`. Objects without a name and an input are text."""
     at = failed = 0
     while failed < _MAX_FAILED and (opening := _OBJECT.search(text, at)):
         at = opening.end() + 1
@@ -280,21 +281,21 @@ JSON_ACTION = TextEncoding(
 
 
 _KEYS, _DONE = "bash_command", "mark_task_complete"
-"""Names under which harbor exports these calls."""
+"""Keys under which harbor exports these calls."""
 _STROKES = re.compile(
     r"(?<!`)(?P<alone>\{\s*\"task_complete\"\s*:\s*true\s*\})"
     r"|(?<!`)[{,]\s*(?P<done>\"task_complete\"\s*:\s*true)(?=\s*[,}])"
     r'|\{(?=\s*"(?P<first>keystrokes"\s*:)?)'
 )
 _FLAT_OBJECT = re.compile(r'\{(?:[^{}"\\]|"(?:[^"\\]|\\.)*+")*+\}', re.DOTALL)
-"""An object without others in it."""
+"""An object that contains no others."""
 _KEY = re.compile(r'"keystrokes"\s*:')
 _LAST_COMMA = re.compile(r",\s*\}\Z")
 
 
 def _find_strokes(text: str) -> Iterator[ToolCall]:
-    """Each object with key strokes is a call, and so is `"task_complete": true` as a member of an object. What is
-    thought stands in the same JSON, so that it stays text. An object that is cut off is not a call."""
+    """Each object with keystrokes is a call, and so is `"task_complete": true` as a member of an object. The agent's
+    thoughts are in the same JSON, so it stays text. An incomplete object is not a call."""
     at = failed = 0
     while found := _STROKES.search(text, at):
         start = found.start()
@@ -318,7 +319,7 @@ def _read_strokes(text: str) -> ToolCall | None:
     whole = _LAST_COMMA.sub("}", text)
     read = read_arguments(whole)
     if read.error or "json_repair" in read.repairs:
-        # Where quotation marks are not escaped, no repair can know what was to be typed.
+        # If quotation marks are not escaped, no repair can know the intended keystrokes.
         return ToolCall(name=_KEYS, error=read.error or "key strokes that are not JSON")
     if not isinstance(msgspec.json.decode(read.text).get("keystrokes"), str):
         return None
@@ -331,4 +332,4 @@ TERMINAL_JSON = TextEncoding(
     lambda call: '{"task_complete": true}' if call.name == _DONE else call.arguments,
     hints=('"keystrokes"', '"task_complete"'),
 )
-"""Key strokes for a terminal as objects of a JSON list `commands` (Terminus, OpenThoughts-Agent)."""
+"""Keystrokes for a terminal as objects of a JSON list `commands` (Terminus, OpenThoughts-Agent)."""

@@ -1,4 +1,4 @@
-"""Calls as tags around their parameters, which hold text without escapes."""
+"""Calls as tags around their parameters, which contain unescaped text."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _OPEN = re.compile(r"<function=([^<>\s]+)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]+)>")
 _CUT_END = r"\s*(?:</(?:f(?:u(?:n(?:c(?:t(?:i(?:on?)?)?)?)?)?)?)?)?\s*\Z"
 _CUT_CLOSE = re.compile(_CUT_END)
-"""What follows the last parameter where a stop sequence cut the closing tag off."""
+"""What follows the last parameter if a stop sequence cut off the closing tag."""
 _CLOSE_VALUE = re.compile(rf"</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function>)|{_CUT_END})")
 _CLOSE = re.compile(r"\s*</function>")
 _CUT_TAG = re.compile(r"\s*(?:<[^<>]*)?\Z")
-"""What may follow an opening tag if the text was cut off there; before anything else the tag is only mentioned."""
+"""What may follow an opening tag if the text was cut off there; otherwise the tag is only mentioned."""
 _MULTILINE_PARAMETERS = frozenset({"old_str", "new_str", "file_text"})
-"""Parameters whose value is written between two line breaks, which are not part of it."""
+"""Parameters whose value is written between two line breaks that are not part of it."""
 _MAX_ENDS = 64
-"""How many closing tags are tried to find one that leaves no quoted block open."""
+"""Most closing tags tried to find one that leaves no quoted block open."""
 
 
 def _strip_lines(value: str) -> str:
-    """The value without the line break before and behind it, if it stands on lines of its own."""
+    """The value without the line breaks around it, if it is on its own lines."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] == "\n" else value
 
 
 def _find_functions(text: str) -> Iterator[ToolCall]:
-    """Blocks; one without an end has `error` set. Values may hold tags themselves, so that blocks are found by their
-    structure, and a tag that opens no block is text."""
+    """The blocks; one without an end has `error` set. Values may contain tags, so blocks are found by their structure,
+    and a tag that does not open a block is text."""
     at = 0
     while opening := _OPEN.search(text, at):
         call = _read_function(text, opening)
@@ -80,11 +80,11 @@ def _read_function(text: str, opening: re.Match[str]) -> ToolCall | None:
 
 
 def _find_value_end(text: str, start: int) -> int | None:
-    """Find the end of the value that begins at `start`; `None` when it has none.
+    """The end of the value that begins at `start`; `None` if it has none.
 
-    A value may quote whole blocks. It ends at the first closing tag, but not where another `</function>` follows
-    before a new block opens (then the tag is part of the value), nor where the value so far opens more blocks than it
-    closes (then a quoted block goes on).
+    A value may quote whole blocks. It ends at the first closing tag, unless another `</function>` follows before a new
+    block opens (then the tag is part of the value), or the value so far opens more blocks than it closes (then a quoted
+    block continues).
     """
     fallback: int | None = None
     tries, opened, counted = 0, 0, start
@@ -103,7 +103,7 @@ def _find_value_end(text: str, start: int) -> int | None:
 
 
 def _leaves_orphan(text: str, closing: re.Match[str]) -> bool:
-    """Whether the block would end at this tag, and another `</function>` follow before a new block opens."""
+    """Whether ending the block at this tag would leave another `</function>` before a new block opens."""
     end = _CLOSE.match(text, closing.end())
     if end is None:
         return False
@@ -134,12 +134,12 @@ _WRAPPED_ARGUMENT = re.compile(
     re.DOTALL,
 )
 _MAX_FAILED = 64
-"""How many tags that begin no whole call are read: each may be looked for up to the end of the text."""
+"""Most tags read that do not begin a complete call: each may search the rest of the text."""
 _MAX_INDENT = 200
 
 
 def _find_wrapped(text: str) -> Iterator[ToolCall]:
-    """A tag around anything else is text."""
+    """The calls; a tag around anything else is text."""
     failed = at = 0
     while failed < _MAX_FAILED and (opening := _WRAPPED.search(text, at)):
         at = opening.end()
@@ -151,7 +151,7 @@ def _find_wrapped(text: str) -> Iterator[ToolCall]:
 
 
 def _read_wrapped_function(text: str, opening: re.Match[str]) -> ToolCall | None:
-    """A value of Qwen3-Coder stands on lines of its own, which are not a part of it."""
+    """Qwen3-Coder: line breaks around a value are not part of it."""
     inner = _OPEN.match(text, opening.end())
     found = None if inner is None else _read_function(text, inner)
     if found is None or found.span is None or found.error is not None:
@@ -163,7 +163,7 @@ def _read_wrapped_function(text: str, opening: re.Match[str]) -> ToolCall | None
 
 
 def _read_wrapped(text: str, opening: re.Match[str]) -> ToolCall | None:
-    """A value of GLM may be JSON."""
+    """GLM: a value may be JSON."""
     values: dict[str, object] = {}
     at = opening.end()
     while argument := _WRAPPED_ARGUMENT.match(text, at):
@@ -171,13 +171,13 @@ def _read_wrapped(text: str, opening: re.Match[str]) -> ToolCall | None:
         at = argument.end()
     close = _WRAPPED_END.match(text, at)
     before = text[max(0, opening.start() - _MAX_INDENT) : opening.start()]
-    if close is None or (not values and before.rpartition("\n")[2].strip()):  # a word in a tag, which prose names
+    if close is None or (not values and before.rpartition("\n")[2].strip()):  # a tag named in prose
         return None
     return ToolCall(name=opening["name"], arguments=encode_json(values), span=(opening.start(), close.end()))
 
 
 def _read_value(text: str) -> object:
-    """A text that is JSON of another kind than a text is that; a text may stand bare."""
+    """The JSON value of a text, unless that is a string: strings may be written bare."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -191,8 +191,8 @@ WRAPPED_FUNCTION = TextEncoding(
     lambda call: f"<tool_call>\n{_write_function(call, multiline=True)}\n</tool_call>",
     hints=("<tool_call>",),
 )
-"""`<tool_call>` around `<function=NAME>` (Qwen3-Coder), and around a name with `<arg_key>` and `<arg_value>` (GLM-4.5):
-the tag of Hermes without JSON in it."""
+"""`<tool_call>` around `<function=NAME>` (Qwen3-Coder), or around a name with `<arg_key>` and `<arg_value>` (GLM-4.5):
+Hermes' tag without JSON."""
 
 
 _TOOLS = (
@@ -204,15 +204,15 @@ _TOOLS = (
 )
 _TOOL_TAG = re.compile(rf"^[ \t]*(?P<tag><({_TOOLS})>)[ \t]*\n?", re.MULTILINE)
 _OF_FILES = ("content", "diff")
-"""Arguments that are text of files, which may hold their closing tag: the last one ends them."""
+"""Arguments with the text of files, which may contain their closing tag: the last one ends them."""
 _ARGUMENT = re.compile(r"\s*<(\w+)>")
 _FOLLOWING = re.compile(r"\s*(?:<\w+>|\Z)")
 _TEXT = re.compile(r"\s*\S")
 
 
 def _find_tool_tags(text: str) -> Iterator[ToolCall]:
-    """Tags count at the beginning of a line, and only those of tools that are known: any other tag may be the markup
-    of a page. One that is not closed was cut off and goes on to the end."""
+    """The calls. Only tags of known tools at the beginning of a line count: any other tag may be the markup of a page.
+    An unclosed tag was cut off, and extends to the end."""
     at = 0
     while opening := _TOOL_TAG.search(text, at):
         name, close = opening[2], f"</{opening[2]}>"
@@ -225,12 +225,12 @@ def _find_tool_tags(text: str) -> Iterator[ToolCall]:
 
 
 def _read_body(body: str) -> tuple[str, str | None]:
-    """The arguments as JSON, and what in the body is not an argument."""
+    """The arguments as JSON, and an error if the body contains anything else."""
     if body.lstrip().startswith("{"):
         read = read_arguments(body.strip())
         if read.error or "json_repair" in read.repairs:
             return "{}", "text that is not an argument"
-        # An escaped `<` is ours.
+        # `_write_tool_tags` escapes `<`.
         return encode_json(json.loads(read.text)) if "\\u003c" in read.text else read.text, None
     values: dict[str, list[str]] = {}
     error = None
@@ -247,8 +247,8 @@ def _read_body(body: str) -> tuple[str, str | None]:
 
 
 def _find_close(body: str, opening: re.Match[str]) -> int | None:
-    """The tag that ends an argument: one that another argument or nothing follows, else the first; in a file's
-    text the last."""
+    """The tag that ends an argument: the first that is followed by another argument or nothing, otherwise the first; in
+    a file's text the last."""
     tag = f"</{opening[1]}>"
     first = body.find(tag, opening.end())
     if first < 0:
@@ -262,8 +262,7 @@ def _find_close(body: str, opening: re.Match[str]) -> int | None:
 
 
 def _write_tool_tags(call: ToolCall) -> str:
-    """A tag for each argument; as JSON where tags would not be read back as the same: they have no types, and their
-    text no escapes."""
+    """A tag for each argument. The body is JSON if tags, which have no types or escapes, would change the call."""
     values: dict[str, Any] = msgspec.json.decode(call.arguments)
     body = ""
     for key, value in values.items():
@@ -276,4 +275,4 @@ def _write_tool_tags(call: ToolCall) -> str:
 
 
 TOOL_TAGS = TextEncoding("tool_tags", _find_tool_tags, _write_tool_tags, hints=("<",))
-"""A tag of the tool's name around a tag for each argument (Cline, Roo, Kilo)."""
+"""A tag with the tool's name around a tag for each argument (Cline, Roo, Kilo)."""

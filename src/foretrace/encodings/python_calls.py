@@ -1,4 +1,4 @@
-"""Calls as Python writes them: in a list that is the whole text (ToolACE, BFCL)."""
+"""Calls in Python syntax, as a list that is the whole text (ToolACE, BFCL)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from foretrace.encodings.json_arguments import encode_json
 
 _WORD = r"\w+(?:[.:/-]+\w+)*"
 _NAME = re.compile(rf"\s*(?P<name>(?![0-9]){_WORD}(?: (?:{_WORD}|[-/&])){{0,5}})\s*\(")
-"""A few words; a stop or a colon that ends one makes it a sentence."""
+"""A few words; a period or colon at the end of one makes it a sentence."""
 _COMMA = re.compile(r"\s*,")
 _TOKEN = re.compile(r"\\.|[\"'()\[\]{}]", re.DOTALL)
 _MAX_TEXT = 64 << 10
 _WORDS = {"true": True, "false": False, "null": None}
-"""What JSON calls them."""
+"""Their JSON names."""
 
 
 def _find_list(text: str) -> list[ToolCall]:
-    """The whole text is one list, in which each call has named arguments with literal values; none where any part of it
-    is something else. Names may hold spaces, as the published names of APIs do."""
+    """The calls, if the whole text is one list of calls with literal named arguments; otherwise none. Names may contain
+    spaces, like the published names of APIs."""
     stripped = text.strip()
     if len(text) > _MAX_TEXT or not (stripped.startswith("[") and stripped.endswith(")]")):
         return []
@@ -56,14 +56,14 @@ def _write_list(call: ToolCall) -> str:
 
 
 def _write_argument(key: str, value: Any) -> str:
-    """As `key=value`; a key that cannot stand there as it is, in a dictionary that is spread."""
+    """As `key=value`; a key that is not an identifier in a `**` dictionary."""
     if key.isascii() and key.isidentifier() and not keyword.iskeyword(key):
         return f"{key}={value!r}"
     return f"**{ {key: value}!r}"
 
 
 def find_close(text: str, at: int, end: int) -> int | None:
-    """The bracket that ends the arguments which begin at `at`."""
+    """The bracket that closes the arguments beginning at `at`."""
     depth, quote = 1, ""
     for match in _TOKEN.finditer(text, at, end):
         mark = match.group()
@@ -81,8 +81,8 @@ def find_close(text: str, at: int, end: int) -> int | None:
 
 
 def read_python_arguments(text: str, names: Sequence[str] = ()) -> str | None:
-    """The JSON of literal arguments as Python writes them: named ones, and in their order those of `names`; `None` for
-    any others, and for what JSON does not have."""
+    """The JSON of literal arguments in Python syntax: named ones, and positional ones with `names`. `None` for other
+    arguments, and for values that JSON does not have."""
     try:
         parsed = ast.parse(f"f({text}\n)", mode="eval").body
         if not isinstance(parsed, ast.Call) or len(parsed.args) > len(names):

@@ -1,7 +1,7 @@
 """Find the blocks of a model's reply: thinking, code and the rest, as bracket markers, XML tags or markdown fences.
 
-Blocks do not nest: what is inside of one (a fence in `<code>`, a marker in a string of its code) is its content.
-A marker opens a block at the start of a line or right behind another block; elsewhere it is only mentioned.
+Blocks do not nest: everything inside one (a fence in `<code>`, a marker in a string of its code) is its content. A
+marker opens a block at the start of a line or right after another block; elsewhere it is only mentioned.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _OUTPUT_NAMES = (
 )
 _SPEAKER_NAMES = r"(?:user|human|system|environment|tool|sandbox|interpreter|executor)"
 _OUTPUT_LABEL = re.compile(rf"\s*(?P<at>[*_#> \t]*(?:{_OUTPUT_NAMES}|{_SPEAKER_NAMES})[*_ \t]*:)", re.IGNORECASE)
-"""Words with which a model that goes on behind its code makes up what the environment would answer."""
+"""Words with which a model that continues after its code makes up the answer of the environment."""
 _SPEAKER_LABEL = re.compile(r"\n[ \t]*\n(?P<at>[*_#> \t]*(?:User|Human|System)[*_ \t]*:)")
 _CHAT_TEMPLATE_TURN = re.compile(
     r"<\|(?:(?:im_start|start_header_id)\|>\s*(?:user|tool|system|ipython)\b|(?:user|tool|observation)\|>)"
 )
-"""The start of a turn of somebody else, in the control tokens of chat templates."""
+"""The start of somebody else's turn, in the control tokens of chat templates."""
 _EXECUTED_KINDS = frozenset({"code", "action", "verify"})
 _END_OF_CODE = re.compile(r"(?:```|</(?:code|tool_call|action)>|\[/(?:CODE|ACTION)\]|\nAction Input:[^\n]*)\s*\Z")
 
@@ -66,12 +66,12 @@ class ReplyBlock(msgspec.Struct, frozen=True):
 
     kind: BlockKind
     content: str
-    """What stands between the markers, verbatim."""
+    """The text between the markers, verbatim."""
     syntax: BlockSyntax = "xml"
     ended_by: Literal["marker", "next", "cut"] = "marker"
     """What ended it: its own marker, the marker of the next block, or the end of the text (cut off, or stopped)."""
     span: tuple[int, int] = (0, 0)
-    """Start and end character offsets into the text, markers included."""
+    """Start and end character offsets in the text, including markers."""
 
     @property
     def is_closed(self) -> bool:
@@ -85,7 +85,7 @@ class ReplyBlock(msgspec.Struct, frozen=True):
 
 
 class _Marker(msgspec.Struct, frozen=True):
-    """A bracket marker, a tag or a fence in a text, whether it stands for a block or is only mentioned."""
+    """A bracket marker, a tag or a fence in a text, whether it is part of a block or only mentioned."""
 
     start: int
     end: int
@@ -101,7 +101,7 @@ class _Marker(msgspec.Struct, frozen=True):
 
 
 def split_reply(text: str) -> list[ReplyBlock]:
-    """Split a text into blocks and the plain text between them: their spans cover it without gap or overlap."""
+    """Split a text into blocks and the plain text between them. Their spans cover the text without gaps or overlaps."""
     parts: list[ReplyBlock] = []
     at = 0
     for block in _scan_reply(text).blocks:
@@ -116,11 +116,11 @@ def split_reply(text: str) -> list[ReplyBlock]:
 
 
 def find_hallucinated_result(text: str) -> int | None:
-    """Find where the first result begins that the model made up; `None` when there is none.
+    """The start of the first result that the model made up; `None` if there is none.
 
     Only the environment writes results, errors, hints and the turns of others: as markers, tags, an `output` fence or
-    control tokens; right behind code or a call also as `Output:`, `User:` or the like, and as text that a closing tag
-    ends. They count inside of thinking too, but not inside of code or of a call.
+    control tokens. Right after code or a call, `Output:`, `User:` and the like also count, and so does text that ends
+    in a closing tag. They count inside thinking too, but not inside code or calls.
     """
     scan = _scan_reply(text)
     results = [m.start for m in scan.markers if m.kind in _ENVIRONMENT_KINDS and not m.closes and scan.is_used(m)]
@@ -141,7 +141,7 @@ def find_hallucinated_result(text: str) -> int | None:
 
 
 def _extract_code(content: str) -> str:
-    """Extract the code of a block: what is in its only Python fence, where the content as a whole is not Python."""
+    """The code of a block: the content of its only Python fence, if the content as a whole is not Python."""
     if ("```" not in content and "~~~" not in content) or parse_python(content) is not None:
         return content.strip("\n")
     inner = [b for b in _Scanner(content, fences_only=True).blocks if b.kind == "code"]
@@ -162,7 +162,7 @@ class _Scanner:
         self._has_code_markers = any(m.kind == "code" and m.syntax != "fence" and self._opens(m) for m in self.markers)
 
     def _find_markers(self) -> Iterator[_Marker]:
-        """Find all markers outside of calls."""
+        """Find all markers outside calls."""
         before, follows, call = 0, True, 0
         for match in _MARKER.finditer(self._text):
             start, end = match.span()
@@ -189,14 +189,14 @@ class _Scanner:
                 opening = None
 
     def _may_close(self, opening: _Marker, marker: _Marker, index: int) -> bool:
-        """Whether a fence closes the code: one in a string does not, as the code is whole only at a later fence."""
+        """Whether a fence closes the code. A fence in a string does not: the code is only complete at a later one."""
         if opening.info not in _CODE_FENCES or parse_python(self._text[opening.end : marker.start]) is not None:
             return True
         later = [m for m in self.markers[index + 1 : index + 1 + _MAX_TRIES] if m.syntax == "fence"][:2]
         return not any(parse_python(self._text[opening.end : m.start]) is not None for m in later if not m.info)
 
     def _find_markers_in_fences(self) -> set[int]:
-        """Find the starts of the markers inside of closed fences."""
+        """The starts of the markers inside closed fences."""
         hidden: set[int] = set()
         end = -1
         for marker in self.markers:
@@ -258,7 +258,7 @@ class _Scanner:
     def _read_prose(self, marker: _Marker) -> ReplyBlock:
         """Read a block of prose: to its closing marker or, without one, to the next block.
 
-        A fence in it is a part of it. But where it has brackets and no end, and all code of the text is in fences, a
+        It may contain fences. But if it is a bracket block without an end, and all code of the text is in fences, a
         fence with code is the next block.
         """
         following: _Marker | None = None
@@ -277,9 +277,9 @@ class _Scanner:
         return self._make_block(marker, following, closes=False)
 
     def _read_code(self, marker: _Marker) -> ReplyBlock:
-        """Read a block of code: to the first marker before which it is whole.
+        """Read a block of code, up to the first marker before which it is complete.
 
-        Else to the end of the text if it is whole there, else to the first marker.
+        Otherwise up to the end of the text if it is complete there, otherwise to the first marker.
         """
         first: _Marker | None = None
         tries = 0
@@ -298,13 +298,13 @@ class _Scanner:
             tries += 1
             if tries == _MAX_TRIES:
                 break
-        few = tries < _MAX_TRIES  # else the end of the text would be tried for each of many blocks
+        few = tries < _MAX_TRIES  # otherwise many blocks would each read to the end of the text
         if first is None or (few and parse_python(_extract_code(self._text[marker.end :])) is not None):
             return self._make_block(marker, None, closes=False)
         return self._make_block(marker, first, closes=first.closes)
 
     def is_used(self, marker: _Marker) -> bool:
-        """Whether a marker stands for a block: it begins a line, or is a tag with an end and not quoted."""
+        """Whether a marker is more than a mention: it begins a line, or is a tag with an end that is not quoted."""
         if marker.start in self._hidden:
             return False
         if marker.may_open:
@@ -317,7 +317,7 @@ class _Scanner:
         return end is not None and bool(self._text[marker.end : end.start].strip())
 
     def find_unmarked_results(self) -> Iterator[int]:
-        """Find where results or the turns of others begin without a marker, behind code or a call that is run."""
+        """The starts of results or others' turns without a marker, after code or a call that is run."""
         ends = [end for _, end in self._calls]
         for block, following in itertools.zip_longest(self.blocks, self.blocks[1:]):
             if block.kind in _EXECUTED_KINDS:
@@ -328,9 +328,9 @@ class _Scanner:
         yield from self._find_lone_closing_tags(sorted(ends))
 
     def _find_lone_closing_tags(self, ends: list[int]) -> Iterator[int]:
-        """Find closing tags of results that nothing opened: the start of the text from the code to the tag.
+        """Find closing tags of results without an opening one: the start of the text between the code and the tag.
 
-        Where there are other markers between, the tag itself, if it begins a line.
+        If there are other markers between them, the tag itself, if it begins a line.
         """
         last = 0
         for marker in self.markers:
@@ -348,7 +348,7 @@ class _Scanner:
                 yield marker.start
 
     def list_inert_spans(self) -> list[tuple[int, int]]:
-        """List the spans of code and calls, in which nothing is a result; sorted."""
+        """The sorted spans of code and calls, in which nothing counts as a result."""
         spans = list(self._calls)
         for block in self.blocks:
             if block.kind == "code":
@@ -362,7 +362,7 @@ class _Scanner:
 
 @functools.lru_cache(maxsize=4)
 def _scan_reply(text: str) -> _Scanner:
-    """Scan a reply, which is done more than once: for hallucinated results, and for its blocks."""
+    """Cached because a reply is scanned for hallucinated results and for its blocks."""
     return _Scanner(text)
 
 
@@ -377,5 +377,5 @@ def _make_marker(match: re.Match[str], may_open: bool) -> _Marker:
 
 
 def _is_program(content: str, statements: int) -> bool:
-    """Whether a fence without a language holds code: output may be valid Python too."""
+    """Whether a fence without a language contains code: output may be valid Python too."""
     return statements > 0 and re.search(r"[=(]|^\s*(?:import|from|def|class|for|while|if)\b", content, re.M) is not None

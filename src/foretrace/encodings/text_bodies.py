@@ -1,4 +1,4 @@
-"""Calls whose one argument is the text between two marks: a fence that names its language, or a tag."""
+"""Calls with one argument, the text between two marks: a fence with its language, or a tag."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LANGUAGES = {
     "py": ("python", "code"),
     "sql": ("sql", "query"),
 }
-"""Language of the fence -> the tool, and the argument that its body is."""
+"""Language of the fence -> the tool, and the argument for its body."""
 _TAGS = {
     "execute": ("execute", "code"),
     "execute_ipython": ("execute_ipython", "code"),
@@ -31,10 +31,10 @@ _TAGS = {
     "search": ("search", "query"),
     "answer": ("answer", "answer"),
 }
-"""Tag -> the tool, and the argument that its body is."""
+"""Tag -> the tool, and the argument for its body."""
 _TAG_OF = {name: tag for tag, (name, _) in _TAGS.items()}
 _PLAIN_WORDS = frozenset({"execute", "command"})
-"""Tags that a text may mention in passing: within a line they count only around lines of their own."""
+"""Tags that prose may mention: within a line, they count only if their content is on its own lines."""
 _OPEN_FENCE = re.compile(rf"^```({'|'.join(_LANGUAGES)})[ \t]*\n", re.MULTILINE)
 _CLOSE_FENCE = re.compile(r"^```(?=[ \t]*(?:<end_code>)?[ \t]*$)", re.MULTILINE)
 _OPEN_TAG = re.compile(rf"(^[ \t]*)?<({'|'.join(_TAGS)})>", re.MULTILINE)
@@ -56,13 +56,13 @@ def _find_fences(text: str) -> Iterator[ToolCall]:
 CODE_FENCE = TextEncoding(
     "code_fence", _find_fences, lambda call: f"```{call.name}\n{_read_body(call)}\n```", hints=("```",)
 )
-"""```` ```bash ```` is a shell line, ```` ```python ```` a cell. In a chat such a fence is code that is shown: it is a
-call only where the environment answers it."""
+"""```` ```bash ```` is a shell line, ```` ```python ```` a cell. In a chat such a fence only shows code: it is a call
+only if the environment answers it."""
 
 
 def _find_tags(text: str) -> Iterator[ToolCall]:
-    """A tag within a line counts if it is closed. One at the beginning of a line that is not closed goes on to the end,
-    since a stop sequence cut it."""
+    """A tag within a line counts if it is closed. An unclosed tag at the beginning of a line extends to the end, since
+    a stop sequence cut it off."""
     unclosed: set[str] = set()
     at = 0
     while opening := _OPEN_TAG.search(text, at):

@@ -1,8 +1,8 @@
-"""Find calls that no reader read: messages without a call that the environment, and not a user, answers, and those
-with a call in a second encoding.
+"""Find calls that were not read: messages without a call that are answered by the environment instead of a user, and
+messages with a call in a second encoding.
 
-A trace with such messages would become training data in which the agent only ever talks. What a chat with a person
-looks like is left alone: a message counts only where what follows can be no person's, or where it looks like a call.
+A trace with such messages would become training data in which the agent only talks. Chats with a person are left alone:
+a message counts only if the answer cannot be a person's, or if it looks like a call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALL_LIKE = re.compile(
     r"|(?:```\w*\n)?\{\s*\"(?:action|tool|tool_name|function|function_call|tool_calls|command)\"\s*:)",
     re.MULTILINE,
 )
-"""Text that calls something, in whatever way."""
+"""Text that calls something, in any form."""
 _OUTPUT_LIKE = re.compile(
     r"\s*(?:(?:Observation|Tool (?:result|output|response)|Output|Command output|Result|Stdout|Return value)\b"
     r"[^\n:]{0,60}:"
@@ -29,9 +29,9 @@ _OUTPUT_LIKE = re.compile(
     r"|Traceback \(most recent call last\)|RootWebArea|\[\{\"|\{\"\w+\":)",
     re.IGNORECASE,
 )
-"""Beginnings of what tools print."""
+"""Typical beginnings of tool output."""
 _PASTED = "Execution result:"
-"""How a person in a chat about code reports what the code printed."""
+"""How a person in a chat about code reports its output."""
 _END = 500
 _OF_A_PERSON = re.compile(
     r"[?!]\s*\Z|\A\s*(?:hi|hello|hey|thanks?|thx|yes|yep|sorry|please|great|nice|perfect|cool|good|awesome|wow|sure|now"
@@ -40,18 +40,18 @@ _OF_A_PERSON = re.compile(
     r"|\b(?:i|you|your|my|me|please|thanks?)\b",
     re.IGNORECASE,
 )
-"""What people say and programs seldom print."""
+"""What people say and programs rarely print."""
 _MIN_ALIKE = 3
-"""Messages with a line that begins alike by which it is more than chance."""
+"""Fewest messages with a similar line that are more than chance."""
 _MARK = re.compile(r"[^\w\s].*\w|\w.*[^\w\s.,;!'’\")*]|^[A-Z]{2,}$|^```$")
 """A first word of a line that is neither a word of prose nor a bullet."""
 _SYMBOL = re.compile(r"[^\w\s.,;'\"’!?()`-]|_|--|\n")
 _MIN_SYMBOLS = 0.04
-"""Share of symbols that prose hardly reaches."""
+"""A share of symbols that prose rarely reaches."""
 
 
 def find_unread_calls(trace: Trace) -> list[int]:
-    """Indexes of the agent's messages that make a call that was not read."""
+    """Indexes of the agent's messages with a call that was not read."""
     messages = trace.messages
     answered_by_machine = _find_answered_by_machine(messages)
     answered = {call.id for message in messages for call in message.tool_calls if call.id}
@@ -86,7 +86,7 @@ def _is_answered(messages: tuple[Message, ...], index: int, answered: set[str]) 
 
 
 def _has_open_call(messages: tuple[Message, ...], index: int) -> bool:
-    """Whether the agent called something just before, of which the result is still to come."""
+    """Whether the agent made a call just before whose result is still to come."""
     while index > 0 and messages[index - 1].role == "assistant":
         index -= 1
         if messages[index].tool_calls:
@@ -95,8 +95,8 @@ def _has_open_call(messages: tuple[Message, ...], index: int) -> bool:
 
 
 def _find_answered_by_machine(messages: tuple[Message, ...]) -> set[int]:
-    """Indexes of the messages without a call that a program answers, however they are written: nobody ever says a word
-    to the agent, and either each message has a line that begins alike, or each ends in symbols that symbols answer."""
+    """Indexes of the messages without a call that a program answers, in any form: nobody talks to the agent, and either
+    each message has a line with the same beginning, or each ends in symbols and is answered by symbols."""
     turns = [
         (index, message.content.strip().splitlines() or [""], later.content[:_END])
         for index, (message, later) in enumerate(itertools.pairwise(messages))

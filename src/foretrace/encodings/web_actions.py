@@ -1,4 +1,4 @@
-"""What agents in a browser do, in a fence within the line (WebArena, NNetNav) or as a Python call (Synatra)."""
+"""Actions of agents in a browser, in a fence within the line (WebArena, NNetNav) or as a Python call (Synatra)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WEB_VERBS: dict[str, tuple[str, ...]] = {
     "stop": ("answer",),
     "note": ("text",),
 }
-"""Verb -> its arguments, in order: `type [89] [text] [1]` names none."""
+"""Verb -> its arguments, in order: `type [89] [text] [1]` does not name them."""
 _VERB = "|".join(WEB_VERBS)
 _FENCE = re.compile(rf"```[ \t]*\n?[ \t]*({_VERB})\b[ \t]*((?:\[[^`]*\])?)\s*```")
 _BETWEEN = re.compile(r"\][ \t]*\[")
@@ -45,13 +45,13 @@ def _find_fences(text: str) -> Iterator[ToolCall]:
 
 
 def _name_values(verb: str, brackets: str) -> dict[str, str]:
-    """The values by name; where there are more of them than names, the last takes the rest."""
+    """The values by name; if there are more values than names, the last name takes the rest."""
     names = WEB_VERBS[verb] or ("input",)
     if not brackets:
         return {}
     values = _BETWEEN.split(brackets[1:-1])
     if len(values) > len(names):
-        # A text may hold brackets itself: the first and, of three, the last value are plain.
+        # A text may contain brackets: the first value is plain, and so is the last of three.
         tail = values[-1:] if len(names) > 2 and values[-1] in ("0", "1") else []
         head = values[: min(1, len(names) - 1)]
         values = [*head, "] [".join(values[len(head) : len(values) - len(tail)]), *tail]
@@ -68,7 +68,7 @@ WEB_FENCE = TextEncoding("web_fence", _find_fences, _write_fence, hints=("```",)
 
 
 def _find_calls(text: str) -> Iterator[ToolCall]:
-    """On a line of their own; any other line, and a call without literal arguments, is text."""
+    """Calls on their own lines; any other line, and a call without literal arguments, is text."""
     for match in _LINE.finditer(text):
         arguments = read_python_arguments(match[3], WEB_VERBS[match[2]])
         if arguments is not None:

@@ -1,4 +1,4 @@
-"""A model behind a server without token ids: its logprobs are aligned with the ids of the model's own tokenizer."""
+"""A model on a server without token ids: its logprobs are aligned with the ids of the model's own tokenizer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from foretrace.models.base import ChatModel, ModelWrapper
 
 
 class AlignedModel(ModelWrapper):
-    """A ChatModel on top of another: it is asked in messages, and its replies get ids where these are certain.
+    """A ChatModel on top of another, which is sent messages. Its replies get ids if these are certain.
 
-    Where they are not, a completion has no ids and no logprobs, `extra["mismatch"]` says why, and it is counted.
+    Otherwise a completion has no ids or logprobs, `extra["mismatch"]` has the reason, and it is counted.
     """
 
     def __init__(self, model: ChatModel, tokenizer: LocalTokenizer) -> None:
@@ -24,7 +24,7 @@ class AlignedModel(ModelWrapper):
         """Replies without ids, by reason."""
 
     async def complete(self, request: Request) -> Completion:
-        """Complete one request (see `models.base.ChatModel.complete`); its ids say which context is meant."""
+        """Complete one request (see `models.base.ChatModel.complete`). Its prompt ids identify the context."""
         completion = await self._model.complete(msgspec.structs.replace(request, prompt_ids=None))
         completion = msgspec.structs.replace(completion, prompt_token_ids=request.prompt_ids)
         ids, pieces, why = self._align(request, completion)
@@ -57,7 +57,7 @@ class AlignedModel(ModelWrapper):
 
 
 def _are_same(ours: list[str], theirs: tuple[str, ...]) -> bool:
-    """Whether the tokens have the same texts; a part of a character has none here and any there."""
+    """Whether the tokens have the same texts. A token within a character has no text here, and may have any there."""
     inside = False
     for own, other in zip(ours, theirs, strict=True):
         if own != other and own and not inside:

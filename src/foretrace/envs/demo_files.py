@@ -1,4 +1,4 @@
-"""The demo model as files that other libraries load."""
+"""The demo model as files for other libraries."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from foretrace.models.demo_model import CHECKPOINT
 
 
 def write_demo_model(folder: Path | str) -> str:
-    """Write the demo model as transformers loads it, a Qwen3 with its tokenizer, for a first try without a network; it
-    has ten problems by heart.
+    """Write the demo model in the form that transformers loads, a Qwen3 with its tokenizer, for trying things out
+    offline. It knows ten problems by heart.
 
     Returns:
-        The folder, which is made.
+        The folder, which is created.
     """
     return str(shutil.copytree(str(CHECKPOINT), folder, dirs_exist_ok=True))

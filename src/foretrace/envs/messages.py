@@ -1,4 +1,4 @@
-"""What the environments tell their users: which extra is missing, and a setting as the option they know it by."""
+"""Messages of the environments to their users: missing extras, and settings written as options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from foretrace.core.errors import Setting
 
 
 def missing_library_error(library: str, extra: str, missing: ImportError) -> ImportError:
-    """What to raise where a trainer's library is not installed."""
+    """The error to raise if a trainer's library is not installed."""
     how = f'pip install -e ".[{extra}]" in the checkout of foretrace'
     return ImportError(f"{library} is not there ({missing}): {how}", name=missing.name)
 
@@ -17,8 +17,8 @@ def make_option_style(options: Mapping[str, str]) -> Callable[[Setting], str]:
     """A style for `ForetraceError.render`: settings as options with their values (`--env.sandbox local`).
 
     Args:
-        options: name of a setting -> the option that sets it. One that has its value already (`--env.min_level 0`) is
-            written as it is; a setting without one is written as in Python.
+        options: name of a setting -> the option that sets it. An option that includes a value (`--env.min_level 0`) is
+            written as it is; a setting without an option is written as in Python.
     """
 
     def write_option(setting: Setting) -> str:

@@ -1,4 +1,4 @@
-"""Metrics over many rollouts: the same names in training and in evaluation."""
+"""Metrics over many rollouts, with the same names in training and evaluation."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from foretrace.core.trace import Trace
 from foretrace.episodes.rollout import CONTEXT
 
 _MEANS = {"think_count": "think_count", "verify_rate": "has_verify", "ideal_rate": "is_ideal"}
-"""Means over rollouts, and the metric of a trace that each is the mean of (docs/protocols.md)."""
+"""Means over rollouts, and the trace metric that each averages (docs/protocols.md)."""
 
 
 class RolloutMetrics:
-    """Adds rollouts up, and gives their means."""
+    """Accumulates rollouts, and computes their means."""
 
     def __init__(self) -> None:
         self.rollouts = 0
-        """Rollouts that were judged."""
+        """Judged rollouts."""
         self.failed: Counter[str] = Counter()
-        """Rollouts that cannot be used, by reason."""
+        """Unusable rollouts by reason."""
         self._problems: set[str] = set()
         self._sums: Counter[str] = Counter()
 
     def add(self, trace: Trace, why_unusable: str = "") -> None:
-        """Count a rollout; one that failed, or cannot be used otherwise, under the reason."""
+        """Count a rollout; if it failed or is otherwise unusable, under the reason."""
         outcome = trace.outcome
         if reason := outcome.error.kind if outcome.error else why_unusable:
             self.failed[reason] += 1
@@ -46,10 +46,10 @@ class RolloutMetrics:
             self._sums[name] += value  # type: ignore[assignment]
 
     def compute_means(self, prefix: str) -> dict[str, float]:
-        """All figures, each name behind a prefix: shares and means over the rollouts, and counts.
+        """All figures, with a prefix to each name: shares and means over the rollouts, and counts.
 
-        `recovery` is the share of successes among the rollouts in which something failed on the way; it is left out
-        where nothing did. Empty without rollouts.
+        `recovery` is the share of successes among the rollouts in which something failed on the way, and is left out if
+        nothing did. Empty without rollouts.
         """
         if not self.rollouts and not self.failed:
             return {}
@@ -64,6 +64,6 @@ class RolloutMetrics:
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:
-    """Metrics as text, a line each."""
+    """Metrics as text, one per line."""
     width = max(map(len, metrics), default=0)
     return "\n".join(f"{name:<{width}}  {value:>8.4g}" for name, value in metrics.items())

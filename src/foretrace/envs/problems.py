@@ -1,4 +1,4 @@
-"""The problems of an environment: reading them, splitting off those for evaluation, and their order in training."""
+"""The problems of an environment: read them, split off those for evaluation, and order them for training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("foretrace.envs")
 
 
 def load_problems(name: str, path: str | None, limit: int | None = None) -> list[Problem]:
-    """As `registry.load_problems`; rows that cannot be used are left out with a warning."""
+    """Like `registry.load_problems`; unusable rows are left out with a warning."""
 
     def warn(row: UnusableRow) -> None:
         _log.warning("left out: %s: %s", row.at, row.reason)
@@ -26,9 +26,9 @@ def load_problems(name: str, path: str | None, limit: int | None = None) -> list
 
 
 def split_problems(problems: Sequence[Problem], fraction: float, seed: int) -> tuple[list[Problem], list[Problem]]:
-    """Problems for training and for evaluation, by a hash of their group: adding problems moves no other.
+    """Problems for training and for evaluation, by a hash of their group, so adding problems does not move others.
 
-    With a fraction above 0 and two groups or more, neither side is empty.
+    With a fraction above 0 and at least two groups, neither side is empty.
 
     Raises:
         UsageError: the fraction is not in [0, 1].
@@ -47,6 +47,6 @@ def _group(problem: Problem) -> str:
 
 
 def repeat_shuffled(problems: Sequence[Problem], seed: int) -> Iterator[Problem]:
-    """All problems, again and again, each time in another order."""
+    """All problems repeatedly, each time in a different order."""
     for epoch in count():
         yield from sorted(problems, key=lambda p: hash_fraction("order", str(seed), str(epoch), p.source, p.id))

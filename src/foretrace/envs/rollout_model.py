@@ -1,4 +1,4 @@
-"""A model server as rollouts ask it: with token ids, within its slots, and within the length of a sequence."""
+"""A model server as used by rollouts: with token ids, within its slots, and within the length of a sequence."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from foretrace.models.base import ChatModel, ModelWrapper
 from foretrace.protocols.base import InteractionProtocol
 
 RESERVED_TOKENS = 2
-"""Ids of a sequence that no completion gets: the end of the turn, and the one by which it must stay below the limit."""
+"""Ids of a sequence that are not available to completions: the end of the turn, and one to stay below the limit."""
 _SKIPS = 16
-"""Rollouts for which a server that failed is passed over, before one of them tries it again."""
+"""Number of rollouts that skip a server after a failure, before one of them tries it again."""
 
 
 class RolloutModel(ModelWrapper):
     """A ChatModel (see `models.base.ChatModel`) on top of a model server.
 
     Args:
-        slots: entered by each request; limits how many the server answers at one time.
-        gives_ids: whether the server takes and gives token ids; without, they are aligned (see `AlignedModel`).
-        max_sequence_tokens: ids of a whole sequence at most.
+        slots: entered by each request; limits the server's concurrent requests.
+        gives_ids: whether the server accepts and returns token ids; otherwise they are aligned (see `AlignedModel`).
+        max_sequence_tokens: most ids of a whole sequence.
     """
 
     def __init__(
@@ -46,15 +46,15 @@ class RolloutModel(ModelWrapper):
         self._tokenizer = tokenizer
         self.max_sequence_tokens = max_sequence_tokens
         self.started = self.running = 0
-        """Rollouts that it was given, and those that it serves now."""
+        """Number of rollouts assigned to it, and of those it serves now."""
         self.skips = 0
-        """Rollouts for which it is still to be passed over, since its last request failed."""
+        """Number of rollouts that still skip it because its last request failed."""
 
     async def complete(self, request: Request) -> Completion:
         """Complete one request (see `models.base.ChatModel.complete`).
 
         Raises:
-            ModelError: also where the sequence has no room left (kind `overflow`).
+            ModelError: also if the sequence has no room left (kind `overflow`).
         """
         prompt = request.prompt_ids or ()
         left = self.max_sequence_tokens - RESERVED_TOKENS - len(prompt)
@@ -73,9 +73,9 @@ class RolloutModel(ModelWrapper):
                 if error.kind != "empty":
                     self.skips = 0 if error.kind == "overflow" else _SKIPS
                     raise
-                completion = Completion(text="")  # said again and again: the model's own, which gets its reward
+                completion = Completion(text="")  # repeatedly empty: the model's own reply, which is rewarded as such
             self.skips = 0
-        if completion.prompt_token_ids not in (None, prompt):  # the server put something before it or cut it
+        if completion.prompt_token_ids not in (None, prompt):  # the server changed or cut the prompt
             completion = msgspec.structs.replace(completion, token_ids=(), pieces=(), logprobs=(), exact="none")
         if self.gives_ids:
             completion = _decode_ids(completion, self._tokenizer)
@@ -83,8 +83,7 @@ class RolloutModel(ModelWrapper):
 
 
 def choose_model(models: Sequence[RolloutModel]) -> RolloutModel:
-    """The server with the least to do, for a rollout that begins now. One that failed is tried again by a rollout now
-    and then, so that it is used again when it is back."""
+    """The least busy server for a new rollout. Now and then a rollout tries a failed server, in case it is back."""
     chosen = min(models, key=lambda model: (model.skips > 0, model.running, model.started))
     for model in models:
         model.skips = max(0, model.skips - 1)
@@ -93,13 +92,13 @@ def choose_model(models: Sequence[RolloutModel]) -> RolloutModel:
 
 
 def _decode_ids(completion: Completion, tokenizer: LocalTokenizer) -> Completion:
-    """The completion with the text of each id by the tokenizer, where the server's words for them may be too few: many
-    decode each token by itself, which loses characters that span several."""
+    """The completion with each id's text from the tokenizer, if the server's pieces may be insufficient: many servers
+    decode tokens separately, which loses characters that span several."""
     ids, text = completion.token_ids, completion.text
     if len(completion.pieces) == len(ids) and text.isascii():
         return completion
     pieces = tokenizer.decode_pieces(ids)
-    if not "".join(pieces).startswith(text):  # it has names of control tokens, or half a character
+    if not "".join(pieces).startswith(text):  # it has names of control tokens, or part of a character
         return completion
     return msgspec.structs.replace(completion, pieces=tuple(pieces))
 
@@ -114,14 +113,14 @@ async def connect_model(
     need_logprobs: bool,
     compare_tokenizer: bool,
 ) -> RolloutModel:
-    """Ask a server what it can do, and refuse one that does not do what is needed.
+    """Query a server's capabilities, and refuse one that lacks a required one.
 
     Args:
-        need_logprobs: whether the server must give them.
-        compare_tokenizer: hold the tokenizer against the server's.
+        need_logprobs: whether the server must return logprobs.
+        compare_tokenizer: compare the tokenizer with the server's.
 
     Raises:
-        UsageError: the server does not do it, or has another tokenizer.
+        UsageError: the server lacks a capability, or has another tokenizer.
         ModelError: the server failed.
     """
     capabilities = await model.probe()

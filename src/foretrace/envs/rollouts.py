@@ -1,4 +1,4 @@
-"""Rollouts for a trainer: from a problem to a trace and the token ids that are trained on."""
+"""Rollouts for a trainer: from a problem to a trace and the token ids to train on."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from foretrace.sandbox.base import Sandbox
 
 
 class Rollout(NamedTuple):
-    """One finished episode, as a trainer takes it."""
+    """One finished episode, for a trainer."""
 
     trace: Trace
     sequence: TrainSequence | None
-    """`None` where the episode failed."""
+    """`None` if the episode failed."""
     why_unusable: str = ""
-    """Why it cannot be trained on (a failure's kind, `no_ids` or `mismatch`); empty where it can."""
+    """Why it cannot be trained on (a failure's kind, `no_ids` or `mismatch`); empty if it can."""
 
 
 def describe_failures(rollouts: Sequence[Rollout]) -> str:
-    """Why some of these cannot be used, each reason with its number, and the last error."""
+    """Why some of these are unusable: the number for each reason, and the last error."""
     counts = Counter(one.why_unusable for one in rollouts if one.why_unusable)
     reasons = ", ".join(f"{number} x {reason}" for reason, number in counts.most_common())
     errors = [one.trace.outcome.error.message for one in rollouts if one.trace.outcome.error]
@@ -44,25 +44,25 @@ def describe_failures(rollouts: Sequence[Rollout]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings:
-    """How all rollouts of a run are made."""
+    """Settings shared by all rollouts of a run."""
 
     protocol: InteractionProtocol
     episode: EpisodeSettings
     identity: Identity
-    """Who makes the traces: name of the run, and versions."""
+    """The origin of the traces: name of the run, and versions."""
     seed: int = 0
-    """With the problem and the sample's number it gives an attempt's seed."""
+    """Determines an attempt's seed, together with the problem and the sample's number."""
     keep_inexact: bool = False
-    """Take a rollout with inexact tokens, which are then not trained on; else it is unusable."""
+    """Accept a rollout with inexact tokens, which are then not trained on; otherwise it is unusable."""
     tries: int = 1
-    """How often an episode is begun that cannot be used."""
+    """Most tries of an episode that turns out unusable."""
 
 
 class RolloutRunner:
-    """Runs episodes with one set of settings.
+    """Runs episodes with the same settings.
 
     Args:
-        sandbox: a started one.
+        sandbox: a started sandbox.
         sink: where the traces are written.
     """
 
@@ -70,15 +70,15 @@ class RolloutRunner:
         self._settings, self._sandbox, self._tokenizer, self._sink = settings, sandbox, tokenizer, sink
 
     def render_prompt(self, problem: Problem) -> list[int]:
-        """Ids of the messages that an episode begins with."""
+        """Ids of the messages that begin an episode."""
         return self._tokenizer.apply_template(self._settings.protocol.opening(make_view(problem)))
 
     async def run(self, problem: Problem, models: Sequence[RolloutModel], sampling: Sampling) -> Rollout:
-        """Run one episode to its end, and again where it cannot be used. Each try goes to a model by
-        `choose_model`; the trace of one that fails is stored, too, and says so.
+        """Run one episode to its end, and again if it is unusable. `choose_model` picks the model of each try. The
+        traces of failed tries are stored too, with the error.
 
         Raises:
-            ModelError, UsageError: no other rollout would fare better.
+            ModelError, UsageError: other rollouts would fail too.
             StoreError: the trace cannot be stored.
         """
         for left in reversed(range(self._settings.tries)):

@@ -15,16 +15,16 @@ _CHECK_CHAT = (
     ChatMessage("user", 'Größe "é" 🙂\t<tool_call> 1234567  \n\n</think>\nSay: ok\n'),
 )
 _MAX_CACHED_PROMPTS = 256
-"""Prompts whose ids are cached: all rollouts of a problem begin alike, and a template costs more than a small
+"""Prompts whose ids are cached: all rollouts of a problem begin alike, and rendering costs more than a small
 episode."""
 
 
 class LocalTokenizer:
-    """A tokenizer in this process as a `models.base.TokenModel`: ids of text, and of messages under its chat template.
+    """A tokenizer in this process as a `models.base.TokenModel`: ids of text, and of messages in its chat template.
 
     Args:
-        tokenizer: of transformers 4 or 5, with a `tokenizer.json` behind it.
-        name: what messages call it.
+        tokenizer: of transformers 4 or 5, based on a `tokenizer.json`.
+        name: its name in error messages.
         options: of the chat template.
 
     Raises:
@@ -53,16 +53,16 @@ class LocalTokenizer:
         return self.encode(text, special=special)
 
     async def render(self, messages: Sequence[ChatMessage]) -> list[int]:
-        """Ids of messages under the chat template (see `models.base.TokenModel.render`)."""
+        """Ids of messages in the chat template (see `models.base.TokenModel.render`)."""
         return self.apply_template(messages)
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Ids of a text; without `special`, no text spells a control token."""
+        """Ids of a text; without `special`, text is never read as a control token."""
         reader = self._special if special else self._plain
         return list(reader.encode(text, add_special_tokens=False).ids)
 
     def apply_template(self, messages: Sequence[ChatMessage], *, open_reply: bool = True) -> list[int]:
-        """Ids of messages under the chat template; with `open_reply` they end with the beginning of a reply."""
+        """Ids of messages in the chat template; with `open_reply` they end with the beginning of a reply."""
         return list(self._apply_cached(tuple(messages), open_reply))
 
     def _apply(self, messages: tuple[ChatMessage, ...], open_reply: bool) -> tuple[int, ...]:
@@ -71,20 +71,20 @@ class LocalTokenizer:
             ids = self._tokenizer.apply_chat_template(
                 chat, tokenize=True, return_dict=False, add_generation_prompt=open_reply, **self._options
             )
-        except Exception as error:  # a template raises what it likes
+        except Exception as error:  # templates raise exceptions of any kind
             why = find_first_line(error)
             raise UsageError(f"{self.name}: its chat template cannot render the messages: {why}") from None
         return tuple(int(token) for token in ids)
 
     def decode_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Text of each id; a character that spans several stands in the last of them, and a control token has none."""
+        """Text of each id. A character that spans several ids belongs to the last, and control tokens have no text."""
         from tokenizers.decoders import DecodeStream
 
         stream: Any = DecodeStream(skip_special_tokens=True)
         return [stream.step(self._special, token) or "" for token in ids]
 
     def _find_ends(self) -> tuple[int, frozenset[int]]:
-        """The id that ends an assistant's turn under the template, and all ids that end a reply."""
+        """The id that ends an assistant's turn in the template, and all ids that end a reply."""
         user = ChatMessage("user", "Go on.")
         opening = self.apply_template([user])
         whole = self.apply_template([user, ChatMessage("assistant", "yes")], open_reply=False)
@@ -98,8 +98,7 @@ class LocalTokenizer:
 
 
 async def check_tokenizer(local: LocalTokenizer, model: ChatModel) -> None:
-    """Refuse a tokenizer that is not the model's own, by the ids of a chat, or by their number where the server makes
-    no ids.
+    """Refuse a tokenizer that is not the model's own, by the ids of a chat, or their number if the server returns none.
 
     Raises:
         UsageError: they differ.

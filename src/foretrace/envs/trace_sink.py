@@ -1,4 +1,4 @@
-"""Rollouts as traces on disk, without secrets: durable one by one, sealed into a traces folder at the end."""
+"""Rollouts as traces on disk, without secrets: each is durable when stored, and all are sealed at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foretrace.episodes.generate.journal import AsyncJournal
 
 
 class TraceSink:
-    """A traces folder that rollouts are added to; without a folder it only numbers them.
+    """A traces folder to which rollouts are added. Without a folder, it only numbers them.
 
     Args:
         folder: the traces folder; `None` stores nothing.
@@ -30,7 +30,7 @@ class TraceSink:
         self._next_sample: defaultdict[str, int] = defaultdict(int)
         if folder is None:
             return
-        self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left behind
+        self._writer = self._stack.enter_context(TraceWriter(Path(folder)))  # seals what a killed run left
         self._writer.checkpoint()
         self._redactor = Redactor()
         self._journal = AsyncJournal(Journal(self._writer.folder, run))
@@ -40,17 +40,13 @@ class TraceSink:
                 self._next_sample[prefix] = max(self._next_sample[prefix], int(sample) + 1)
 
     def next_sample(self, key: str) -> int:
-        """The next free sample number of attempts whose key is like this one but for the sample."""
+        """The next free sample number of attempts whose key differs from this one only in the sample."""
         prefix = key.rpartition("/")[0]
         self._next_sample[prefix] += 1
         return self._next_sample[prefix] - 1
 
     async def put(self, trace: Trace) -> None:
-        """Return when the trace is durable.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        """Store a trace; returns when it is durable."""
         if self._journal is not None:
             redacted = self._redactor.redact_attempt(trace)
             await self._journal.put(encode_entry(JournalEntry(key=trace.key, trace=redacted)))

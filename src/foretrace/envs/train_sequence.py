@@ -1,4 +1,4 @@
-"""A finished episode as a trainer takes it: one list of token ids, which of them are trained on, and their logprobs."""
+"""A finished episode for a trainer: a list of token ids, which of them are trained on, and their logprobs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 from foretrace.core.trace import Message, Trace
 
 MASKED = -100
-"""In `masks`, where a token is not trained on."""
+"""Replaces tokens in `masks` that are not trained on."""
 UNKNOWN = 1.0
-"""In `logprobs`, where a token is not trained on: no logprob is above 0."""
+"""The value in `logprobs` of tokens that are not trained on: real logprobs are not above 0."""
 
 
 class TrainSequence(NamedTuple):
-    """Three lists of one length, and the messages."""
+    """Three lists of equal length, and the messages."""
 
     tokens: list[int]
     masks: list[int]
@@ -23,20 +23,20 @@ class TrainSequence(NamedTuple):
     logprobs: list[float]
     """Natural-log probability under which the token was sampled, or `UNKNOWN`."""
     messages: list[dict[str, str]]
-    """What the model was shown and what it wrote, by turns: role and content."""
+    """What the model was shown and wrote, by turn: role and content."""
     trained: int
-    """Tokens that are trained on."""
+    """Number of tokens that are trained on."""
     inexact: int
-    """Tokens of completions for which there is no logprob that is surely theirs; not trained on."""
+    """Number of completions' tokens without a certain logprob; they are not trained on."""
     cut: bool
-    """Whether the token limit cut the last reply."""
+    """Whether the token limit cut off the last reply."""
 
 
 def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSequence | None:
-    """The very ids that the model was shown and sampled, in their order; `None` where the trace does not have them.
+    """The exact ids that the model was shown and sampled, in order; `None` if the trace does not have them.
 
-    Only what was sampled with a real logprob is trained on. The list ends with the end of the assistant's last turn:
-    sampled, or else put there and not trained on. What stands behind the last reply was never seen by the model.
+    Only ids sampled with a real logprob are trained on. The list ends with the end of the assistant's last turn, which
+    is added (and not trained on) if it was not sampled. The model never saw anything after the last reply.
 
     Args:
         trace: of an episode with token ids.
@@ -65,7 +65,7 @@ def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSeq
             continue
         add(sampled.token_ids, sampled.logprobs[: len(sampled.token_ids)])
         count, sure = count + len(sampled.token_ids), sure + len(sampled.logprobs)
-        if sampled.finish_reason is not None:  # the last span of a completion
+        if sampled.finish_reason is not None:  # the last part of a completion
             inexact += 0 if sure else count
             count = sure = 0
     if tokens[-1] not in end_ids:
@@ -84,7 +84,7 @@ def make_sequence(trace: Trace, end_id: int, end_ids: Iterable[int]) -> TrainSeq
 
 
 def merge_turns(messages: Iterable[Message]) -> list[dict[str, str]]:
-    """Messages as a chat template takes them: the spans of a turn as one, with what was injected into it."""
+    """Messages for a chat template: the spans of a turn are merged, including injected text."""
     chat: list[dict[str, str]] = []
     for _, grouped in groupby(messages, key=lambda message: message.turn):
         spans = list(grouped)

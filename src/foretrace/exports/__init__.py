@@ -1,1 +1,1 @@
-"""Traces as rows that others read, one file for each format."""
+"""Traces as rows for other programs, one file per format."""

@@ -1,7 +1,7 @@
-"""ATIF trajectories, version 1.7 or 1.8: a document a trace, with the agents that it started.
+"""ATIF trajectories, version 1.7 or 1.8: a document per trace, with the agents that it started.
 
-A step is a message, and one of the agent holds the results of its calls. What the format has no field for lies in the
-`extra` of a step, a result or the trajectory, under `foretrace`.
+A step is a message, and the agent's steps contain the results of their calls. Anything without a field in the format is
+in the `extra` of a step, a result or the trajectory, under `foretrace`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Atif(TraceFormat):
         self._version = version
 
     def write(self, family: Family) -> Exported | Drop:
-        """One document; an empty trajectory is none."""
+        """One document; an empty trace gives none."""
         if any(not trace.messages for trace in family.list_traces()):
             return Drop("no_messages")
         kept = FieldCounts()
@@ -96,14 +96,14 @@ class _Steps:
         self._media = media
         self._steps: list[dict[str, Any]] = []
         self._made_by: dict[str, int] = {}
-        """Step that last made a call of that id."""
+        """The step that last made the call with each id."""
         self._results: dict[str, dict[str, Any]] = {}
         self._kept: list[dict[str, Any]] = []
         self._is_moved = False
         self.kept = FieldCounts()
 
     def add(self, message: Message, ids: Sequence[str], answers: Sequence[str]) -> None:
-        """Add a message with the ids of its calls, or of those that it answers."""
+        """Add a message with the ids of its calls, or of the calls that it answers."""
         if message.role != "tool" or not self._add_result(message, answers):
             self._add_step(message, ids)
 
@@ -136,7 +136,7 @@ class _Steps:
             step["llm_call_count"] = 0
 
     def _add_result(self, message: Message, answers: Sequence[str]) -> bool:
-        """Whether the result found the step whose call it answers, or else stands right behind one of the agent."""
+        """Whether the result was added: to the step with its call, or else to the last step if that is the agent's."""
         own = next((i for i in answers if i in self._made_by), None)
         last = len(self._steps) - 1
         if own is None and (last < 0 or self._steps[last]["source"] != "agent"):
@@ -161,7 +161,7 @@ class _Steps:
         return kept
 
     def _make_content(self, message: Message) -> tuple[str | list[dict[str, Any]], bool]:
-        """Text, or its pieces with the images between them; and whether these say all of `message.parts`."""
+        """Text, or its pieces with the images between them; and whether these represent `message.parts` completely."""
         text = message.prefix + message.content
         if not message.parts:
             return text, True
@@ -191,7 +191,7 @@ class _Steps:
         return {name: value for name, value in fields.items() if value is not None}
 
     def refer_to(self, children: list[Trace]) -> None:
-        """Name the trajectories of agents in the results of the calls that started them."""
+        """Reference the trajectories of agents in the results of the calls that started them."""
         for child in children:
             call_id = child.parent.call_id if child.parent else None
             result = self._results.get(call_id or "")
@@ -199,7 +199,7 @@ class _Steps:
                 result.setdefault("subagent_trajectory_ref", []).append({"trajectory_id": child.key})
 
     def finish(self) -> list[dict[str, Any]]:
-        """All steps. Where a result moved to the step of its call, each message says where it stood."""
+        """All steps. If a result moved to the step of its call, each message records its original place."""
         if self._is_moved:
             for place, kept in enumerate(self._kept):
                 kept["place"] = place
@@ -218,7 +218,7 @@ def _make_call(call: ToolCall, own_id: str) -> dict[str, Any]:
 
 
 def _is_exact_in_json(sampled: Sampled) -> bool:
-    """Whether the metrics of a step say all of the tokens: JSON has no number for an infinite logprob."""
+    """Whether the metrics of a step can represent the tokens: JSON has no number for an infinite logprob."""
     return all(map(math.isfinite, sampled.logprobs)) and sampled.prompt_token_ids != ()
 
 

@@ -1,8 +1,7 @@
-"""The contract of export formats: a trace becomes bytes, and what was lost on the way is counted.
+"""The interface of export formats: a trace becomes bytes, and losses are counted.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `TraceFormat`, and name it in `BUILT_IN` of
-`core/plugins.py`. Made without arguments it must work; what stands behind a colon in its name (`atif:1.8`) is its
-first argument.
+`core/plugins.py`. It must work without arguments; text after a colon in its name (`atif:1.8`) is its first argument.
 """
 
 from __future__ import annotations
@@ -18,33 +17,33 @@ from foretrace.encodings.call_forms import CallForm
 from foretrace.rows.base import Drop
 
 FieldCounts = Counter[str]
-"""How often a field that is set did not come along, by `messages.logprobs`: what has it, and its name."""
+"""How many set fields were not carried over, keyed by owner and name as in `messages.logprobs`."""
 
 UNITS = ("traces", "messages", "results", "calls")
-"""What has fields."""
+"""The owners of fields."""
 
 _AUTHORS = {"system": "user", "user": "user", "assistant": "model", "tool": "environment"}
 _BOOKKEEPING = {"role", "author", "content", "tool_calls", "turn", "raw_index", "sampled"}
-"""Fields of a message that are counted apart, always there, or of no use outside of the record."""
+"""Fields of a message that are counted separately, always present, or useless outside the record."""
 _NUMBERS = frozenset({"token_ids", "logprobs", "prompt_token_ids"})
 _FIELDS = tuple(name for name in Message.__struct_fields__ if name not in _BOOKKEEPING)
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What a format made of a trace, with the traces below it."""
+    """A trace in an export format, with the traces below it."""
 
     data: bytes
-    """One or more whole lines, or a document."""
+    """One or more complete lines, or a document."""
     lost: FieldCounts
-    """Fields that the format has no place for."""
+    """Fields for which the format has no place."""
     kept: FieldCounts = msgspec.field(default_factory=FieldCounts)
-    """Fields that lie in a place of the format that is free for anything: foretrace reads them back, nobody else."""
+    """Fields in a free-form place of the format: only foretrace reads them back."""
     has_tokens: bool = False
-    """Whether it holds token ids that can be trained on as they are."""
+    """Whether it contains token ids that can be trained on as they are."""
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A trace with those that it started."""
+    """A trace with the traces that it started."""
 
     trace: Trace
     children: Sequence[Family] = ()
@@ -61,23 +60,22 @@ class TraceFormat(Protocol):
 
     name: str
     suffix: str | None = None
-    """How the name of each file ends, where a file holds one trace: then the output is a folder. `None`: lines of one
-    file."""
+    """Ending of each file's name if there is one file per trace, which makes the output a folder. `None`: one file."""
     call_forms: Sequence[CallForm] = ()
-    """The forms of calls that can be asked for, first the one that `write` gives calls that are apart from the text;
-    empty where the format says of each call where it stands."""
+    """The forms of calls that can be requested; the first is the one that `write` uses for calls outside the text.
+    Empty if the format itself records where each call is."""
     holds_families: bool = False
-    """Whether a trace is written together with those that it started: else `write` gets none of these."""
+    """Whether a trace is written together with those it started. Otherwise `write` does not receive these."""
 
     def write(self, family: Family) -> Exported | Drop:
-        """The trace in this format, or why it cannot be written. The same trace gives the same bytes."""
+        """The trace in this format, or why it cannot be written. The same trace always gives the same bytes."""
         ...
 
 
 def count_fields(trace: Trace) -> FieldCounts:
-    """How often each field of a trace is set, `traces.reward`, `messages.logprobs`, `results.tool_s`, `calls.span`.
+    """How often each field of a trace is set: `traces.reward`, `messages.logprobs`, `results.tool_s`, `calls.span`.
 
-    Not counted: the bookkeeping of the record (ids of the record itself, numbers of turns and rows).
+    Bookkeeping is not counted (ids of the record itself, numbers of turns and rows).
     """
     outcome, origin = trace.outcome, trace.provenance
     rest = msgspec.structs.replace(outcome, success=None, reward=None)
@@ -111,13 +109,13 @@ def _list_fields(message: Message) -> Iterator[str]:
 
 
 def find_losses(trace: Trace, carried: frozenset[str]) -> FieldCounts:
-    """The fields that are set and not among those `carried`, which are named as `count_fields` names them."""
+    """The set fields that are not in `carried`, with names as in `count_fields`."""
     return FieldCounts({name: count for name, count in count_fields(trace).items() if name not in carried})
 
 
 def split_losses(trace: Trace, carried: frozenset[str]) -> tuple[FieldCounts, FieldCounts]:
-    """What is lost and what is kept where all but token ids and logprobs, which are too many numbers, lies in a free
-    place; `carried` as for `find_losses`."""
+    """What is lost and what is kept if everything except token ids and logprobs, which are too many numbers, goes into
+    a free-form place. `carried` is as in `find_losses`."""
     lost, kept = FieldCounts(), FieldCounts()
     for name, count in find_losses(trace, carried).items():
         (lost if name.partition(".")[2] in _NUMBERS else kept)[name] = count
@@ -133,7 +131,7 @@ def drop_numbers(message: Message) -> Message:
 
 
 def split_at_parts(text: str, parts: Iterable[Part]) -> Iterator[str | Part]:
-    """The pieces of a text, without empty ones, and the images or files in their places between them."""
+    """The non-empty pieces of a text, with the images or files in their places between them."""
     begin = 0
     for part in parts:
         if piece := text[begin : part.at]:
@@ -145,7 +143,7 @@ def split_at_parts(text: str, parts: Iterable[Part]) -> Iterator[str | Part]:
 
 
 def describe_losses(counts: Mapping[str, int]) -> dict[str, str]:
-    """By what has the fields, in the order of `UNITS`: `{"messages": "logprobs 12, model_s 3", "results": ...}`."""
+    """Losses by owner, in the order of `UNITS`: `{"messages": "logprobs 12, model_s 3", "results": ...}`."""
     named = [(*name.split(".", 1), count) for name, count in counts.items()]
     texts = {unit: ", ".join(f"{field} {count:,}" for of, field, count in named if of == unit) for unit in UNITS}
     return {unit: text for unit, text in texts.items() if text}

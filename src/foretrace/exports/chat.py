@@ -1,4 +1,4 @@
-"""A trace as OpenAI-style messages and tools, in the form that the source `chat` reads back."""
+"""A trace as OpenAI-style messages and tools, which the source `chat` reads back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CARRIED = frozenset({
 
 
 class Chat(TraceFormat):
-    """Read by the source `chat`, and by trainers that take OpenAI messages with columns of one's own."""
+    """Read by the source `chat`, and by trainers that take OpenAI messages with custom columns."""
 
     name = "chat"
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
@@ -33,11 +33,11 @@ class Chat(TraceFormat):
 
 
 def make_chat_row(trace: Trace) -> dict[str, Any]:
-    """One row: `messages`, `tools`, and who, what and how it ended.
+    """One row: `messages`, `tools`, the origin of the trace, and its outcome.
 
-    Calls that the agent wrote as text become `tool_calls` and leave the content. Calls without an id get one,
-    and the messages that answer them name it. Spans of one turn that stand next to each other are one message; where
-    the environment answered within the turn, the turn stays several messages with the answer between them.
+    Calls that the agent wrote as text become `tool_calls` and leave the content. Calls without an id get one, and the
+    messages that answer them use it. Adjacent spans of one turn become one message; if the environment answered within
+    the turn, it stays several messages with the answer between them.
     """
     messages = merge_spans(trace.messages)
     ids, answers = find_call_ids(messages)
@@ -79,32 +79,31 @@ def _make_message(message: Message, ids: tuple[str, ...], answers: tuple[str, ..
 
 
 def make_text(message: Message) -> str | list[dict[str, Any]]:
-    """What a message says beside its calls: text, or where it has images or files, a list of parts."""
+    """A message's content except its calls: text, or if it has images or files, a list of parts."""
     native = bool(message.tool_calls) and not _has_nameless_call(message)
     text = remove_calls(_drop_unreadable_calls(message)) if native else message.content
     return _make_content(message, text)
 
 
 def _has_nameless_call(message: Message) -> bool:
-    """Whether its calls are left to be read from the text: one cannot be read, and does not say whom it calls."""
+    """Whether its calls stay in the text only, because one of them is unreadable and does not name its tool."""
     return any(c.error is not None and c.span is not None and not c.name for c in message.tool_calls)
 
 
 def _drop_unreadable_calls(message: Message) -> Message:
-    """The message with its readable calls only. One that cannot be read stays in the text, too: its arguments need not
-    hold all of it."""
+    """The message with its readable calls only. Unreadable ones stay in the text: their arguments may be incomplete."""
     return msgspec.structs.replace(message, tool_calls=tuple(c for c in message.tool_calls if c.error is None))
 
 
 def make_call(call: ToolCall, own: str) -> dict[str, Any]:
-    """A call as the chat API has it, with the id `own`."""
+    """A call in the form of the chat API, with the id `own`."""
     raw = call.extra.get("raw")
     arguments = raw if call.error is not None and isinstance(raw, str) else call.arguments
     return {"id": own, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _make_content(message: Message, text: str) -> str | list[dict[str, Any]]:
-    """Text, or where the message has an image or a file: its list of parts, each in its place."""
+    """Text, or a list of parts in their places if the message has images or files."""
     return [*map(_make_item, split_at_parts(text, message.parts))] if message.parts else text
 
 

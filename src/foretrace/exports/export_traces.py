@@ -26,42 +26,42 @@ from foretrace.rows.base import Drop
 SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 80
-"""Characters of a trace's key in the name of its file."""
+"""Most characters of a trace's key in a file name."""
 
 
 class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What `export` wrote."""
+    """The result of `export`."""
 
     out: str
     format: str = ""
     """Its name."""
     traces: int
-    """Traces that were read; of `harbor-tasks`, problems."""
+    """Traces that were read; problems for `harbor-tasks`."""
     written: int
     with_tokens: int = 0
-    """Rows that hold token ids (format `inline`)."""
+    """Rows that contain token ids (format `inline`)."""
     without_solution: int = 0
-    """Tasks of problems that have no reference (format `harbor-tasks`)."""
+    """Tasks of problems without a reference (format `harbor-tasks`)."""
     from_demo_model: int = 0
     dropped: dict[str, int]
     """Traces that the format cannot hold, by reason, the most frequent first."""
     lost: dict[str, int] = {}
-    """Fields that the format has no place for, by what has them and name (`messages.logprobs`), the most frequent
-    first: how many messages, results, calls or traces had it."""
+    """Fields for which the format has no place, by owner and name (`messages.logprobs`), the most frequent first: the
+    number of messages, results, calls or traces that had them."""
     kept: dict[str, int] = {}
-    """Fields that lie where the format is free for anything: foretrace reads them back, nobody else."""
+    """Fields in a free-form place of the format: only foretrace reads them back."""
     bytes: int
     """Size of the file, or of all files."""
     files: int
     replaced: bool = False
-    """Whether a file was there before."""
+    """Whether an existing file was replaced."""
 
 
 def check_calls(format: TraceFormat, calls: CallForm | None) -> None:
-    """Check that a format has the form of calls that was asked for.
+    """Check that a format supports the requested form of calls.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it is not supported.
     """
     if calls is None or calls in format.call_forms:
         return
@@ -73,7 +73,7 @@ def check_out(format: TraceFormat, out: Path) -> None:
     """Check that an output fits the format, before anything is read.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it does not fit.
     """
     if format.suffix is None:
         if not out.name.endswith(SUFFIXES):
@@ -93,11 +93,11 @@ def export_traces(
     is_demo_model: Callable[[str | None], bool],
     progress: ProgressFunc | None = None,
 ) -> ExportReport:
-    """Write all traces, whole or not at all.
+    """Write all traces, or nothing.
 
     Raises:
         StoreError: the traces cannot be read, or `out` cannot be written.
-        ForetraceError: the format can hold none of them.
+        ForetraceError: the format cannot represent any of them.
     """
     label = f"exporting {store.folder}"
     counts: Counter[str] = Counter()
@@ -144,10 +144,10 @@ def export_traces(
 
 
 def refuse_empty(format: str, read: int, drops: Counter[str]) -> None:
-    """Refuse to write a file without a row.
+    """Refuse to write a file without rows.
 
     Raises:
-        ForetraceError: all that was read was dropped.
+        ForetraceError: everything that was read was dropped.
     """
     if read and drops.total() == read:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in drops.most_common())
@@ -158,13 +158,13 @@ _STAYS = frozenset({
     "calls.id", "calls.span", "results.tool_call_ids", "results.prefix", "results.injected", "results.raw_role",
     "messages.continues",
 })  # fmt: skip
-"""Fields that say nothing more where calls are written in the text, or whose text stays."""
+"""Fields that are redundant if calls are written in the text, or whose text stays."""
 
 
 def _find_losses(family: Family, written: Family, lost: FieldCounts) -> FieldCounts:
-    """What was lost of a trace whose calls were written in another form, where `lost` is what the format lost of that.
+    """The losses of a trace whose calls were converted to another form before the format lost the fields in `lost`.
 
-    A result that became a user's message took fields along: they are counted as the result's.
+    Fields of a result that became a user message are counted as the result's.
     """
     before, after = count_fields(family.trace), count_fields(written.trace)
     gone = {name: count for name, count in (before - after).items() if name not in _STAYS}
@@ -172,13 +172,13 @@ def _find_losses(family: Family, written: Family, lost: FieldCounts) -> FieldCou
 
 
 def _write_calls(family: Family, format: TraceFormat, calls: CallForm | None) -> Family:
-    """The trace with calls in the form that was asked for, else in its own where the format has that."""
+    """The trace with calls in the requested form, or else in its own if the format supports it."""
     trace, own = family.trace, choose_form(family.trace)
     form = calls or (own if own in format.call_forms else None)
     if form is None or form == format.call_forms[0]:
         return family
     messages = tuple(write_calls(trace.messages, form))
-    # Tools that are called in the text are described in the agent's instructions, in that form.
+    # The agent's instructions describe tools that are called in the text.
     are_described = form == "verbatim" and not any(message.tool_calls for message in messages)
     tools = () if are_described else trace.tools
     return Family(msgspec.structs.replace(trace, messages=messages, tools=tools), family.children)
@@ -190,7 +190,7 @@ def _sort(counts: FieldCounts) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _open_output(format: TraceFormat, out: Path) -> Generator[Callable[[str, bytes], int]]:
-    """A function that writes what was made of the trace of a key, and says how many bytes that was."""
+    """A function that writes the data for the trace with a key, and returns the number of bytes."""
     if format.suffix is None:
         with atomic_file(out) as file, open_compressed(file, out.name) as stream:
             yield lambda _, data: stream.write(data)
@@ -202,14 +202,14 @@ def _open_output(format: TraceFormat, out: Path) -> Generator[Callable[[str, byt
 
 @contextlib.contextmanager
 def open_new_folder(out: Path) -> Generator[Path]:
-    """A folder to write to, which takes the place of `out` when the block ends well.
+    """A folder to write to, which replaces `out` if the block succeeds.
 
     Raises:
         StoreError: it cannot be written.
     """
     partial = make_partial_name(out)
     try:
-        shutil.rmtree(partial, ignore_errors=True)  # what a killed writer left there
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed writer
         partial.mkdir(parents=True)
         yield partial
         sync_folder(partial)
@@ -224,5 +224,5 @@ def open_new_folder(out: Path) -> Generator[Path]:
 
 
 def make_file_name(key: str) -> str:
-    """A name for the file of a trace: its key as far as a file system has it, and a digest, so that no two are one."""
+    """A file name for a trace: its key with safe characters only, and a digest that makes it unique."""
     return f"{_UNSAFE.sub('-', key).strip('-.')[:_MAX_NAME]}-{digest(key)[:12]}"

@@ -1,4 +1,4 @@
-"""Traces with those that they started, in the order of the traces folder; only traces with a parent are held."""
+"""Traces with those that they started, in the order of the traces folder. Only traces with a parent are in memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from foretrace.core.trace import Trace, decode_trace, encode_trace
 from foretrace.exports.base import Family
 
 MAX_DEPTH = 8
-"""Generations below a trace that are written with it; those below begin anew, as traces without a parent in reach."""
+"""Generations below a trace that are written with it. Those below are written separately, as if without a parent."""
 
 
 def read_families(store: TraceStore) -> Iterator[Family]:
-    """Each trace that none in the folder started, with all below it, those of one parent by their keys.
+    """Each trace that no other in the folder started, with all below it, sorted by key under each parent.
 
-    A trace whose parent is not in the folder, or is below itself, stands for itself.
+    A trace whose parent is not in the folder, or that is its own ancestor, counts as one of these.
     """
     keys = set(store.read_columns("key")["key"].to_pylist())
     encoded: dict[str, bytes] = {}
@@ -41,7 +41,7 @@ def read_families(store: TraceStore) -> Iterator[Family]:
 
 
 def _list_ancestors(key: str, parents: dict[str, str]) -> list[str]:
-    """The traces above one, each once; in a circle also itself."""
+    """The traces above one, each once; in a cycle, including itself."""
     found: list[str] = []
     above = parents.get(key)
     while above is not None and above not in found:

@@ -1,9 +1,9 @@
 """Judge an answer by a problem's tests inside a Harbor task: `python3 -I judge.py ANSWER` exits with 0 when all pass.
 
-`harbor_tasks.py` copies this file into each task, beside `problem.json` and `compare.py`: only the standard library of
-Python 3.10 may be used. Tests made of code run in a second process with the answer, which has passed only if that
-process sends back a random word after the last test. An answer that exits early fails, and so does one that prints
-whatever it likes; but answer and tests share a container and a process, so one written against this file can pass.
+`harbor_tasks.py` copies this file into each task, next to `problem.json` and `compare.py`: only the standard library of
+Python 3.10 may be used. Tests made of code run in a second process with the answer, which passes only if that process
+sends back a random word after the last test. So an answer cannot pass by exiting early or by printing something; but
+since answer and tests share a container and a process, one written against this file can pass.
 """
 
 import ast
@@ -26,7 +26,7 @@ def main(answer: str) -> bool:
     """Whether the answer passes all tests; prints what failed."""
     tests = _all_tests(_read_problem())
     if all("stdout" in test for test in tests):
-        sys.path.append(str(Path(__file__).parent))  # at the end: nothing there may stand in for the standard library
+        sys.path.append(str(Path(__file__).parent))  # last, so that nothing there replaces the standard library
         from compare import same_output  # type: ignore[import-not-found]
 
         printed = [_run([answer], test.get("stdin", "").encode()) for test in tests]
@@ -40,14 +40,14 @@ def main(answer: str) -> bool:
     read, write = os.pipe()
     _run([__file__, answer, str(write)], word, pass_fds=[write])
     os.close(write)
-    os.set_blocking(read, False)  # a process that the answer left behind may hold the other end
+    os.set_blocking(read, False)  # a process left behind by the answer may hold the other end
     with contextlib.suppress(BlockingIOError):
         return os.read(read, 2 * len(word)) == word
     return False
 
 
 def _run(arguments: list[str], stdin: bytes, pass_fds: Any = ()) -> "bytes | None":
-    """What a Python process prints; `None` where it fails or takes too long."""
+    """The output of a Python process; `None` if it fails or takes too long."""
     command = [sys.executable, "-I", "-X", "utf8", *arguments]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, timeout=LIMIT_S, pass_fds=pass_fds)
@@ -59,13 +59,13 @@ def _run(arguments: list[str], stdin: bytes, pass_fds: Any = ()) -> "bytes | Non
 
 
 def run_tests(problem: dict[str, Any], answer: str) -> None:
-    """Run the answer, and then the tests made of code; raises what the first failure raises.
+    """Run the answer, and then the tests made of code; raises the exception of the first failure.
 
-    Setup and tests have a namespace of their own, in which the answer's names stand behind all others, as builtins do.
+    Setup and tests have their own namespace, in which the answer's names have the lowest priority, like builtins.
     """
     module = types.ModuleType("solution")
     name, _, method = problem["entry_point"].partition("().")
-    with contextlib.suppress(Exception):  # a prompt may stop in mid-function
+    with contextlib.suppress(Exception):  # a prompt may end in the middle of a function
         exec(problem.get("prompt", ""), module.__dict__)
     module.__dict__.pop(name, None)  # a function without a body
     behind = {**module.__dict__, **vars(builtins)}
@@ -112,7 +112,7 @@ def _all_tests(problem: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _judge_beside(answer: str, verdict: int) -> None:
-    """The second process; the word is a local variable, which tests and answer do not meet by accident."""
+    """The second process. The word is a local variable, which tests and answer do not see by accident."""
     word = sys.stdin.buffer.read()
     run_tests(_read_problem(), Path(answer).read_text(encoding="utf-8"))
     os.write(verdict, word)

@@ -1,4 +1,4 @@
-"""Write problems as Harbor tasks: a folder each, with instruction, environment, tests and solution."""
+"""Write problems as Harbor tasks: a folder for each, with instruction, environment, tests and solution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMAT = "harbor-tasks"
 _JUDGE = Path(__file__).with_name("harbor_judge.py")
 _IMAGE = "python:3.12-slim"
 _PATH = f"/root/{ANSWER}"
-"""Where the answer is to be: in a folder that the image has, since not everybody builds images."""
+"""Path of the answer, in a folder of the image, since not everybody builds images."""
 _TEST = f"""\
 #!/bin/bash
 # The reward is 1 if {_PATH} passes all tests, else 0.
@@ -65,7 +65,7 @@ def write_tasks(problems: Iterable[Problem], out: Path) -> ExportReport:
     Raises:
         UsageError: `out` is a file, or a folder that is not empty.
         StoreError: it cannot be written.
-        ForetraceError: none of the problems can be a task.
+        ForetraceError: none of the problems can become a task.
     """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UsageError(f"{out}: name a folder that is empty or not there yet: each task becomes a folder in it")
@@ -100,7 +100,7 @@ def write_tasks(problems: Iterable[Problem], out: Path) -> ExportReport:
 
 
 def _find_refusal(problem: Problem) -> str | None:
-    """Why plain Python cannot judge by these tests as the sandbox does."""
+    """Why plain Python cannot judge these tests as the sandbox does."""
     trees = [ast.parse(test.code) for test in (*problem.public_tests, *problem.hidden_tests)]
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -117,7 +117,7 @@ def _find_refusal(problem: Problem) -> str | None:
 
 
 def _make_name(id: str) -> str:
-    """A name that Harbor takes: letters, digits, `-`, `_` and single dots, of which a letter or digit comes first."""
+    """A name that Harbor accepts: letters, digits, `-`, `_` and single dots, beginning with a letter or digit."""
     name = re.sub(r"\.+", ".", make_file_name(id))
     return name if name[0].isalnum() else f"task-{name.lstrip('-_.')}"
 
@@ -142,7 +142,8 @@ def _make_files(problem: Problem, name: str) -> dict[str, str]:
 
 
 def _quote_toml(text: str) -> str:
-    """JSON's escapes are TOML's, but for pairs of surrogates, and DEL, which JSON leaves as it is."""
+    """Quote a text for TOML, whose escapes are JSON's except for surrogate pairs, and for DEL, which JSON leaves as
+    is."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -159,13 +160,13 @@ def _make_instruction(problem: Problem) -> str:
 
 
 def _quote(text: str) -> str:
-    """Code in a fence, and words as they are."""
+    """Code in a fence; prose unchanged."""
     tree = try_parse(text)
     is_code = tree is not None and any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) for node in tree.body)
     return _fence(text) if is_code else text.strip()
 
 
 def _fence(text: str) -> str:
-    """The code in a fence longer than any in it."""
+    """The code in a fence longer than any inside it."""
     marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{marks}python\n{text.strip()}\n{marks}"

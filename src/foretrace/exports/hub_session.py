@@ -1,6 +1,6 @@
-"""Session traces of the Hugging Face Hub: a file a trace, a line for the session and one for each message.
+"""Session traces of the Hugging Face Hub: a file per trace, with a line for the session and one for each message.
 
-What the format has no field for lies under `foretrace`, in the session's line and beside the fields of a message.
+Anything without a field in the format is under `foretrace`, in the session's line or next to the fields of a message.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _CARRIED = frozenset({
     "results.tool_call_ids", "results.prefix", "results.started", "calls.id",
 })  # fmt: skip
 _MAX_TITLE = 80
-"""Characters of a session's name."""
+"""Most characters of a session's name."""
 
 
 class HubSession(TraceFormat):
-    """Read by the Hub's viewer of traces, and by the source `hub_session`."""
+    """Read by the Hub's trace viewer, and by the source `hub_session`."""
 
     name = "hub_session"
     suffix: str | None = ".jsonl"
@@ -50,7 +50,7 @@ class HubSession(TraceFormat):
 
 
 def _make_title(trace: Trace) -> str:
-    """The first line of the task, or of what the user said first."""
+    """The first line of the task, or of the first user message."""
     first = next((m.content for m in trace.messages if m.role == "user"), "")
     lines = (trace.task.statement or first).strip().splitlines()
     return lines[0].strip()[:_MAX_TITLE] if lines else ""

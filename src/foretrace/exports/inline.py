@@ -1,4 +1,4 @@
-"""A trace as one assistant message: all that the agent wrote and all that it was answered, in order."""
+"""A trace as one assistant message: everything that the agent wrote and received, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CARRIED = frozenset({
 
 
 class Inline(TraceFormat):
-    """Read by trainers that take one message with the spans, or the ids and their mask, that are to be learnt."""
+    """Read by trainers that take one message with the spans to be learnt, or with token ids and their mask."""
 
     name = "inline"
 
@@ -42,13 +42,13 @@ class Inline(TraceFormat):
 
 
 def make_inline_row(trace: Trace) -> dict[str, Any] | Drop:
-    """One row, or why the trace cannot be one message without changing what was said.
+    """One row, or why the trace cannot be one message without changes.
 
-    `messages` is a system message (where there is one), a user message and the assistant message. `spans` are the
-    start and end character offsets, into the assistant message, of what the model wrote and is to learn; what the
-    environment said is in none. `token_ids`, `logprobs` and `mask` (1: sampled, to be learnt; 0: not) are equally long,
-    and `None` where the ids of the whole message are not known for sure; `prompt_token_ids` are those before it.
-    Logprobs are natural-log probabilities, 0.0 where the mask is 0, and `None` where any is missing.
+    `messages` is a system message (if there is one), a user message and the assistant message. `spans` are start and
+    end character offsets in the assistant message of what the model wrote and is to learn, without what the environment
+    wrote. `token_ids`, `logprobs` and `mask` (1: sampled, to be learnt; 0: not) have the same length, and are `None` if
+    the ids of the whole message are uncertain; `prompt_token_ids` are those before it. Logprobs are natural-log
+    probabilities, 0.0 where the mask is 0, and `None` if any is missing.
     """
     opening = _find_opening(trace.messages)
     rest = trace.messages[len(opening) :]
@@ -84,7 +84,7 @@ def _find_opening(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _find_refusal(opening: Sequence[Message], rest: Sequence[Message]) -> str:
-    """Why this is not a single message of an assistant; empty where it is."""
+    """Why this is not a single assistant message; empty if it is."""
     if not any(message.author == "model" for message in rest):
         return "empty_trace"
     if [message.role for message in opening] not in (["user"], ["system", "user"]):
@@ -103,7 +103,7 @@ def _find_refusal(opening: Sequence[Message], rest: Sequence[Message]) -> str:
 
 
 def _render_message(message: Message) -> str:
-    """What a message adds: its text, and around an answer between turns the tags that it has within one."""
+    """The text that a message adds. A result between turns gets the tags that it would have within one."""
     text = message.prefix + message.content
     return f"\n<tool_response>\n{text}\n</tool_response>\n" if message.role == "tool" and not message.injected else text
 
@@ -113,7 +113,7 @@ def _is_trained(message: Message) -> bool:
 
 
 def _make_token_columns(rest: Sequence[Message]) -> dict[str, Any]:
-    """The ids of the whole message; `None` where one is not known, or was sampled in another context than this one."""
+    """The ids of the whole message; `None` if one is unknown, or was sampled in a different context."""
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []

@@ -1,4 +1,4 @@
-"""Whole traces, one a line, in canonical JSON."""
+"""Complete traces in canonical JSON, one per line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""OpenAI's fine-tuning rows: `messages` and `tools`, and nothing else, since other columns are refused there.
+"""OpenAI's fine-tuning rows: only `messages` and `tools`, since OpenAI refuses other columns.
 
-What is not to be learnt has the weight 0. A result that answers several calls is repeated for each.
+Messages that are not to be learnt have weight 0. A result that answers several calls is repeated for each.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _CARRIED = frozenset({
 
 
 class OpenAI(TraceFormat):
-    """Read by OpenAI's fine-tuning, by trainers that follow it, and by the source `chat`."""
+    """Read by OpenAI's fine-tuning, by compatible trainers, and by the source `chat`."""
 
     name = "openai"
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line; a trace in which the model says nothing cannot be learnt from."""
+        """One line; a trace without text of the model cannot be learnt from."""
         trace = family.trace
         if not any(message.role == "assistant" for message in trace.messages):
             return Drop("no_agent_turn")
         row: dict[str, Any] = {"messages": list(make_messages(trace, weights=True))}
         answered = {message.get("tool_call_id") for message in row["messages"]}
         if any(c["id"] not in answered for m in row["messages"][:-1] for c in m.get("tool_calls", ())):
-            return Drop("unanswered_calls")  # OpenAI takes them in the last message only
+            return Drop("unanswered_calls")  # OpenAI accepts them only in the last message
         if trace.tools:
             row["tools"] = write_tools(trace)
         return Exported(
@@ -46,9 +46,9 @@ class OpenAI(TraceFormat):
 
 
 def find_message_losses(trace: Trace, written: Sequence[Mapping[str, Any]], carried: frozenset[str]) -> FieldCounts:
-    """What `make_messages` lost of a trace, where those fields are carried.
+    """The fields that `make_messages` lost of a trace, except `carried` ones.
 
-    Images that it wrote are not lost; a result that became a user's message lost its role.
+    Images that it wrote are not lost; a result that became a user message lost its role.
     """
     users = [message for message in trace.messages if message.role == "user"]
     images = sum(bool(message.parts) and all(map(_is_image, message.parts)) for message in users)
@@ -57,10 +57,10 @@ def find_message_losses(trace: Trace, written: Sequence[Mapping[str, Any]], carr
 
 
 def make_messages(trace: Trace, *, weights: bool = False, reasoning: bool = False) -> Iterator[dict[str, Any]]:
-    """The trace as messages of the chat API: calls apart from the text, each result with the call that it answers.
+    """The trace as messages of the chat API: calls outside the text, and each result with the call that it answers.
 
     Args:
-        weights: Say by `weight` what is, or is not, to be learnt.
+        weights: Add `weight` for what is, or is not, to be learnt.
         reasoning: Keep the thinking, as `reasoning_content`.
     """
     messages = merge_spans(trace.messages)
@@ -93,7 +93,7 @@ def _is_image(part: Part) -> bool:
 
 
 def _make_content(message: Message) -> Iterator[dict[str, Any]]:
-    """A user's text with the images that the chat API can fetch, each in its place."""
+    """A user's text with the images that the chat API can fetch in their places."""
     for piece in split_at_parts(message.content, filter(_is_image, message.parts)):
         if isinstance(piece, str):
             yield {"type": "text", "text": piece}
@@ -102,7 +102,7 @@ def _make_content(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def _find_weight(message: Message) -> int | None:
-    """0 for what is not to be learnt, 1 for what is, `None` where nobody says."""
+    """0 for messages not to be learnt, 1 for those to be learnt, `None` if unspecified."""
     if message.author != "model" or message.train is False:
         return 0
     return None if message.train is None else 1

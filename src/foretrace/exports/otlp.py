@@ -1,9 +1,9 @@
 """OpenTelemetry spans as OTLP JSON, in the GenAI conventions: a span for the agent, each model call and each tool run.
 
-A model call's span holds what is new since the call before it, and not the whole history again, and says so by
-`foretrace.input`: the lines would grow with the square of a conversation. Ids are digests of the trace's key, which
-makes them the same in each export. Where a time is unknown, a span has no length. What the conventions have no
-attribute for lies under `foretrace`.
+A model call's span has only the messages since the previous call, and marks this with `foretrace.input`: with the whole
+history, lines would grow with the square of a conversation. Ids are digests of the trace's key, so they are the same in
+each export. If a time is unknown, the span has no length. Anything without an attribute in the conventions is under
+`foretrace`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _ERROR = 2
 
 
 class Otlp(TraceFormat):
-    """Read by what shows OpenTelemetry's GenAI spans, and by the source `otlp`."""
+    """Read by viewers of OpenTelemetry's GenAI spans, and by the source `otlp`."""
 
     name = "otlp"
     holds_families = True
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line of spans; a conversation in which no model was called has none."""
+        """One line of spans; a conversation without model calls gives none."""
         if not _has_model_call(family.trace):
             return Drop("no_model_call")
         lost, kept = FieldCounts(), FieldCounts()
@@ -95,11 +95,11 @@ class _Spans:
         self._model = trace.provenance.model
         self._calls: dict[str, ToolCall] = {}
         self._runs: dict[str, str] = {}
-        """Span of the tool's run, by the id of the call."""
+        """The span of each tool run, by call id."""
         self._new: list[dict[str, Any]] = []
         """Messages since the last model call."""
         self._clock = (0, 0)
-        """Start and end of the latest model call, ns: readers sort by them."""
+        """Start and end of the latest model call, ns; readers sort by them."""
         self.spans: list[dict[str, Any]] = []
         self.kept = FieldCounts()
 
@@ -118,7 +118,7 @@ class _Spans:
         self.spans.insert(0, self._make_agent_span())
 
     def find_tool_span(self, call_id: str | None) -> str:
-        """The span below which what a call started lies: its run, else the agent's."""
+        """The parent span of what a call started: its tool run, or else the agent."""
         return self._runs.get(call_id or "", self._own)
 
     def _make_agent_span(self) -> dict[str, Any]:
@@ -208,14 +208,14 @@ class _Spans:
             if message.reasoning:
                 parts.append({"type": "reasoning", "content": message.reasoning})
             parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-        # A reader takes an id that begins like a list for one.
+        # A reader would take an id that begins like a list for a list.
         written = ["" if own.startswith("[") else own for own in ids]
         kept = keep_message_fields(drop_numbers(message), has_parts=has_parts, call_ids=written)
         return {"role": message.role, "parts": parts, FIELD: kept}
 
 
 def _make_parts(message: Message, text: str) -> tuple[list[dict[str, Any]], bool]:
-    """Text, with the images and files that are named by an address in their places; whether these are all, exactly."""
+    """Text with the images and files that have an address in their places; whether these are exactly all parts."""
     is_exact = not message.prefix and all(_is_exact(part, len(text)) for part in message.parts)
     if not is_exact or list(message.parts) != sorted(message.parts, key=lambda part: part.at):
         return [{"type": "text", "content": text}], not message.parts
@@ -239,7 +239,7 @@ def _make_call(call: ToolCall, own_id: str) -> dict[str, Any]:
 
 
 def _find_times(message: Message, seconds: float | None) -> tuple[int, int]:
-    """Start and end in nanoseconds since 1970; equal where one is unknown, and zero where both are."""
+    """Start and end in nanoseconds since 1970; equal if one is unknown, and zero if both are."""
     at = None if message.started is None else read_time(message.started)
     start = 0 if at is None else round(at * 1e9)
     return start, start + (round(seconds * 1e9) if start and seconds is not None else 0)

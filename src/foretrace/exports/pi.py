@@ -1,4 +1,4 @@
-"""Sessions as Pi writes them, a file a trace: the Hub and its `datasets` library read these as agent traces."""
+"""Sessions in Pi's format, one file per trace: the Hub and its `datasets` library read these as agent traces."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CARRIED = frozenset({
     "results.tool_call_ids", "results.is_error", "results.prefix", "results.started", "calls.id", "calls.span",
 })  # fmt: skip
 _TOOLS = "teich-available-tools"
-"""How `datasets`' reader calls an entry that lists the tools."""
+"""The name in `datasets`' reader for an entry that lists the tools."""
 
 
 class Pi(TraceFormat):
-    """Read by the Hub's viewer of traces, by `datasets` (with `teich`), and by the source `pi`."""
+    """Read by the Hub's trace viewer, by `datasets` (with `teich`), and by the source `pi`."""
 
     name = "pi"
     suffix: str | None = ".jsonl"
@@ -39,7 +39,7 @@ class Pi(TraceFormat):
 
 
 def _list_entries(trace: Trace) -> Iterator[dict[str, Any]]:
-    """The session, its model and tools, then its messages: each entry names the one before it."""
+    """The session, its model and tools, then its messages: each entry refers to the one before it."""
     created = trace.provenance.created_at or next((m.started for m in trace.messages if m.started), None)
     at = read_time(created) or 0.0
     yield {"type": "session", "version": 3, "id": trace.key, "timestamp": _write_time(at), "cwd": "/"}
@@ -68,14 +68,14 @@ def _write_time(seconds: float) -> str:
 def _make_messages(
     message: Message, ids: Sequence[str], answers: Sequence[str], tools: dict[str, str], model: str | None
 ) -> Iterator[dict[str, Any]]:
-    """The message as Pi has it; a result of several calls once for each."""
+    """The message in Pi's form; a result of several calls is repeated for each."""
     if message.role == "tool":
         content = [{"type": "text", "text": message.prefix + message.content}]
         failed = message.is_error is True
         for own in answers:
             name = tools.get(own, "")
             yield {"role": "toolResult", "toolCallId": own, "toolName": name, "content": content, "isError": failed}
-        if not answers:  # Pi has no result without a call
+        if not answers:  # Pi has no results without a call
             yield {"role": "user", "content": content}
         return
     text = make_text(msgspec.structs.replace(message, parts=()))

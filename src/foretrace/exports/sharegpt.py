@@ -1,7 +1,7 @@
-"""ShareGPT rows: `conversations` of `from` and `value`, the tools as JSON text, and what is known of the attempt.
+"""ShareGPT rows: `conversations` of `from` and `value`, the tools as JSON text, and information about the attempt.
 
-Calls stand in the agent's text as `<tool_call>` blocks, so that text and calls stay one turn; results are turns of
-`observation`. Text whose calls can be read as it stands is left as the model wrote it.
+Calls are `<tool_call>` blocks in the agent's text, so that text and calls stay one turn; results are turns of
+`observation`. Text whose calls can already be read is left as the model wrote it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CARRIED = frozenset({
 
 
 class ShareGPT(TraceFormat):
-    """Read by LLaMA-Factory, Axolotl, Unsloth and the like, and by the source `chat`."""
+    """Read by LLaMA-Factory, Axolotl, Unsloth and others, and by the source `chat`."""
 
     name = "sharegpt"
     call_forms: Sequence[CallForm] = ("xml", "verbatim")

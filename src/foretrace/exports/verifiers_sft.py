@@ -25,14 +25,14 @@ class VerifiersSft(TraceFormat):
     call_forms: Sequence[CallForm] = ("native", "verbatim", "xml")
 
     def write(self, family: Family) -> Exported | Drop:
-        """One line; none for an attempt that ended in an error, as the library's own export has none, or for one with
-        arguments that are not a JSON object: prime-rl stops at these."""
+        """One line. None for an attempt that ended in an error, as in the library's own export, or for one with
+        arguments that are not a JSON object, at which prime-rl would stop."""
         trace = family.trace
         if trace.outcome.status == "error":
             return Drop("ended_in_error")
         if not any(message.role == "assistant" for message in trace.messages):
             return Drop("no_agent_turn")
-        # One type of column for all rows, whatever the schemas of their tools.
+        # the same column type for all rows, whatever the schemas of their tools
         tools = [{"type": "function", **tool["function"]} for tool in write_tools(trace)]
         messages = list(make_messages(trace, reasoning=True))
         calls = [call for message in messages for call in message.get("tool_calls", ())]

@@ -1,1 +1,1 @@
-"""Problem sets: tasks with tests. The sets are `builtin`, `humaneval`, `mbpp` and `jsonl` (see `core/plugins.py`)."""
+"""Problem sets: tasks with tests. `core/plugins.py` lists them."""

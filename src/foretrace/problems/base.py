@@ -1,4 +1,4 @@
-"""The contract of a problem set: where it comes from, and how its rows become Problems.
+"""The interface of a problem set: where it comes from, and how its rows become Problems.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `ProblemSet`, and list it in `BUILT_IN` of
 `core/plugins.py`. `make_problems(read_problem_rows(path, self.hub), make)` does the reading. What is left to write is
@@ -137,7 +137,7 @@ def require_tests(problem: Problem) -> None:
     """Refuse a problem without tests.
 
     Raises:
-        ProblemError: it has none.
+        ProblemError: it has no tests.
     """
     if not (problem.public_tests or problem.hidden_tests):
         raise ProblemError(f"{problem.id} has no tests: an answer to it could not be judged")
@@ -209,7 +209,7 @@ def get_texts(row: ProblemRow, key: str) -> list[str]:
 
 
 def split_asserts(code: str) -> tuple[Test, ...]:
-    """One Test for each assert if the code consists only of asserts, else one Test of the whole."""
+    """One Test for each assert if the code consists only of asserts, otherwise one Test of all of it."""
     body = parse_code(code).body
     if not body or not all(isinstance(node, ast.Assert) for node in body):
         return (Test(code=code),)

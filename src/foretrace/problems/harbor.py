@@ -1,7 +1,7 @@
 """Harbor tasks: a folder of tasks, each with `task.toml`, `instruction.md`, `environment/`, `tests/` and `solution/`.
 
-A task becomes a Problem where its answer is one Python file and its tests are one pytest file that only calls it, in
-an image with nothing but Python. All others need their own image: `problems check --environment` hands them to Harbor.
+A task becomes a Problem if its answer is one Python file and its tests are one pytest file that only calls it, in an
+image with nothing but Python. All others need their own image: `problems check --environment` passes them to Harbor.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from foretrace.problems.base import (
 )
 
 ANSWER = "solution.py"
-"""Name of the file with the answer, in tasks that foretrace writes."""
+"""The file with the answer, in tasks that foretrace writes."""
 RECORD = "problem.json"
-"""File in `tests/` of the tasks that foretrace writes: the whole problem but for its reference."""
+"""In `tests/` of tasks that foretrace writes: the whole problem except its reference."""
 _PYTHON = r"(docker\.io/)?(library/)?python:(latest|slim|3(\.1\d(\.\w+)?)?)(-[\w.-]+)?(@\S+)?"
-"""Images of Python from 3.10 on."""
+"""Images of Python 3.10 or later."""
 _PYTEST = r"['\"]?(pytest|pytest-json-ctrf)([=<>~]=[\w.]+)?['\"]?"
 _PLAIN_IMAGE = re.compile(
     rf"(FROM (--platform=\S+ )?{_PYTHON}( AS \w+)?|WORKDIR .*|CMD .*|RUN mkdir -p [\w/ ]+|ENV PYTHON\w+[= ]\S+"
     rf"|RUN (uv )?pip3? install( -[\w-]+| {_PYTEST})+)",
     re.IGNORECASE,
 )
-"""Lines of a Dockerfile that add nothing to Python that an answer or its tests could need."""
+"""Lines of a Dockerfile that add nothing to Python that an answer or its tests might need."""
 _PLAIN_COMMAND = re.compile(
     r"(\[.*|\w+=[\w$?/.~-]*|sh|true|(cd|echo|exit|export|mkdir|set)( [^<>]*)?|source \S+/(env|activate)|curl [-\w]+ https://astral\.sh/uv/\S+"
     r"|apt-get (update|install)( -\S+| curl| ca-certificates)*"
@@ -50,7 +50,7 @@ _PLAIN_COMMAND = re.compile(
     r"( -[rvqsl]\w*| --(tb|color)=\w+| --ctrf[= ]\S+| --verbose| --quiet| --no-header| -p no:cacheprovider|"
     r" [\w./${}'\"]+)+)?"
 )
-"""What a `test.sh` may run: it installs pytest, runs it on a whole file, and writes the reward."""
+"""Commands allowed in a `test.sh`: it installs pytest, runs it on a whole file, and writes the reward."""
 _SHELL_WORDS = ("if", "!", "then", "else", "fi")
 # fmt: off
 _PLAIN_MODULES = frozenset((
@@ -60,7 +60,7 @@ _PLAIN_MODULES = frozenset((
     "sys", "textwrap", "threading", "time", "types", "typing", "unittest", "uuid", "warnings",
 ))
 # fmt: on
-"""What tests may import beside the answer: modules that look at no files and run no programs."""
+"""Modules that tests may import besides the answer: they do not access files or run programs."""
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _OUTSIDE = frozenset({"open", "__import__", "eval", "exec", "compile"})
 
@@ -74,7 +74,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 
 class _Config(msgspec.Struct, frozen=True):
-    """What is read of a `task.toml`."""
+    """The part of a `task.toml` that is read."""
 
     task: _Task = _Task()
     metadata: _Metadata = _Metadata()
@@ -107,7 +107,7 @@ def _make_row(folder: Path) -> ProblemRow:
 
 def _make_problem(row: ProblemRow) -> Problem:
     folder: Path = row.value["folder"]
-    with contextlib.suppress(OSError, msgspec.DecodeError):  # others may name a file of theirs so
+    with contextlib.suppress(OSError, msgspec.DecodeError):  # others may use this file name too
         problem = msgspec.json.decode((folder / "tests" / RECORD).read_bytes(), type=Problem)
         if problem.statement.strip() not in _read(folder / "instruction.md", ""):
             raise UnusableError(f"instruction.md was edited, and tests/{RECORD} is what counts: edit that too")
@@ -186,7 +186,7 @@ def _check_script(script: str, tests: str) -> None:
 
 
 def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
-    """The tests as the sandbox judges them, the module that is the answer, and the name that is asked of it.
+    """The tests in the form that the sandbox judges, the answer's module, and the name imported from it.
 
     Args:
         texts: The instruction and the solution, one of which names the answer's file.
@@ -194,7 +194,7 @@ def _read_tests(source: str, texts: str) -> tuple[str, str, str]:
     tree = parse_code(source)
     paths = [node for node in tree.body if ast.unparse(node).startswith("sys.path")]
     tree.body = [node for node in tree.body if node not in paths]
-    gone = _find_names(*paths) - _find_names(tree)  # what was imported for these lines goes with them
+    gone = _find_names(*paths) - _find_names(tree)  # their imports are removed with them
     tree.body = [node for node in tree.body if not isinstance(node, _IMPORTS) or not _list_imported(node) <= gone]
     module, names, texts_of_tests = "", list[str](), list[str]()
     for node in ast.walk(tree):
@@ -234,13 +234,13 @@ def _list_imported(node: ast.Import | ast.ImportFrom) -> set[str]:
 
 
 def _find_reference(folder: Path, solve: str, file: str, asked: str) -> str | None:
-    """The answer that `solve.sh` writes or copies; `None` where that cannot be told."""
+    """The answer that `solve.sh` writes or copies; `None` if it cannot be determined."""
     name = re.escape(file)
     heredoc = re.search(rf"{name}['\"]?[^\n]*<<\s*['\"]?(\w+)['\"]?[^\n]*\n(.*?\n)\1\s*$", solve, re.S | re.M)
     rest = solve.replace(heredoc[2], "", 1) if heredoc else solve
     lines = [line for line in rest.splitlines() if re.search(rf"(?<!\w){name}", line.partition("#")[0])]
     if len(lines) != 1 or not (heredoc or re.match(r"\s*cp\s", lines[0])):
-        return None  # something else touches it, too
+        return None  # something else accesses it too
     texts = [heredoc[2]] if heredoc else [_read(folder / file)] if (folder / file).is_file() else []
     return next((text for text in texts if asked in find_definitions(text)), None)
 

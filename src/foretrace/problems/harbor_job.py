@@ -1,4 +1,4 @@
-"""Have Harbor's own runner judge tasks in their images, in any environment that it knows: docker, modal, ..."""
+"""Have Harbor's own runner judge tasks in their images, in any environment it supports: docker, modal, ..."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGENTS = ("oracle", "nop")
 
 
 class TaskRewards(NamedTuple):
-    """What a task's own tests said; `None` where there is no reward."""
+    """The results of a task's own tests; `None` if there is no reward."""
 
     task: Path
     solution: float | None = None

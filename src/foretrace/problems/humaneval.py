@@ -24,7 +24,7 @@ WRONG_EXAMPLES: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""Examples of the published prompts that its own solutions and its own tests contradict; they are not public tests."""
+"""Examples of the published prompts that contradict HumanEval's own solutions and tests; they are not public tests."""
 
 
 class HumanEval:
@@ -53,7 +53,7 @@ class HumanEval:
             statement=prompt,
             entry_point=entry_point,
             prompt=prompt,
-            setup=prompt,  # its helpers are what some of the tests call
+            setup=prompt,  # some tests call its helpers
             public_tests=tuple(t for t in extract_public_tests(prompt, entry_point) if t.code not in wrong),
             hidden_tests=(Test(code=test),),
             reference=prompt + solution if solution else None,

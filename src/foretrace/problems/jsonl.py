@@ -49,7 +49,7 @@ class Jsonl:
         statement, entry_point = _take_text(left, _STATEMENT), _take_text(left, ("entry_point",))
         if statement is None:
             raise UnusableError(f"no statement: give one of the keys {', '.join(_STATEMENT)}")
-        # Where there is a statement, `prompt` is code; where there is none, it is the statement and may be code.
+        # If there is a statement, `prompt` is code; otherwise `prompt` is the statement, and may be code.
         prompt = _take_text(left, ("prompt",)) or (statement if entry_point in find_definitions(statement) else "")
         reference = _take_text(left, _REFERENCE)
         entry_point = complete_entry_point(entry_point, prompt, reference)
@@ -66,7 +66,7 @@ class Jsonl:
             public = list(extract_public_tests(f"{statement}\n\n{prompt}", entry_point, code=prompt or reference or ""))
         shown = {_make_test_key(test) for test in public}
         setup = _take_text(left, ("setup",))
-        if setup is None:  # helpers beside the function may be what the tests call
+        if setup is None:  # tests may call helpers next to the function
             setup = prompt if set(find_definitions(prompt)) - {defined} else ""
         form: Any = _take_text(left, ("form",))
         if left and not (given or public):
@@ -90,7 +90,7 @@ class Jsonl:
 
 
 def _take(left: dict[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first key that is there, taken out; `None` when none is."""
+    """Remove and return the value of the first key that is present; `None` if there is none."""
     return next((left.pop(key) for key in keys if key in left), None)
 
 
@@ -104,7 +104,7 @@ def _take_text(left: dict[str, Any], keys: tuple[str, ...]) -> str | None:
 
 
 def _take_tests(left: dict[str, Any], key: str, tolerance: Any) -> list[Test]:
-    """Tests under one key: a text of asserts, or a list of such texts and of cases."""
+    """Tests under one key: a text of asserts, or a list of texts of asserts and of cases."""
     value = left.pop(key, None) or []
     if isinstance(value, str):
         return list(split_asserts(value))
@@ -127,7 +127,7 @@ def _make_test(key: str, number: int, item: Any, tolerance: Any) -> Test:
 
 
 def _make_test_key(test: Test) -> tuple[object, ...]:
-    """A key that is equal for tests that ask the same."""
+    """A key that is equal for tests of the same thing."""
     if test.stdout is not None:
         return (test.stdin, test.stdout)
     return (ast.unparse(parse_code(test.code)),)

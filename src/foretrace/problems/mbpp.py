@@ -64,7 +64,7 @@ class Mbpp:
 
 
 def _find_entry_point(tests: Sequence[str], code: str) -> str:
-    """The function that the tests are of: the one defined in the code that most of them call."""
+    """The tested function: the one defined in the code that most tests call."""
     known = find_definitions(code)
     calls = [
         node.func.id

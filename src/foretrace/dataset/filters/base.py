@@ -1,5 +1,5 @@
-"""What a filter of whole traces is, and what it decides by: traces as they were examined, in a table on disk, since a
-build may have more of them than there is memory for."""
+"""The interface of a filter of whole traces, and its input: examined traces in a table on disk, since a build may have
+more of them than fit into memory."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from foretrace.core.trace import Trace
 
 
 class ExaminedTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """What decisions are made by."""
+    """The data for decisions about one trace."""
 
     key: str
     id: str
     task: str
     group: str
     source: str
-    """`source:split`, as the manifest counts traces."""
+    """`source:split`, as in the manifest."""
     success: bool | None
     n_messages: int
     n_steps: int
-    """Messages of the agent."""
+    """Number of the agent's messages."""
     names_tools: bool
-    """Whether its source says what the agent was offered."""
+    """Whether its source lists the agent's tools."""
     findings: dict[str, Any] = {}
-    """By filter; without those that found nothing."""
+    """By filter; filters that found nothing are missing."""
 
 
 class Decision(msgspec.Struct, kw_only=True):
-    """What one filter decided."""
+    """The decision of one filter."""
 
     left_out: dict[str, str] = {}
-    """The reason, by key of a trace."""
+    """The reason, by key of a trace that is left out."""
     merged_groups: list[tuple[str, ...]] = []
-    """Groups that become one."""
+    """Groups that are merged into one."""
     kept_together: list[tuple[str, ...]] = []
-    """Keys of traces for which they become one: rows of theirs never stand in two splits."""
+    """Keys of traces that caused merges: their rows must never be in different splits."""
     figures: dict[str, Any] = {}
     """For the manifest."""
     notes: list[str] = []
@@ -54,17 +54,17 @@ class Decision(msgspec.Struct, kw_only=True):
 
 
 class TraceFilter(Protocol):
-    """One reason for which traces are left out, or groups are merged."""
+    """A reason to leave traces out, or to merge groups."""
 
     name: str
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> Any:
-        """What the decision has to know of one trace, made of plain values; `None` where that is nothing. It runs in a
-        worker process, and is given what `collect_evidence` gives for the trace."""
+        """What the decision needs to know about one trace, in plain values; `None` if nothing. Runs in a worker
+        process, and is given the trace's `collect_evidence`."""
         ...
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Decide about the traces that earlier filters left, in the order of their keys."""
+        """Decide about the traces that earlier filters kept, in order of their keys."""
         ...
 
 
@@ -75,18 +75,18 @@ FoundTrace = tuple[str, bytes]
 
 
 def encode_examined(trace: ExaminedTrace) -> FoundTrace:
-    """The trace as `sort_examined` takes it, perhaps from another process."""
+    """The trace in the form that `sort_examined` accepts, also from another process."""
     return trace.key, _encode(trace)
 
 
 class ExaminedTraces(Sequence[ExaminedTrace]):
-    """In the order of their keys. They are read from a table on disk each time; of each, 8 bytes are held."""
+    """In order of their keys. They are read from a table on disk each time; only 8 bytes per trace are in memory."""
 
     def __init__(self, table: sqlite3.Connection, rows: array[int]) -> None:
         """
         Args:
-            table: What `sort_examined` wrote.
-            rows: Where each trace stands in it, in the order of the keys.
+            table: The table of `sort_examined`.
+            rows: The row of each trace, in order of the keys.
         """
         self._table, self._rows = table, rows
 
@@ -98,17 +98,17 @@ class ExaminedTraces(Sequence[ExaminedTrace]):
         return _decode(self._table.execute("SELECT data FROM traces WHERE rowid = ?", row).fetchone()[0])
 
     def choose(self, places: Iterable[int]) -> ExaminedTraces:
-        """Those at some places, which ascend."""
+        """The traces at these places, which ascend."""
         return ExaminedTraces(self._table, array("q", (self._rows[place] for place in places)))
 
 
 @contextlib.contextmanager
 def sort_examined(found: Iterable[FoundTrace], scratch: Path | None = None) -> Generator[ExaminedTraces]:
-    """Put examined traces in the order of their keys, in a table that goes away behind the block: in the folder
-    `scratch`, or where temporary files are.
+    """Sort examined traces by key, in a table that is deleted after the block. It is in `scratch` or a temporary
+    folder.
 
     Raises:
-        BuildError: two traces of one key, or the table cannot be written.
+        BuildError: two traces with the same key, or the table cannot be written.
     """
     path = None if scratch is None else scratch / "examined"
     with _report_write_errors(path), contextlib.closing(sqlite3.connect(path or "")) as table:
@@ -132,7 +132,7 @@ def _report_write_errors(path: Path | None) -> Generator[None]:
 
 
 def count_tasks(traces: Iterable[ExaminedTrace]) -> int:
-    """How many tasks the traces attempt."""
+    """Number of tasks that the traces attempt."""
     digests = b"".join(bytes.fromhex(digest(trace.task)) for trace in traces)
     return len(np.unique(np.frombuffer(digests, dtype="<u8")))
 

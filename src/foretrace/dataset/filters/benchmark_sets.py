@@ -1,7 +1,7 @@
-"""The problems of benchmarks: of those that foretrace knows by name, and of files of the user.
+"""The problems of benchmarks that foretrace knows by name, and of the user's files.
 
-No benchmark's text ships with foretrace. Of some it has fingerprints, hashes of eight words in a row, and every build
-looks for these. scripts/make_benchmark_fingerprints.py makes them.
+foretrace does not include the text of any benchmark. It has fingerprints of some, hashes of eight words in a row that
+every build looks for. scripts/make_benchmark_fingerprints.py makes them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _IDS = {
     "humaneval": tuple(f"HumanEval/{number}" for number in range(HumanEval.count)),
     "mbpp": tuple(f"mbpp/{number}" for number in range(1, 975)),
 }
-"""Ids of the benchmarks that count their problems."""
+"""Ids of the benchmarks that number their problems."""
 FINGERPRINTS = Path(__file__).with_name("fingerprints")
-"""A file for each benchmark of which there are fingerprints: NAME.jsonl."""
+"""Holds a file NAME.jsonl for each benchmark with fingerprints."""
 _ID = ("id", "instance_id", "task_id", "problem_id", "question_id")
 _STATEMENT = ("statement", "problem_statement", "prompt", "question", "problem", "text", "instruction")
 _SOLUTION = ("solution", "canonical_solution", "patch", "reference", "code")
@@ -43,7 +43,7 @@ _LISTED = (".csv", ".txt", *SUFFIXES)
 
 
 class _Unusable(NamedTuple):
-    """A row in which there is nothing to look for."""
+    """A row that contains nothing to look for."""
 
     why: str
 
@@ -52,17 +52,17 @@ class FingerprintHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a file of fingerprints."""
 
     format: Literal[1] = 1
-    """Another one is needed when words are read or hashed in another way."""
+    """Must change if words are read or hashed differently."""
     benchmark: str
     origin: str
-    """Where its rows are from."""
+    """Source of its rows."""
     license: str
     left_out: int
-    """Windows that are not looked up, since they stand in common code."""
+    """Windows that are not looked up because they appear in common code."""
 
 
 class FingerprintRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of such a file: one problem."""
+    """A line of such a file, for one problem."""
 
     id: str
     fingerprints: dict[Field, Fingerprint]
@@ -73,14 +73,14 @@ class BenchmarkName(NamedTuple):
 
     name: str
     path: Path | None
-    """Its file; `None` reads it from the Hub."""
+    """Its file; `None` stands for the Hub."""
 
 
 def parse_benchmark(text: str) -> BenchmarkName:
-    """A benchmark from `humaneval`, `humaneval=FILE` or `FILE`, whose name is then the file's.
+    """A benchmark from `humaneval`, `humaneval=FILE` or `FILE`, which is named after the file.
 
     Raises:
-        UsageError: there is no such name or file, or it cannot be told what a file is by its ending.
+        UsageError: an unknown name, a missing file, or one whose ending does not show its format.
     """
     name, is_named, file = text.strip().partition("=")
     setting = Setting("decontaminate", text)
@@ -98,11 +98,10 @@ def parse_benchmark(text: str) -> BenchmarkName:
 
 
 def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[str]]:
-    """The problems of the benchmarks that are named; and for each with rows in which there is nothing to look for, how
-    many these are, and what is wrong with the first.
+    """The problems of these benchmarks, and a warning for each with unusable rows: their number, and the first fault.
 
     Raises:
-        UsageError: a name that is not known, a file that is not there or has no problem.
+        UsageError: an unknown name, or a file that is missing or has no problems.
         ProblemError: a file or the Hub cannot be read.
     """
     problems: list[BenchmarkProblem] = []
@@ -130,8 +129,7 @@ def read_benchmarks(texts: Sequence[str]) -> tuple[list[BenchmarkProblem], list[
 
 
 def list_known_problems(*, but: Iterable[str]) -> list[BenchmarkProblem]:
-    """The problems of the benchmarks that foretrace knows, but for those named: by fingerprints where it has them, else
-    by the ids alone of those that count theirs."""
+    """The problems of the known benchmarks except the named ones: with fingerprints if available, else only ids."""
     left = [name for name in _IDS if name not in {*but}]
     return [problem for name in left for problem in _list_known(name)]
 
@@ -148,14 +146,14 @@ def _list_known(name: str) -> tuple[BenchmarkProblem, ...]:
 
 
 def write_benchmarks(problems: Sequence[BenchmarkProblem], folder: Path) -> Path:
-    """Write problems into a file of the folder, named by what they are, so that all workers look for the same."""
+    """Write problems into a file of the folder, named by their digest, so that all workers look for the same ones."""
     path = folder / f"benchmarks-{compute_digest(problems)}"
     path.write_bytes(msgspec.msgpack.encode(problems))
     return path
 
 
 def compute_digest(problems: Iterable[BenchmarkProblem]) -> str:
-    """A digest of all that is looked for."""
+    """A digest of everything that is looked for."""
     return digest(
         *(
             part
@@ -175,13 +173,13 @@ def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable
                 yield _Unusable(problem.reason)
                 continue
             tests = "\n".join(test.code for test in (*problem.public_tests, *problem.hidden_tests))
-            if name == "humaneval":  # what stands before the check is the same in many
+            if name == "humaneval":  # the code before the check is the same in many
                 tests = problem.hidden_tests[0].code
                 tests = tests[tests.find("def check(") :]
             yield BenchmarkProblem(
                 benchmark=name,
                 id=problem.id,
-                statement=problem.statement.partition("\n\nName the function")[0],  # which is not of the benchmark
+                statement=problem.statement.partition("\n\nName the function")[0],  # which is not from the benchmark
                 solution=(problem.reference or "").removeprefix(problem.prompt),
                 tests=tests,
             )
@@ -191,7 +189,7 @@ def _read(name: str, path: Path | None) -> Iterator[BenchmarkProblem | _Unusable
 
 
 def _read_file(path: Path) -> Iterator[Any]:
-    """Rows of a file as mappings, or ids as texts."""
+    """Rows of a file as mappings, or ids as strings."""
     if path.name.endswith(".txt"):
         yield from (line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines())
     elif path.name.endswith(".csv"):
@@ -212,11 +210,10 @@ def _read_json(path: Path) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, RecursionError):
-        return None  # lines of JSON under another name, or a mistake that their reader reports
+        return None  # JSON Lines under another name, or a mistake that their reader reports
 
 
 def _make_problem(benchmark: str, value: Any) -> BenchmarkProblem | _Unusable:
-    """The problem of a row, or of an id."""
     if isinstance(value, str):
         return BenchmarkProblem(benchmark=benchmark, id=value)
     if isinstance(value, Drop):
@@ -248,7 +245,7 @@ def _take_text(row: Mapping[Any, Any], keys: Sequence[str]) -> str:
 
 
 def _take_added_lines(text: str) -> str:
-    """What a diff adds: the lines around it stand in every checkout. Text that is not a diff as it is."""
+    """The lines that a diff adds; the lines around them are in every checkout. Other text is unchanged."""
     if not _DIFF.search(text):
         return text
     lines = text.split("\n")

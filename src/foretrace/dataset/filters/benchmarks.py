@@ -1,4 +1,4 @@
-"""Reports the traces that hold problems of benchmarks, and leaves them out where that was asked for."""
+"""Report traces that contain benchmark problems, and leave them out if requested."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
 _MAX_NAMED = 50
-"""Copies that the manifest shows."""
+"""Most copies listed in the manifest."""
 _MAX_PER_TRACE = 100
-"""Hits that are kept of one trace, the same words in the same place as one."""
+"""Most hits kept per trace; the same words in the same place count once."""
 _MAX_SPAN = 160
-"""Characters of a matched span that are shown."""
+"""Most characters of a matched span that are shown."""
 _SWEBENCH_ID = re.compile(
     r"(?:astropy__astropy|django__django|matplotlib__matplotlib|mwaskom__seaborn|pallets__flask|psf__requests"
     r"|pydata__xarray|pylint-dev__pylint|pytest-dev__pytest|scikit-learn__scikit-learn|sphinx-doc__sphinx|sympy__sympy)"
     r"-\d+(?!\d)",
     re.IGNORECASE,
 )
-"""What ids of SWE-bench look like; others of these repositories look so too."""
+"""The form of SWE-bench ids. Other ids of these repositories look the same."""
 
 
 class FoundHit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A hit as a worker reports it."""
+    """A hit as reported by a worker."""
 
     hit: BenchmarkHit
     place: Place
     message: int | None = None
-    """Index of the message; `None` for what is told of the task."""
+    """Index of the message; `None` for a hit in the task."""
     span: str = ""
-    """The text that matched, or its beginning."""
+    """The matching text, or its beginning."""
 
 
 class Found(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker reports of one trace."""
+    """A worker's report on one trace."""
 
     hits: list[FoundHit] = []
     repository_id: str = ""
-    """An id that looks like one of SWE-bench."""
+    """An id that looks like SWE-bench's."""
 
 
 class BenchmarkFilter:
-    """Looks for the benchmarks of the settings by id, statement, solution and tests, and for the others that foretrace
-    knows by what it has of them: fingerprints of statements and solutions, or only ids."""
+    """Looks for the benchmarks of the settings by id, statement, solution and tests, and for other known ones by
+    fingerprints of statements and solutions, or only by ids."""
 
     name = "benchmarks"
 
@@ -67,7 +67,7 @@ class BenchmarkFilter:
         """
         Args:
             settings: Of the build.
-            written: What `write_benchmarks` wrote of the benchmarks of the settings; else these are read.
+            written: The file of `write_benchmarks` for the benchmarks of the settings; otherwise they are read.
         """
         read = _make_finder(read_benchmarks(settings.decontaminate)[0]) if written is None else _load(written)
         self._named, self._finder = read
@@ -75,7 +75,7 @@ class BenchmarkFilter:
         self._removes = bool(self._named) and not settings.keep_contaminated
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> Any:
-        """What of benchmarks stands in the trace."""
+        """The hits in the trace, and an id that looks like SWE-bench's; `None` if there is neither."""
         hits = [*self._find_in_names(trace), *self._find_in_texts(trace)]
         names = "" if "swebench" in self._named else _find_swebench_id(trace)
         if not hits and not names:
@@ -83,7 +83,7 @@ class BenchmarkFilter:
         return msgspec.to_builtins(Found(self._choose_hits(hits), names))
 
     def _choose_hits(self, hits: list[FoundHit]) -> list[FoundHit]:
-        """What is kept of very many hits: those that hold most of a problem, and of ids that are only mentioned one."""
+        """Limit the hits to those that contain most of a problem, and one of the ids that are only mentioned."""
         kept = [hit for hit in hits if _is_in_reach(hit)]
         if len(kept) > _MAX_PER_TRACE:
             kept.sort(key=lambda found: (found.hit.field != "id", -self._finder.measure(found.hit)))
@@ -109,7 +109,7 @@ class BenchmarkFilter:
                 yield FoundHit(hit, place, message, " ".join(text[hit.start : hit.end][:_MAX_SPAN].split()))
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Leave out the traces in which a benchmark of the settings stands, if they are to be removed."""
+        """Leave out the traces that contain a benchmark of the settings, if requested."""
         pairs = ((trace.task, each.hit) for trace, found in self._read_found(traces) for each in found.hits)
         common = self._finder.find_common_words(pairs, count_tasks(traces))
         counts = _Counts()
@@ -126,7 +126,7 @@ class BenchmarkFilter:
         return Decision(left_out=left_out, figures=figures, notes=self._make_notes(figures))
 
     def _read_found(self, traces: Sequence[ExaminedTrace]) -> Iterator[tuple[ExaminedTrace, Found]]:
-        """The traces in which something was found. They are read each time: there may be many."""
+        """The traces with findings, read each time because there may be many."""
         for trace in traces:
             if self.name in trace.findings:
                 yield trace, msgspec.convert(trace.findings[self.name], Found)
@@ -185,11 +185,11 @@ class BenchmarkFilter:
 
 
 class _Counts:
-    """What was found in all traces."""
+    """Totals over all traces."""
 
     def __init__(self) -> None:
         self.shown: list[dict[str, Any]] = []
-        """The copies that the manifest shows."""
+        """The copies listed in the manifest."""
         self._by_benchmark: dict[str, Counter[str]] = defaultdict(Counter)
         self._by_source: dict[str, Counter[str]] = defaultdict(Counter)
         self._like_swebench = Counter[str]()
@@ -202,7 +202,7 @@ class _Counts:
             self._like_swebench[trace.source] += 1
 
     def add_copies(self, trace: ExaminedTrace, copies: Sequence[tuple[str, FoundHit]]) -> None:
-        """Count copies in one trace, each with its benchmark."""
+        """Count the copies in one trace, each with its benchmark."""
         for name in {name for name, _ in copies}:
             self._by_source[trace.source][name] += 1
             self._by_benchmark[name]["traces"] += 1
@@ -226,12 +226,12 @@ class _Counts:
 
 @functools.lru_cache(maxsize=1)
 def _load(written: Path) -> tuple[set[str], BenchmarkFinder]:
-    """Made once in a process: a worker looks at the traces of many jobs."""
+    """Load once per process: a worker examines the traces of many jobs."""
     return _make_finder(msgspec.msgpack.decode(written.read_bytes(), type=list[BenchmarkProblem]))
 
 
 def _make_finder(problems: list[BenchmarkProblem]) -> tuple[set[str], BenchmarkFinder]:
-    """The names of the benchmarks of the settings, and what finds these and the others that are known."""
+    """The names of the benchmarks of the settings, and a finder for these and the other known ones."""
     named = {problem.benchmark for problem in problems}
     return named, BenchmarkFinder([*problems, *list_known_problems(but=named)])
 
@@ -242,7 +242,7 @@ def _list_what_is_looked_for(problems: Sequence[BenchmarkProblem]) -> list[str]:
 
 
 def _is_in_reach(found: FoundHit) -> bool:
-    """Whether a hit can be a copy: an id that a tool prints or the agent writes is only mentioned."""
+    """Whether a hit can be a copy. An id in a tool's output or written by the agent is only a mention."""
     return found.hit.field != "id" or found.place in ("task", "prompt")
 
 
@@ -251,7 +251,7 @@ def _name_kind(found: FoundHit) -> str:
 
 
 def _list_names(trace: Trace) -> Iterator[str]:
-    """What may hold the id of the problem that a trace attempts."""
+    """The names that may contain the id of the trace's problem."""
     yield trace.task.id
     if trace.provenance.raw_id:
         yield trace.provenance.raw_id

@@ -1,4 +1,4 @@
-"""Copies of tasks and of trajectories: none stands in two splits, and of copied trajectories the best may be kept."""
+"""Copies of tasks and of trajectories: keep them in one split, and optionally only the best of copied trajectories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Gate
 from foretrace.dataset.settings import SPLITS
 
 _LEAST_NEAR_ACTIONS = 40
-"""Words of a trajectory from which on it can be a copy of an attempt at another task: many begin with `ls`."""
+"""Fewest words of a trajectory that can be a copy of an attempt at another task: many begin with `ls`."""
 _MAX_EXAMPLES = 2
 _REASON = "copy of a kept attempt"
 _encode = msgspec.msgpack.Encoder().encode
@@ -36,17 +36,17 @@ class CopyFilter:
     def __init__(self, *, keeps_best: bool = False) -> None:
         """
         Args:
-            keeps_best: Leave out trajectories that are copies of a better one: that succeeded, else is shorter.
+            keeps_best: Leave out trajectories that are copies of a better one: a successful one, or else a shorter one.
         """
         self._keeps_best = keeps_best
 
     def examine(self, trace: Trace, evidence: Sequence[LabelEvidence]) -> tuple[bytes, bytes]:
-        """The words of the statement and of the actions; empty where there is none."""
+        """The words of the statement and of the actions; empty if there are none."""
         statement, actions = (b"" if t is None else _encode(t) for t in (read_statement(trace), _read_actions(trace)))
         return statement, actions
 
     def decide(self, traces: Sequence[ExaminedTrace]) -> Decision:
-        """Merge the groups of copies; with `keeps_best`, leave out all but the best of copied trajectories."""
+        """Merge the groups of copies. With `keeps_best`, leave out all but the best of copied trajectories."""
         tasks, trajectories = find_trace_copies(traces)
         task_clusters, attempt_clusters = _Clusters(), _Clusters()
         merged: set[tuple[str, ...]] = set()
@@ -100,14 +100,14 @@ class _Texts:
 
 
 def find_trace_copies(traces: Sequence[ExaminedTrace]) -> tuple[Copies, Copies]:
-    """The copies among tasks, and among trajectories; the traces are in the order of their keys."""
+    """The copies among tasks, and among trajectories. The traces are in order of their keys."""
     tasks = find_copies(_Texts(traces, 0))
     return tasks, find_copies(_Texts(traces, 1), least_near=_LEAST_NEAR_ACTIONS, has_templates=False)
 
 
 def read_statement(trace: Trace) -> WordText | None:
-    """The words of the task's statement; `None` where they do not say what the task is: too few, or a short request of
-    a session, which means another thing in each repository."""
+    """The words of the task's statement; `None` if they do not identify the task: too few, or a short request of a
+    session, which has a different meaning in each repository."""
     statement = find_statement(trace)
     text = None if statement is None else _read_words(statement)
     least = LEAST_NEAR if trace.task.kind == "session" else LEAST_EQUAL
@@ -116,7 +116,7 @@ def read_statement(trace: Trace) -> WordText | None:
 
 @functools.lru_cache(maxsize=16)
 def _read_words(statement: str) -> WordText:
-    """Attempts at one task are read one after the other, and share its statement."""
+    """Cached because attempts at one task follow one another and share its statement."""
     return make_word_text(split_sentences(statement))
 
 
@@ -124,14 +124,14 @@ def _read_actions(trace: Trace) -> WordText | None:
     text = make_word_text(list_actions(trace))
     if not text.n_words:
         return None
-    if text.n_words < _LEAST_NEAR_ACTIONS:  # a copy only of attempts at the same task
+    if text.n_words < _LEAST_NEAR_ACTIONS:  # can only be a copy of attempts at the same task
         own = bytes.fromhex(digest(trace.task.id, text.digest.hex(), size=16))
         return msgspec.structs.replace(text, digest=own)
     return text
 
 
 def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, str]:
-    """Why each trajectory is left out that is a copy of one that is kept: itself, not through a chain."""
+    """The reason for leaving out each trajectory that is a direct copy of a kept one; chains do not count."""
     neighbours = Neighbours(copies)
     worse: dict[str, str] = {}
     rank = {True: 0, None: 1, False: 2}
@@ -151,7 +151,7 @@ def _choose_worse(traces: Sequence[ExaminedTrace], copies: Copies) -> dict[str, 
 
 
 class _Clusters:
-    """Figures over the clusters of tasks, where attempts at one task are siblings and no copies, or of attempts."""
+    """Figures over the clusters of tasks or attempts. Attempts at the same task are siblings rather than copies."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
@@ -159,7 +159,7 @@ class _Clusters:
         self._examples: list[list[str]] = []
 
     def add(self, names: list[str]) -> None:
-        """Count a cluster, by the names of what is in it; a single one is not a cluster."""
+        """Count a cluster, by the names of its members; a single one is not a cluster."""
         if len(names) > 1:
             self._names.update(names)
             self._count += 1
@@ -178,10 +178,10 @@ class _Clusters:
 
 
 def make_copies_gate(kept_together: Sequence[Sequence[str]], keys: Mapping[str, Collection[str]]) -> Gate:
-    """The verdict on what was written.
+    """The verdict on the written rows.
 
     Args:
-        kept_together: Keys of traces that are copies, each cluster by itself.
+        kept_together: Keys of traces that are copies, by cluster.
         keys: Of the rows that were read back, by split.
     """
     by_cluster = [{split: key for split in SPLITS for key in reversed(c) if key in keys[split]} for c in kept_together]

@@ -1,1 +1,1 @@
-"""Recipes: a file for each, named in `core/plugins.py`; what they share beside them."""
+"""Recipes: one file each, listed in `core/plugins.py`, and the files they share."""

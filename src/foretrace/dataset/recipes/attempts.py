@@ -1,4 +1,4 @@
-"""What a recipe is given: the labelled attempts at one task, and the steps of each that can be targets."""
+"""The input of a recipe: the labelled attempts at one task, and the steps of each that can be targets."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Target:
 
     @property
     def action_key(self) -> ActionKey:
-        """What was done, however it is written."""
+        """Identifies what was done, regardless of how it is written."""
         return self.attempt.find_action_key(self.index)
 
     @property
     def prompt(self) -> list[ChatText]:
-        """The prompt at which it was done."""
+        """The prompt of the step."""
         return self.attempt.prompts.render(self.index)
 
     @property
@@ -64,12 +64,12 @@ class Mistake(msgspec.Struct, frozen=True):
     """A wrong guess of a proposer that becomes a pair."""
 
     pair: str
-    """Shared by the two pairs that are twins."""
+    """Shared by a pair and its twin."""
     guess: Prediction
 
 
 ActionKey = tuple[tuple[str, ...], ...]
-"""What a step does, as something that can be compared: a key for each call, or the text of a message without one."""
+"""What a step does, in a comparable form: a key for each call, or the text of a message without calls."""
 
 
 def is_wanted_outcome(outcomes: Outcomes, success: bool | None) -> bool:
@@ -84,7 +84,7 @@ def make_action_key(message: Message) -> ActionKey:
 
 
 def make_outcome_values(outcome: Outcome, settings: BuildSettings) -> dict[str, Any]:
-    """The values of the columns that say how an attempt ended, and what that weighs."""
+    """The values of the columns for the attempt's outcome and its weight."""
     return {
         "success": outcome.success,
         "reward": outcome.reward,
@@ -109,18 +109,18 @@ class Attempt:
         self.labels = labels
         self.prompts = prompts
         self.has_inferred_tools = has_inferred_tools
-        """Whether the prompts tell of tools that were inferred."""
+        """Whether the prompts show inferred tools."""
         self.wanted = is_wanted_outcome(settings.outcomes, trace.outcome.success)
         """Whether the settings take this attempt's steps as targets."""
         self.drops: Counter[str] = Counter()
         self.mistakes: Mapping[int, Mistake] = {}
         """Wrong guesses of a proposer that become pairs, by step."""
         self.targets: list[Target] = []
-        """Steps that can be targets, in order, once `select_targets` has found them."""
+        """Steps that can be targets, in order, after `select_targets`."""
         self._settings = settings
         self._action_keys: dict[int, ActionKey] = {}
         self._steps_by_action: dict[ActionKey, list[int]] = {}
-        """Indexes of the steps that did something, ascending; empty until it is asked for."""
+        """Indexes of the steps with each action key, ascending; filled on first use."""
         self._repeats: dict[int, bool] = {}
 
     def select_targets(self, until: int | None = None) -> None:
@@ -129,13 +129,13 @@ class Attempt:
         self.targets = [target for label in within if (target := self._make_target(label)) is not None]
 
     def find_action_key(self, index: int) -> ActionKey:
-        """What the message at `index` does, however it is written; equal for the same calls."""
+        """The action key of the message at `index`; equal for the same calls."""
         if index not in self._action_keys:
             self._action_keys[index] = make_action_key(self.trace.messages[index])
         return self._action_keys[index]
 
     def is_shown(self, action_key: ActionKey, index: int) -> bool:
-        """Whether the prompt at `index` shows a step before it that did this."""
+        """Whether the prompt at `index` shows an earlier step with this action key."""
         steps = (self._steps_by_action or self._index_actions()).get(action_key)
         if steps is None or steps[0] >= index:
             return False
@@ -143,7 +143,7 @@ class Attempt:
         return steps[place] >= self.prompts.find_first_shown(index)
 
     def is_repeat(self, index: int) -> bool:
-        """Whether the prompt at `index` shows a step before it that did the same as the one at `index`."""
+        """Whether the prompt at `index` shows an earlier step that did the same as the one at `index`."""
         if index not in self._repeats:
             self._repeats[index] = self.is_shown(self.find_action_key(index), index)
         return self._repeats[index]
@@ -155,7 +155,7 @@ class Attempt:
         return self._steps_by_action
 
     def count_shared_messages(self, other: Attempt) -> int:
-        """How many of the first messages two attempts share; behind them, their prompts differ."""
+        """Number of first messages that two attempts share. Their prompts differ after these."""
         pairs = zip(self.trace.messages, other.trace.messages, strict=False)
         same = (a.role == b.role and make_message_text(a) == make_message_text(b) for a, b in pairs)
         return sum(1 for _ in takewhile(bool, same))
@@ -215,12 +215,12 @@ def make_attempt(
     """Label a trace, and prepare its prompts.
 
     Args:
-        trace: As its source gives it.
+        trace: The trace, as read from its source.
         settings: Of the build.
         counter: Counts the tokens of prompts.
-        inferred_tools: What its prompts tell of where the source does not say what the agent was offered.
-        corrections: A person's actions, which win over the labels.
-        labels: What `label_trace` gives for it, where the caller has it.
+        inferred_tools: The tools that its prompts show if the source does not list any.
+        corrections: A person's actions, which override the labels.
+        labels: The result of `label_trace`, if the caller has it.
     """
     labels = label_trace(trace) if labels is None else labels
     if corrections is not None:
@@ -233,7 +233,7 @@ def make_attempt(
 def select_targets(attempts: Sequence[Attempt]) -> None:
     """Select the targets of attempts at one task.
 
-    All that an attempt which is not wanted can give is a wrong answer to a prompt that it shares with one that is.
+    An unwanted attempt can only give wrong answers, to prompts that it shares with a wanted one.
     """
     wanted = [attempt for attempt in attempts if attempt.wanted]
     for attempt in attempts:
@@ -250,4 +250,4 @@ class TaskAttempts(NamedTuple):
     split: str
     settings: BuildSettings
     drops: Counter[str]
-    """Reasons for which candidates of this recipe gave no row."""
+    """Candidates of this recipe that gave no row, by reason."""

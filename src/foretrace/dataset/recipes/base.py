@@ -1,8 +1,8 @@
-"""The contract of a recipe: the attempts at one task in, rows of one or more configs out.
+"""The interface of a recipe, which turns the attempts at one task into rows of one or more configs.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `Recipe`, and name it in `BUILT_IN` of
-`core/plugins.py`. A config is one dataset of the build. It says all that is special about it: its columns, where it
-goes on the Hub, which gates it adds, and what is done with its rows in the end. See docs/build.md.
+`core/plugins.py`. A config is one dataset of the build. It defines its columns, its repository on the Hub, the gates it
+adds, and the final choice of its rows. See docs/build.md.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from foretrace.dataset.recipes.attempts import TaskAttempts
 from foretrace.dataset.settings import BuildSettings
 
 GateVerdict = Literal["pass", "fail", "undecided", "removed"]
-"""`removed`: the rows that failed are not in the dataset."""
+"""`removed`: the failing rows are not in the dataset."""
 MAX_NAMED_ROWS = 5
-"""Rows that a failed gate names at most."""
+"""Most rows that a failed gate lists."""
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     figure: dict[str, Any] = {}
     detail: str = ""
     rows: tuple[str, ...] = ()
-    """Rows that break it: `config/split key step`."""
+    """Rows that fail it: `config/split key step`."""
 
     def __str__(self) -> str:
         figure = ", ".join(f"{name} {value}" for name, value in self.figure.items())
@@ -42,8 +42,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ColumnType = Literal["messages", "json_list", "string", "strings", "int", "float", "bool", "action", "actions"]
-"""Type of a column: `messages` is a list of {role, content}, `json_list` a list of any JSON values (`List(Json())` for
-`datasets`), `action` a ClassLabel of the nine."""
+"""Type of a column: `messages` is a list of {role, content}, `json_list` a list of JSON values (`List(Json())` in
+`datasets`), `action` a ClassLabel of the nine actions."""
 
 COMMON_COLUMNS: dict[str, ColumnType] = {
     "key": "string",
@@ -57,8 +57,7 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
     "flags": "strings",
     "weight": "float",
 }
-"""Columns that every row carries: where it comes from, how the attempt ended, and the weight of that outcome. `step` is
-the index of the assistant message."""
+"""Columns of every row: origin, outcome of the attempt, and weight of that outcome. `step` is the message's index."""
 
 
 class Row(NamedTuple):
@@ -68,61 +67,60 @@ class Row(NamedTuple):
     key: str
     step: int
     salt: str
-    """Tells rows of one config at one step apart."""
+    """Distinguishes rows of one config at one step."""
     values: dict[str, Any]
 
 
 class RowGroup(NamedTuple):
-    """Some rows of one config, read back from a file, by column."""
+    """Rows of one config read back from a file, by column."""
 
     values: dict[str, list[Any]]
     """Plain columns."""
     messages: Mapping[str, list[list[ChatText]]]
-    """Message columns, each made when it is first asked for; equal texts are one object."""
+    """Message columns, converted on first use; equal texts are one object."""
     digest_prompts: Callable[[str], list[bytes]]
-    """Digests of the prompts in a message column (see `prompt_digests`), without making its messages."""
+    """Digests of the prompts in a message column (see `prompt_digests`), without converting its messages."""
 
 
 class RowCheck:
     """An exact gate that a config adds to those of every build.
 
-    One object looks at the rows of one shard job, in that job's process; all objects together make the gate.
+    One object checks the rows of one shard job, in that job's process. All objects together make the gate.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
-    """What it reads of the config's columns, besides key, step, group and prompt."""
+    """The columns of the config that it reads, besides key, step, group and prompt."""
 
     def __init__(self, settings: BuildSettings) -> None:
         self.settings = settings
 
     def add_rows(self, split: str, rows: RowGroup) -> None:
-        """Look at rows that were read back."""
+        """Check rows that were read back."""
 
     def add_prompt(self, trace: Trace, step: int, first_shown: int) -> None:
-        """Look at a prompt of some row at `step` of `trace`, which shows the history from message `first_shown` on."""
+        """Check a prompt of some row at `step` of `trace`, which shows the history from message `first_shown` on."""
 
     def finish(self) -> None:
-        """Forget what `make_gates` does not need: the object is sent to the main process next."""
+        """Drop what `make_gates` does not need, before the object is sent to the main process."""
 
     @classmethod
     def make_gates(cls, checks: Sequence[Any]) -> list[Gate]:
-        """The gates, from the objects of all jobs."""
+        """The gates, made from the objects of all jobs."""
         raise NotImplementedError
 
 
 class RowSelector(Protocol):
-    """Chooses the rows of a config that stay: in each shard job, and then among what all jobs chose."""
+    """Chooses the rows of a config that stay: in each shard job, and then among the rows chosen by all jobs."""
 
     drop_reason: str
-    """The reason under which rows that do not stay are counted as drops."""
+    """The reason under which other rows are counted as drops."""
 
     def add(self, row: Row) -> None:
-        """Take a candidate. In the end its `values` lack the columns that hold messages."""
+        """Add a candidate. In the final choice, its `values` lack the columns of messages."""
         ...
 
     def select(self, *, final: bool) -> Iterator[Row]:
-        """The rows that stay, in the order of their rank. With `final=False`: all rows that the final choice may
-        still need."""
+        """The rows that stay, in order of rank. With `final=False`, all rows that the final choice may need."""
         ...
 
 
@@ -137,52 +135,49 @@ class Config:
     name: str
     columns: dict[str, ColumnType]
     about: str
-    """What it is for, in a sentence of the card."""
+    """Its purpose, in a sentence for the card."""
     repository: str | None = None
-    """How the name of its repository on the Hub ends, e.g. `proposer-sft`. Configs with the same ending share a
-    repository. `None`: it is never pushed."""
+    """Ending of its repository's name on the Hub, e.g. `proposer-sft`. Configs with the same ending share a repository.
+    `None`: it is never pushed."""
     salt: Callable[[Mapping[str, Any]], str] = _make_no_salt
-    """What tells rows of this config at one step apart, from their values."""
+    """Distinguishes rows of this config at one step, from their values."""
     accounts_for: Literal["steps", "traces"] | None = None
-    """Every step, or every trace, must give one row or one counted drop; the gate `counts` checks it."""
+    """Every step, or every trace, must give one row or one counted drop. The gate `counts` checks it."""
     rows_of: tuple[str, int] | None = None
-    """(another config, number): each row of that config makes so many rows here; the gate `counts` checks it."""
+    """(another config, number): each row of that config gives this many rows here. The gate `counts` checks it."""
     checks: tuple[type[RowCheck], ...] = ()
-    """Gates of its own."""
     pair_families: bool = False
     """Whether rows are pairs, with `chosen`, `rejected`, `family` and `pair`. Then the statistical gates measure each
-    family, and a family that a blind guesser sees through is removed from all configs of the recipe that have a column
-    `family`; and how much of each family is easy stands in the card."""
+    family. A family that a blind guesser can solve is removed from all configs of the recipe with a column `family`.
+    The card shows how much of each family is easy."""
     mirrored: tuple[str, ...] = ()
-    """Families in which the reverse of each pair is a pair of the same group and split. No statistical gate measures
-    them: a guesser that does not read the prompt is right in exactly half of them. One of `checks` must prove it on the
-    rows."""
+    """Families in which the reverse of each pair is in the same group and split. They need no statistical gate: a
+    guesser that does not read the prompt is right in exactly half of them. One of `checks` must verify this."""
     selector: Callable[[BuildSettings], RowSelector] | None = None
-    """Chooses which of the recipe's rows stay; such a config has only the split `test`. `None`: all rows stay."""
+    """Chooses which of the recipe's rows stay; such a config has only the split `test`. `None` keeps all rows."""
     has_references: bool = False
-    """Whether references are scored on its rows: their figures then go to its repository on the Hub."""
+    """Whether references are scored on its rows. Their figures then go to its repository on the Hub."""
 
     def make_row(self, values: dict[str, Any]) -> Row:
-        """A row of these values, made by a recipe or read back."""
+        """A row with these values, made by a recipe or read back."""
         return Row(self.name, values["key"], values["step"], self.salt(values), values)
 
 
 class Recipe(Protocol):
-    """Traces to rows of one or more configs."""
+    """Turns traces into rows of one or more configs."""
 
     configs: tuple[Config, ...]
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
-        """Rows of one task. Every choice derives from (seed, key, step)."""
+        """Rows of one task. Every choice depends only on (seed, key, step)."""
         ...
 
 
 def load_recipes(wanted: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of these names (all when empty): those of foretrace in the order of its table, then others by
-    name.
+    """The recipes of these names (all when empty): foretrace's own in the order of its table, then others by name.
 
     Raises:
-        UsageError: no such recipe, or an object that is none.
+        UsageError: no such recipe, or the object is not a recipe.
     """
     usual = {name: place for place, name in enumerate(plugin_names("recipe"))}
     chosen = sorted(wanted or usual, key=lambda name: (usual.get(name, len(usual)), name))

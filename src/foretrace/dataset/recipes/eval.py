@@ -1,6 +1,6 @@
 """`eval`: held-out steps of test groups, with the gold action, call and the next few action types.
 
-Every step of a test group is a candidate. Two slices of them stay: a natural one, and one of equal classes.
+Every step of a test group is a candidate. Two slices are kept: a natural one, and one with equal classes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from foretrace.dataset.recipes.proposer import iterate_steps, make_values
 from foretrace.dataset.settings import BuildSettings
 
 MAX_NEXT_ACTIONS = 5
-"""How many of the next action types a row carries, its own first."""
+"""Number of next action types in a row, including its own."""
 _COMMON_CLASS_ROWS = 20
-"""Rows that a class must have to set the size of all classes in the balanced slice."""
+"""A class with at least this many rows counts when the balanced slice sets the size of its classes."""
 _Ranked = tuple[str, Row]
-"""A row behind its rank in the shuffle."""
+"""(rank in the shuffle, row)."""
 
 
 class EvalSlices:
-    """Keeps the rows with the smallest ranks: a natural slice over all, and one of equal classes.
+    """Keeps the rows with the smallest ranks: a natural slice, and one with equal classes.
 
     The slices of several shard jobs merge by adding the rows that each selects to another `EvalSlices`: the smallest
     ranks overall are among the smallest of each job.
@@ -38,7 +38,7 @@ class EvalSlices:
         self._classes: dict[str, list[_Ranked]] = {}
 
     def add(self, row: Row) -> None:
-        """Take a candidate."""
+        """Add a candidate."""
         rank = find_rank(self._seed, row)
         _add_if_small((rank, row), self._natural, self._size)
         _add_if_small((rank, row), self._classes.setdefault(str(row.values["action"]), []), self._class_size)
@@ -46,9 +46,9 @@ class EvalSlices:
     def select(self, *, final: bool) -> Iterator[Row]:
         """Rows in the order of their rank, with `natural` and `balanced` set.
 
-        With `final`, these are the rows of the two slices; without it, all rows that a merge may still need. In the
-        balanced slice, each class with at least `_COMMON_CLASS_ROWS` rows (each class at all, if none has so many)
-        has the same number of rows, and rarer classes have all of theirs.
+        With `final`, these are the rows of the two slices; without it, all rows that a merge may need. In the balanced
+        slice, all classes with at least `_COMMON_CLASS_ROWS` rows (or all classes, if none has that many) have the same
+        number of rows. Rarer classes keep all of theirs.
         """
         natural = dict(_find_smallest(self._natural, self._size))
         classes = [_find_smallest(rows, self._class_size) for rows in self._classes.values()]
@@ -62,7 +62,7 @@ class EvalSlices:
 
 
 def _add_if_small(row: _Ranked, rows: list[_Ranked], size: int) -> None:
-    """Add the row; now and then all but the `size` rows with the smallest ranks are dropped."""
+    """Add the row; from time to time, drop all but the `size` rows with the smallest ranks."""
     rows.append(row)
     if len(rows) > 2 * size + 64:
         rows[:] = _find_smallest(rows, size)
@@ -100,7 +100,7 @@ CONFIG = Config(
 
 
 class Eval:
-    """A row for each step of a test group that no sibling took at the same prompt."""
+    """A row for each step of a test group, unless a sibling did the same at the same prompt."""
 
     configs = (CONFIG,)
 

@@ -31,7 +31,7 @@ _MAX_VALUE_CHARS = 200
 
 
 class AcceptedActions:
-    """What successful attempts did at each prompt. An action that one of them took at a prompt is not wrong there."""
+    """What successful attempts did at each prompt. An action that one of them took is not wrong there."""
 
     def __init__(self, attempts: Iterable[Attempt]) -> None:
         self._by_prompt: dict[bytes, list[Target]] = {}
@@ -42,7 +42,7 @@ class AcceptedActions:
                     self._by_prompt.setdefault(target.prompt_digest, []).append(target)
 
     def accepts_key(self, at: Target, wrong: ActionKey) -> bool:
-        """Whether some successful attempt did what this key says at the prompt of `at`."""
+        """Whether some successful attempt did what the key describes at the prompt of `at`."""
         if not self._by_prompt:
             return False
         return any(target.action_key == wrong for target in self._by_prompt.get(at.prompt_digest, ()))
@@ -55,13 +55,13 @@ class AcceptedActions:
 
 
 def are_same_targets(one: Target, other: Target) -> bool:
-    """Whether two steps do the same, however it is written."""
+    """Whether two steps do the same, regardless of how it is written."""
     return one.text == other.text or one.action_key == other.action_key
 
 
 def find_repeat_rule_sign(at: Target, wrong: Target) -> int:
-    """Apply the rule "reject what was already done" to a pair: 1 where it is right, -1 where it is wrong, 0 where
-    the prompt shows both actions or neither."""
+    """Apply the rule "reject what was already done" to a pair: 1 if it is right, -1 if it is wrong, 0 if the prompt
+    shows both actions or neither."""
     return at.attempt.is_shown(wrong.action_key, at.index) - at.attempt.is_repeat(at.index)
 
 
@@ -79,9 +79,9 @@ def are_interchangeable(first: Target, second: Target) -> bool:
 
 
 def find_call_shape(message: Message) -> tuple[Any, ...] | None:
-    """The shape of a call: its tool, its argument names and the program of its command. Two calls of one shape
-    differ only in values, such as `cat a.py` and `cat b.py`. `None` for a message without exactly one call, or with
-    a long value."""
+    """The shape of a call: its tool, its argument names and the program of its command. Calls of the same shape differ
+    only in values, such as `cat a.py` and `cat b.py`. `None` if the message does not have exactly one call, or has a
+    long value."""
     if len(message.tool_calls) != 1:
         return None
     call = message.tool_calls[0]
@@ -97,8 +97,8 @@ def find_call_shape(message: Message) -> tuple[Any, ...] | None:
 def has_visible_values(wrong: Target, at: Target) -> bool:
     """Whether the prompt at `at` shows every value in which the two calls differ.
 
-    Both calls count. Say the agent read `a.py` and the wrong call reads `b.py`: the prompt must name both files. If
-    it named one of them only, a guesser could tell the answers apart by that.
+    If the agent read `a.py` and the wrong call reads `b.py`, the prompt must name both files. If it named only one of
+    them, a guesser could tell the answers apart by that.
     """
     mine, others = (_find_named_values(target.message.tool_calls[0].arguments) for target in (at, wrong))
     if not others - mine or not mine - others:
@@ -132,7 +132,7 @@ def _find_named_values(arguments: str) -> frozenset[str]:
 
 
 def _names_something(word: str) -> bool:
-    """A word of a command that names something, as opposed to a program or an option."""
+    """Whether a word of a command names something, unlike a program or an option."""
     return not word.startswith("-") and any(c in word for c in "/._0123456789")
 
 
@@ -147,27 +147,27 @@ def _read_arguments(arguments: str) -> dict[str, str]:
 MIRRORED = ("argument", "type_swap", "redundancy")
 """Families whose pairs have a mirror."""
 REPEAT_BALANCED = ("argument", "type_swap")
-"""Families in which the rule "reject what was already done" is right in exactly one half of the pairs."""
+"""Families in which the rule "reject what was already done" is right in exactly half of the pairs."""
 MAX_TRIES = 48
-"""Candidate pairs of one family that are tried for one trace; the search then stops with the pairs found so far."""
+"""Most candidate pairs tried for one family of one trace. The search then stops with the pairs found so far."""
 
 _Candidates = Iterator[tuple[Target, Target]]
 
 
 class MirroredPair(NamedTuple):
-    """Two steps. Each was right at its own prompt, and is the rejected answer at the prompt of the other."""
+    """Two steps. Each is right at its own prompt, and the rejected answer at the other's."""
 
     family: str
     first: Target
     second: Target
     strengths: tuple[str, str]
-    """How sure it is that the second is wrong at the first's prompt, and the first at the second's."""
+    """How certain it is that the second is wrong at the first's prompt, and the first at the second's."""
 
 
 def find_mirrored_pairs(
     attempts: list[Attempt], task: TaskAttempts, accepted: AcceptedActions
 ) -> Iterator[MirroredPair]:
-    """Pairs of each mirrored family: up to `pairs` rows a trace, every step in at most one pair of a family."""
+    """Pairs of each mirrored family: up to `pairs` rows per trace, and each step in at most one pair of a family."""
     used: set[tuple[Target, Target]] = set()
     for family, find_candidates in _CANDIDATES.items():
         quota = Quota(task.settings.pairs)
@@ -195,13 +195,12 @@ def find_mirrored_pairs(
 
 
 def _is_repeat_rule_right(first: Target, second: Target) -> bool:
-    """Whether the rule "reject what was already done" would win or lose on the two rows together, instead of coming
-    out even."""
+    """Whether the rule "reject what was already done" is more often right than wrong, or the reverse, on both rows."""
     return find_repeat_rule_sign(first, second) + find_repeat_rule_sign(second, first) != 0
 
 
 class Quota:
-    """What each trace may still give: so many rows, and no step twice. A step is its key and index."""
+    """What each trace can still give: a limited number of rows, and each step once. A step is its key and index."""
 
     def __init__(self, pairs: int) -> None:
         self._pairs = pairs
@@ -209,18 +208,18 @@ class Quota:
         self._used: set[tuple[str, int]] = set()
 
     def is_full(self, key: str) -> bool:
-        """Whether the trace has no room for a pair of its own."""
+        """Whether the trace lacks room for a pair of its own steps."""
         return self._rows[key] + 2 > self._pairs
 
     def has_room(self, *steps: tuple[str, int]) -> bool:
-        """Whether there is room for all of these steps: asked of every candidate."""
+        """Whether there is room for all of these steps."""
         if not self._used.isdisjoint(steps) or len({*steps}) < len(steps):
             return False
         keys = [key for key, _ in steps]
         return all(self._rows[key] + keys.count(key) <= self._pairs for key in keys)
 
     def take(self, *steps: tuple[str, int]) -> None:
-        """Count them."""
+        """Count these steps."""
         self._rows.update(key for key, _ in steps)
         self._used.update(steps)
 
@@ -228,11 +227,11 @@ class Quota:
 def _wait_for_other_order(
     waiting: dict[tuple[str, str], MirroredPair], pair: MirroredPair, quota: Quota
 ) -> list[MirroredPair]:
-    """Return the pair together with a waiting one whose two types come in the other order; where none waits, keep
-    the pair waiting and return nothing.
+    """Return the pair together with a waiting one that has its two types in the other order. If there is none, keep the
+    pair waiting and return nothing.
 
     Edits tend to come late in a trace, and reads early. Without this balance, the type of an action and its place in
-    the trace would tell which answer is right.
+    the trace would reveal which answer is right.
     """
     order = (str(pair.first.label.action), str(pair.second.label.action))
     other = waiting.get((order[1], order[0]))
@@ -245,7 +244,7 @@ def _wait_for_other_order(
 
 
 def _shuffle(attempt: Attempt, family: str, seed: int) -> list[Target]:
-    """The steps in hash order: pairs are looked at in the order of their steps."""
+    """The steps in hash order, in which pairs are tried."""
     base = f"{seed}\0{attempt.trace.key}\0{family}\0"
 
     def find_place(target: Target) -> bytes:
@@ -255,12 +254,12 @@ def _shuffle(attempt: Attempt, family: str, seed: int) -> list[Target]:
 
 
 def _combine(targets: Iterable[Target]) -> _Candidates:
-    """Each two steps of one attempt, the earlier one first."""
+    """All pairs of steps of one attempt, the earlier step first."""
     return ((a, b) if a.index < b.index else (b, a) for a, b in combinations(targets, 2))
 
 
 def _find_same_call_shape(targets: list[Target], others: list[Target]) -> _Candidates:
-    """Calls of one shape, in one attempt or in two that both succeeded."""
+    """Calls of the same shape, in one attempt or in two that both succeeded."""
     shapes: dict[object, list[Target]] = {}
     for target in targets:
         if (shape := find_call_shape(target.message)) is not None:
@@ -277,7 +276,7 @@ def _find_other_types(targets: list[Target], _others: list[Target]) -> _Candidat
 
 
 def _find_redundant(targets: list[Target], _others: list[Target]) -> _Candidates:
-    """A read before a call that acts, where nothing changed between the two; or any call before the finish."""
+    """A read before a call that acts, if nothing changed between them; or any call before the finish."""
     unsure = [t.index for t in targets if t.label.effect in (Effect.UNKNOWN, Effect.SANDBOX_EXEC)]
     return (
         (a, b)
@@ -299,21 +298,20 @@ def _is_redundant(first: Target, second: Target) -> bool:
 
 _CHANGES = (ActionType.FILE_WRITE, ActionType.REPAIR)
 _CANDIDATES = {"redundancy": _find_redundant, "argument": _find_same_call_shape, "type_swap": _find_other_types}
-"""Family -> the function that finds steps which may be a pair of it."""
+"""Family -> the function that finds candidate steps for it."""
 
 
 def _make_mirrored_pair(
     family: str, first: Target, second: Target, accepted: AcceptedActions, *, of_types: bool
 ) -> MirroredPair | None:
-    """The pair; `None` where one of the steps is not wrong at the prompt of the other, or the prompt does not show
-    its values."""
+    """The pair; `None` if one step is not wrong at the other's prompt, or the prompt does not show its values."""
     if are_same_targets(first, second) or are_interchangeable(first, second):
         return None
     if accepted.accepts(first, second) or accepted.accepts(second, first):
         return None
     if family == "argument" and not (has_visible_values(second, first) and has_visible_values(first, second)):
         return None
-    # That a call is useless does not make every action of its type so.
+    # A useless call does not make every action of its type useless.
     strengths = ("weak", "weak") if of_types else _find_strengths(family, first, second)
     return MirroredPair(family, first, second, strengths)
 

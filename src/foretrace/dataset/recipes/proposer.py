@@ -1,4 +1,4 @@
-"""`proposer`: predict the next action from what was before it (prompt, completion)."""
+"""`proposer`: predict the next action from what came before it (prompt, completion)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = Config(
 
 
 class Proposer:
-    """One row for each step of a wanted attempt; a step that a sibling took at the same prompt is not repeated."""
+    """One row for each step of a wanted attempt, without repeats of what a sibling did at the same prompt."""
 
     configs = (CONFIG,)
 
@@ -38,7 +38,7 @@ class Proposer:
 
 
 def iterate_steps(task: TaskAttempts) -> Iterator[Target]:
-    """The targets of wanted attempts, each answer once at a prompt; what is left out is a counted drop."""
+    """The targets of wanted attempts, each answer once per prompt; omitted ones are counted as drops."""
     seen: set[tuple[bytes, str]] = set()
     for attempt in task.attempts:
         if not attempt.wanted:
@@ -55,7 +55,7 @@ def iterate_steps(task: TaskAttempts) -> Iterator[Target]:
 
 
 def make_values(target: Target) -> dict[str, Any]:
-    """The values of the columns that tell a step, its prompt and its completion."""
+    """The values of the columns that identify a step, its prompt and its completion."""
     calls = target.message.tool_calls
     return {
         "prompt": target.prompt,

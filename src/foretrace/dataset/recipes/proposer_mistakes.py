@@ -1,11 +1,11 @@
-"""The family `proposer`: where a proposer guessed the right action and a wrong one, the wrong one is rejected.
+"""The family `proposer`: if a proposer guessed both the right action and a wrong one, the wrong one is rejected.
 
-Both answers of such a pair are guesses of the proposer, so that neither its style nor having been guessed at all tells
-them apart. A candidate becomes a pair where a twin with the opposite answer is found. Whoever does not read the prompt
-sees of each of the two answers its rank, its confidence, its action, tool, program and length, and knows common
-completions by heart. A pair's twin is a pair of the same split in which all that is the same, and the right and the
-wrong answer have changed places. So each rule that goes by it is right in exactly half of the pairs: "prefer the higher
-rank", "prefer the tool that is called more often", "`submit` is mostly wrong".
+Both answers of such a pair are guesses of the proposer, so neither its style nor the fact of being guessed reveals the
+right one. A candidate becomes a pair if there is a twin for it. Without the prompt, an answer shows only its rank,
+confidence, action, tool, program and length, or is a common completion known by heart. A twin is a pair of the same
+split in which all of these are the same, but the right and the wrong answer are exchanged. So each rule based on them
+is right in exactly half of the pairs: "prefer the higher rank", "prefer the tool that is called more often", "`submit`
+is mostly wrong".
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from foretrace.dataset.recipes.mirrored_pairs import AcceptedActions, Quota
 from foretrace.dataset.recipes.proposer import CONFIG
 
 FAMILY = CONFIG.name
-"""Named as the config whose rows were predicted."""
+"""Same as the config whose rows were predicted."""
 
 
 class Appearance(msgspec.Struct, frozen=True, array_like=True):
     """What can be seen of one answer without reading the prompt."""
 
     rank: int
-    """Of the proposer's guess; 1 is the likeliest."""
+    """The rank of the proposer's guess; 1 is the likeliest."""
     confidence: float | None
     text: str
     """Digest of the completion."""
     form: str
-    """Action, tools, program, and the length of the completion in steps of half an octave."""
+    """Action, tools, program, and the completion's length in steps of half an octave."""
 
 
 class MistakeCandidate(msgspec.Struct, frozen=True, array_like=True):
-    """A wrong guess at a step at which another guess was right."""
+    """A wrong guess at a step with another guess that was right."""
 
     place: str
     """A hash that orders the candidates of a dataset."""
@@ -60,19 +60,19 @@ class MistakeCandidate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MistakeSearch(msgspec.Struct, kw_only=True):
-    """What the guesses of a proposer hold, in one shard job or in all of them."""
+    """Findings in the guesses of a proposer, in one shard job or in all of them."""
 
     candidates: list[MistakeCandidate] = []
     steps: int = 0
     """Steps with guesses."""
     drops: Counter[str] = msgspec.field(default_factory=Counter[str])
-    """Steps and guesses that give no candidate, by why."""
+    """Steps and guesses that give no candidate, by reason."""
 
     def search(self, task: TaskAttempts, predictions: Mapping[str, Mapping[int, Sequence[Prediction]]]) -> None:
-        """Add the candidates of one task, each wrong answer once at a prompt.
+        """Add the candidates of one task, each wrong answer once per prompt.
 
         Args:
-            task: With targets that were selected, and `drops` of this object.
+            task: The task, with selected targets and with the `drops` of this object.
             predictions: The guesses by key and step, best first.
         """
         wanted = [attempt for attempt in task.attempts if attempt.wanted]
@@ -86,13 +86,13 @@ class MistakeSearch(msgspec.Struct, kw_only=True):
                     self.candidates += _find_mistakes_at(target, guesses[target.index], task, accepted, done)
 
     def add(self, other: MistakeSearch) -> None:
-        """Add what a further job found."""
+        """Add the findings of another job."""
         self.candidates += other.candidates
         self.steps += other.steps
         self.drops.update(other.drops)
 
     def explain_lack(self) -> str:
-        """Why there is no pair, for a user who can change what is predicted."""
+        """Why there are no pairs, for a user who can change the predictions."""
         missed, alone = self.drops["proposer_right_not_guessed"], len(self.candidates)
         reasons = [f"{self.steps:,} predicted steps are rows"]
         if missed:
@@ -143,8 +143,8 @@ def _find_mistakes_at(
 
 
 def read_guess_message(guess: Prediction) -> Message | None:
-    """The message in which an agent would do what was guessed; None for a guess that names none of the nine actions, or
-    whose arguments are not a JSON object."""
+    """The message in which an agent would do what was guessed; None if the guess names none of the nine actions, or its
+    arguments are not a JSON object."""
     if guess.action not in set(ActionType):
         return None
     try:
@@ -156,31 +156,31 @@ def read_guess_message(guess: Prediction) -> Message | None:
 
 
 def make_guess_text(guess: Prediction, message: Message) -> str:
-    """The guess as the dataset writes targets."""
+    """The guess as the text of a target."""
     return make_target_text(message, ActionType(str(guess.action)), "call")
 
 
 def _is_right(target: Target, guess: Prediction, key: ActionKey) -> bool:
-    """Whether the guess is what the agent did: the same calls, however they are written; without calls, the action."""
+    """Whether the guess is what the agent did: the same calls, however written, or without calls the same action."""
     if not target.message.tool_calls and not guess.calls:
         return guess.action == target.label.action
     return key == target.action_key
 
 
 def _find_refusal(target: Target, message: Message, key: ActionKey, accepted: AcceptedActions) -> str | None:
-    """Why a guess that is not what the agent did is not a fair wrong answer either."""
+    """Why a wrong guess is not a fair wrong answer either, if so."""
     if message.tool_calls and {*key} & {*target.action_key}:
         return "partly_right"
     if not message.tool_calls and not target.message.tool_calls:
-        return "without_call"  # two actions without a call differ only in their label
+        return "without_call"  # two actions without calls differ only in their label
     if accepted.accepts_key(target, key):
         return "accepted"
     return "interchangeable" if _is_interchangeable(target, message, key) else None
 
 
 def _is_interchangeable(target: Target, message: Message, key: ActionKey) -> bool:
-    """Whether both are reads, and the agent made the guessed one later, with only reads between: their order may not
-    matter."""
+    """Whether the order may not matter: both are reads, and the agent made the guessed one later, only reads
+    between."""
     attempt = target.attempt
     facts = classify_calls(attempt.trace, message.tool_calls)
     if facts is None or facts.effect is not Effect.PURE_READ or target.label.effect is not Effect.PURE_READ:
@@ -202,7 +202,7 @@ def _describe(text: str, action: str, message: Message, guess: Prediction) -> Ap
 
 
 def _find_program(message: Message) -> str:
-    """The first word of the command of the first call; empty where it has none."""
+    """The first word of the command of the first call; empty if there is none."""
     try:
         arguments: Any = json.loads(message.tool_calls[0].arguments) if message.tool_calls else None
     except (ValueError, RecursionError):
@@ -212,22 +212,22 @@ def _find_program(message: Message) -> str:
 
 
 COMMON_GROUPS = 3
-"""A completion that comes in candidates of so many groups must have twins of the very same text."""
+"""A completion in candidates of this many groups must have twins with exactly the same text."""
 _MOST_LOG_ODDS = 7
 
 _View = tuple[str, int, int | None, str]
-"""What a twin must share of one answer: split, rank, confidence as its log-odds rounded down, text or form."""
+"""What a twin must share of one answer: split, rank, confidence as rounded log-odds, text or form."""
 
 
 def choose_mistakes(
     candidates: Iterable[MistakeCandidate], excluded: Mapping[bytes, str], pairs: int
 ) -> list[MistakeCandidate]:
-    """The candidates that have a twin, each followed by it; the likeliest guesses first.
+    """The candidates with a twin, each followed by it; the likeliest guesses first.
 
     Args:
-        candidates: Of all shard jobs, in any order.
-        excluded: Prompts that stood in several splits, and the split that keeps each.
-        pairs: Pairs that one trace may give at most; a step gives one.
+        candidates: Those of all shard jobs, in any order.
+        excluded: Prompts found in several splits, and the split that keeps each.
+        pairs: Most pairs from one trace; a step gives one.
     """
     able = [each for each in candidates if excluded.get(each.prompt, each.split) == each.split]
     able.sort(key=lambda each: (max(each.right.rank, each.wrong.rank), each.place))
@@ -242,7 +242,7 @@ def choose_mistakes(
         right, wrong = _find_views(candidate, common)
         twins = waiting.get((wrong, right), deque())
         while twins and not room.has_room(own, (twins[0].key, twins[0].step)):
-            twins.popleft()  # one that has no room now would have none later
+            twins.popleft()  # if it has no room now, it will have none later
         if twins:
             twin = twins.popleft()
             room.take(own, (twin.key, twin.step))
@@ -261,7 +261,7 @@ def _find_common_texts(candidates: Sequence[MistakeCandidate]) -> set[str]:
 
 
 def _find_views(candidate: MistakeCandidate, common: Collection[str]) -> tuple[_View, _View]:
-    """What is seen of the right and of the wrong answer."""
+    """The views of the right and of the wrong answer."""
 
     def view(answer: Appearance) -> _View:
         looks = answer.text if answer.text in common else answer.form
@@ -271,7 +271,7 @@ def _find_views(candidate: MistakeCandidate, common: Collection[str]) -> tuple[_
 
 
 def find_confidence_class(confidence: float | None) -> int | None:
-    """Log-odds, rounded down and limited to -7 and 7; None where there is no confidence."""
+    """Log-odds, rounded down and limited to -7 and 7; None without a confidence."""
     if confidence is None:
         return None
     odds = math.log((confidence + 1e-9) / (1 - confidence + 1e-9))
@@ -281,10 +281,10 @@ def find_confidence_class(confidence: float | None) -> int | None:
 def make_mistakes(
     chosen: Sequence[MistakeCandidate], guesses: Mapping[str, Mapping[int, Sequence[Prediction]]]
 ) -> dict[str, dict[int, Mistake]]:
-    """The chosen by key and step, as the recipe makes pairs of them.
+    """The chosen mistakes by key and step, from which the recipe makes pairs.
 
     Args:
-        chosen: Each followed by its twin.
+        chosen: The chosen candidates, each followed by its twin.
         guesses: All guesses, by key and step.
     """
     found: dict[str, dict[int, Mistake]] = {}

@@ -1,8 +1,8 @@
-"""`trajectories`: whole attempts as chat messages, with a mark on those that are trained.
+"""`trajectories`: whole attempts as chat messages, which are marked if trained.
 
-Messages are in the form that chat templates of tool-calling models take: arguments as objects, no field that is empty.
-Calls of a generated trace stay in the text, where its instructions ask for them; one whose results stand within the
-agent's own turn (protocol `inline`) has no such form, and is left to `export --format inline`.
+Messages have the form that chat templates of tool-calling models accept: arguments as objects, and no empty fields.
+Calls of a generated trace stay in the text, as its instructions ask. A trace with results inside the agent's own turn
+(protocol `inline`) has no such form; use `export --format inline` for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foretrace.encodings.calls_in_text import remove_calls
 
 _LONG_NUMBER = re.compile(r"\d{19}")
 _INT64 = range(-(2**63), 2**64)
-"""Whole numbers that the `datasets` library reads: it refuses a row with a longer one."""
+"""Integers that the `datasets` library reads: it refuses a row with a larger one."""
 
 CONFIG = Config(
     name="trajectories",
@@ -72,10 +72,10 @@ def _make_values(attempt: Attempt, form: CallForm) -> dict[str, Any]:
 
 
 def _make_messages(messages: list[Message]) -> Iterator[dict[str, Any]]:
-    """The messages as chat templates take them; a result that answers several calls stands once for each."""
+    """The messages as chat templates accept them; a result that answers several calls is repeated for each."""
     ids, answers = find_call_ids(messages)
     names: dict[str, str] = {}
-    """Name of the tool by the id of its call."""
+    """Tool name by call id."""
     for index, message in enumerate(messages):
         item: dict[str, Any] = {"role": message.role, "content": message.prefix + message.content}
         if message.role == "assistant":
@@ -96,7 +96,7 @@ def _make_call(call: ToolCall, call_id: str) -> dict[str, Any]:
 
 
 def _read_json(text: str, otherwise: Any) -> Any:
-    """The value of JSON text, numbers that are too long for the `datasets` library as text."""
+    """The value of JSON text, with numbers too long for the `datasets` library as text."""
     try:
         value = msgspec.json.decode(text)
         return json.loads(text, parse_int=_read_integer) if _LONG_NUMBER.search(text) else value
@@ -109,7 +109,7 @@ def _read_integer(digits: str) -> int | str:
 
 
 def _make_tools(tools: Sequence[ToolSpec], messages: list[Message]) -> list[dict[str, Any]]:
-    """The tools in OpenAI's form; where the source names none, the names that were called."""
+    """The tools in OpenAI's form; if the source names none, the names of the called tools."""
     called = sorted({c.name for m in messages for c in m.tool_calls if c.name})
     return [
         {
@@ -121,7 +121,7 @@ def _make_tools(tools: Sequence[ToolSpec], messages: list[Message]) -> list[dict
 
 
 def _read_parameters(spec: ToolSpec) -> dict[str, Any]:
-    """The schema, with the two fields that templates take for granted."""
+    """The schema, with the two fields that templates assume."""
     schema = _read_json(spec.parameters, None)
     return {"type": "object", "properties": {}} | (schema if isinstance(schema, dict) else {})
 

@@ -1,13 +1,13 @@
 """`verifier` (prompt, chosen, rejected) and `verifier_unpaired` (prompt, completion, label): pairs of real actions.
 
-Pairs of the families argument, type_swap and redundancy come with their mirror, see `mirrored_pairs.py`. A pair of the
-family sibling is what a successful and a failed attempt did at one prompt; what makes an action a fair wrong answer
-stands there too. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
+Pairs of the families argument, type_swap and redundancy come with their mirror, see `mirrored_pairs.py`; it also
+defines when an action is a fair wrong answer. A pair of the family sibling is what a successful and a failed attempt
+did at one prompt. The family proposer has the wrong guesses of a proposer, see `proposer_mistakes.py`.
 
-The gates of the pairs are checked on the files that were written. `shortcut/FAMILY`: each pair of a mirrored family
-stands in both orders, so whoever does not read the prompt is right in exactly half of the pairs. `repeats`: in the
-families `argument` and `type_swap`, the rule "reject the action that the prompt already shows" is right in exactly half
-of the pairs.
+The gates of the pairs check the written files. `shortcut/FAMILY`: each pair of a mirrored family appears in both
+orders, so a guesser that does not read the prompt is right in exactly half of the pairs. `repeats`: in the families
+`argument` and `type_swap`, the rule "reject the action that the prompt already shows" is right in exactly half of the
+pairs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from foretrace.dataset.settings import BuildSettings
 
 
 class MirrorCheck(RowCheck):
-    """In each mirrored family, every pair stands as often as its reverse in each group and split."""
+    """In each mirrored family, every pair is as frequent as its reverse in each group and split."""
 
     columns = ("family", "chosen", "rejected")
 
@@ -51,10 +51,10 @@ class MirrorCheck(RowCheck):
         self.pairs: Counter[str] = Counter()
         """By family."""
         self.unmirrored: dict[str, Counter[tuple[str, ...]]] = {}
-        """By family: how much more often a pair stands than its reverse, by split, group, first and second text."""
+        """By family: the frequency of a pair minus that of its reverse, by split, group, first and second text."""
 
     def add_rows(self, split: str, rows: RowGroup) -> None:
-        """Count the pairs; the two rows of a mirrored pair stand in one shard job."""
+        """Count the pairs; the two rows of a mirrored pair are in the same shard job."""
         plain, messages = rows.values, rows.messages
         columns = (plain["family"], plain["group"], messages["chosen"], messages["rejected"])
         for family, group, chosen, rejected in zip(*columns, strict=True):
@@ -65,14 +65,14 @@ class MirrorCheck(RowCheck):
                 counts[split, group, first, second] += 1 if first == chosen[0].content else -1
 
     def finish(self) -> None:
-        """Keep what has no mirror."""
+        """Keep only pairs without a mirror."""
         for family, pairs in self.unmirrored.items():
             self.unmirrored[family] = Counter({pair: abs(count) for pair, count in pairs.items() if count})
 
     @classmethod
     def make_gates(cls, checks: Sequence[MirrorCheck]) -> list[Gate]:
-        """`shortcut/FAMILY` for each mirrored family that has pairs. Where each pair has its reverse, any guesser that
-        sees only the two completions, and even the group, is right in one of the two: that is a proof, and nothing is
+        """`shortcut/FAMILY` for each mirrored family that has pairs. If each pair has its reverse, any guesser that
+        sees only the two completions, or even the group, is right in one of the two. This is a proof, so nothing is
         fitted."""
         gates: list[Gate] = []
         for family, count in sorted(sum((check.pairs for check in checks), Counter[str]()).items()):
@@ -93,8 +93,7 @@ class MirrorCheck(RowCheck):
 
 
 class RepeatsCheck(RowCheck):
-    """In `argument` and `type_swap`, the rule "reject what the prompt shows as done" is right for exactly half of
-    the pairs."""
+    """In `argument` and `type_swap`, the rule "reject what the prompt shows as done" is right in half of the pairs."""
 
     columns = ("family", "rejected")
 
@@ -103,12 +102,12 @@ class RepeatsCheck(RowCheck):
         self.right: dict[str, float] = {}
         """Pairs that the rule gets right, by family; a tie counts one half."""
         self.pairs: Counter[str] = Counter()
-        """All pairs, by family."""
+        """Number of pairs by family."""
         self._rejected: dict[tuple[str, int], list[tuple[str, str]]] = {}
         """Family and rejected completion of each pair, by key and step."""
 
     def add_rows(self, split: str, rows: RowGroup) -> None:
-        """Remember the pairs until their prompts come."""
+        """Store the pairs until their prompts arrive."""
         if self.settings.target != "call":
             return
         columns = (rows.values["key"], rows.values["step"], rows.values["family"], rows.messages["rejected"])
@@ -128,13 +127,13 @@ class RepeatsCheck(RowCheck):
             self.pairs[family] += 1
 
     def finish(self) -> None:
-        """Forget the completions."""
+        """Drop the completions."""
         self._rejected.clear()
 
     @classmethod
     def make_gates(cls, checks: Sequence[RepeatsCheck]) -> list[Gate]:
-        """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`. None of a
-        dataset whose targets are not calls: nothing was measured."""
+        """Fail unless the rule is right in exactly half of the pairs of each family in `REPEAT_BALANCED`. No gates if
+        the dataset's targets are not calls, since nothing was measured."""
         if not all(check.settings.target == "call" for check in checks):
             return []
         figure: dict[str, Any] = {}
@@ -147,7 +146,7 @@ class RepeatsCheck(RowCheck):
 
 
 def _read_action_key(target_text: str) -> ActionKey:
-    """The action key of a target text of the form `call`."""
+    """The action key of a target text with format `call`."""
     value = msgspec.json.decode(target_text)
     calls = [value, *value.get("more", ())] if value["tool"] else []
     made = (ToolCall(name=c["tool"], arguments=msgspec.json.encode(c["arguments"]).decode()) for c in calls)
@@ -198,13 +197,14 @@ UNPAIRED = Config(
 
 
 class Verifier:
-    """`strong`: provably useless there (an answered call repeated with nothing changed, a finish before the last
-    change). `weak`: not what the agent did, which does not prove it wrong."""
+    """Pairs of a right and a wrong action. `strong`: the wrong one is provably useless there (an answered call repeated
+    with nothing changed, a finish before the last change). `weak`: it is not what the agent did, which does not prove
+    it wrong."""
 
     configs = (PAIRED, UNPAIRED)
 
     def rows(self, task: TaskAttempts) -> Iterator[Row]:
-        """Rows of all families, each mirrored pair as two neighbours."""
+        """Rows of all families, with the two rows of a mirrored pair next to each other."""
         wanted = [attempt for attempt in task.attempts if attempt.wanted]
         accepted = AcceptedActions(a for a in wanted if a.trace.outcome.success is not False)
         for family, first, second, strengths in find_mirrored_pairs(wanted, task, accepted):
@@ -225,7 +225,7 @@ class _WrongAnswer(NamedTuple):
     text: str
     action: str | None
     outcome: Outcome
-    """Of the attempt that gave it; unknown for a guess."""
+    """The outcome of the attempt that gave it; unknown for a guess."""
 
 
 def _read_wrong(target: Target) -> _WrongAnswer:
@@ -242,8 +242,7 @@ def _find_proposer_pairs(wanted: Iterable[Attempt]) -> Iterator[tuple[Target, Mi
 
 
 def _find_sibling_pairs(task: TaskAttempts, accepted: AcceptedActions) -> Iterator[tuple[Target, Target]]:
-    """Pairs of what a successful and a failed attempt did at the same prompt; each wrong action stands once at a
-    prompt."""
+    """Pairs of what a successful and a failed attempt did at the same prompt; each wrong action once per prompt."""
     failed_by_prompt: dict[bytes, list[Target]] = {}
     for attempt in task.attempts:
         if attempt.trace.outcome.success is False:
@@ -275,7 +274,7 @@ def _shuffle(targets: Iterable[Target], seed: int) -> list[Target]:
 def _make_rows(
     target: Target, wrong: _WrongAnswer, family: str, strength: str, pair: str, settings: BuildSettings
 ) -> Iterator[Row]:
-    """The paired row, and the two unpaired ones, each with the outcome of the attempt that gave its answer."""
+    """The paired row and the two unpaired ones, each with the outcome of the attempt that gave its answer."""
     chosen, rejected = [("assistant", target.text)], [("assistant", wrong.text)]
     shared: dict[str, Any] = {
         "prompt": target.prompt,

@@ -18,7 +18,7 @@ from foretrace.models.base import Server
 
 
 class CodeTraceEnvConfig(BaseEnvConfig):
-    """Atropos' own settings with other defaults, and those of the episodes."""
+    """Atropos' own settings with other defaults, and the settings of episodes."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())  # fields may begin with `model_`
 
@@ -77,7 +77,7 @@ class CodeTraceEnvConfig(BaseEnvConfig):
         return value
 
     def server(self) -> Server:
-        """Settings of the model server, all but the address and the key that Atropos has (`openai.*`).
+        """Settings of the model server, except the address and key, which are Atropos' (`openai.*`).
 
         Raises:
             UsageError: an option that is not NAME=VALUE, or a key that is not set.

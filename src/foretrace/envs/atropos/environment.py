@@ -46,16 +46,16 @@ from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 _log = logging.getLogger("foretrace.envs.atropos")
 _UNSET = ("", "default", "none", "x", None)
-"""What Atropos writes where a server's name or key was not given."""
+"""Atropos' values for a server's name or key that was not given."""
 
 
 class ForetraceServer(APIServer):
-    """What Atropos makes for each of its model servers: one of foretrace's models, which rollouts ask themselves."""
+    """Atropos makes one per model server. It holds one of foretrace's models, which rollouts call directly."""
 
     spec: ClassVar[str]
-    """KIND or KIND:NAME; a name that is missing is Atropos' `model_name`."""
+    """KIND or KIND:NAME; if the name is missing, it is Atropos' `model_name`."""
     settings: ClassVar[Server]
-    """All but the address, which is Atropos' `base_url`, and the key, which may be its `api_key`."""
+    """All settings except the address, which is Atropos' `base_url`, and the key, which may be its `api_key`."""
 
     def __init__(self, config: Any, reasoning_config: Any = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
@@ -71,7 +71,7 @@ class ForetraceServer(APIServer):
         )
 
     async def check_server_status_task(self, chat_completion: bool = True) -> NoReturn:
-        """Refuse what would ask by way of Atropos."""
+        """Refuse requests through Atropos."""
         raise UsageError("the rollouts of this environment ask the model itself, and not Atropos' server")
 
     _chat_completion_wrapper = _completion_wrapper = check_server_status_task
@@ -82,7 +82,7 @@ class CodeTraceEnv(BaseEnv):
     """Any protocol on any problem set; see docs/rl.md.
 
     Raises:
-        UsageError: a setting that cannot be served, or a tokenizer that cannot be loaded.
+        UsageError: an unsupported setting, or a tokenizer that cannot be loaded.
     """
 
     name = "code_trace"
@@ -90,11 +90,11 @@ class CodeTraceEnv(BaseEnv):
     training = True
     """False in `evaluate`, which needs no logprobs."""
     fatal: ForetraceError | None = None
-    """Why the run is to end."""
+    """The error with which the run is to end."""
 
     @classmethod
     def config_init(cls) -> Any:
-        """Atropos' way to ask for the defaults."""
+        """The defaults, as Atropos asks for them."""
         return cls.env_config_cls(), [APIServerConfig(health_check=False)]
 
     def __init__(self, config: CodeTraceEnvConfig, server_configs: Any, slurm: bool = False, testing: bool = False):
@@ -121,13 +121,13 @@ class CodeTraceEnv(BaseEnv):
         self.metrics = RolloutMetrics()
         self._eval_metrics: dict[str, float] = {}
         self._failures = 0
-        """Groups in a row that could not be filled."""
+        """Number of consecutive groups that could not be filled."""
         self._sink: TraceSink | None = None
         self._sandbox: Sandbox | None = None
         self._rollout_slots = asyncio.Semaphore(config.max_rollouts)
 
     async def setup(self) -> None:
-        """Load the problems, ask the model servers what they can do, start the sandbox."""
+        """Load the problems, query the model servers' capabilities, and start the sandbox."""
         config = self.config
         if self.training and config.group_size == 1 and config.ensure_scores_are_not_same:
             unsent = ": Atropos drops groups in which all scores are the same; choose 2 or more, or "
@@ -170,11 +170,11 @@ class CodeTraceEnv(BaseEnv):
         self._fit_problems(config.max_token_length)
 
     def _fit_problems(self, max_tokens: int) -> None:
-        """Leave out the problems whose prompts leave no room in a sequence of that length; one must be left."""
+        """Leave out problems whose prompts leave no room in a sequence of this length; at least one must remain."""
         for model in self._models:
             model.max_sequence_tokens = max_tokens
         lengths = {p.id: len(self._runner.render_prompt(p)) for p in (*self._train, *self._eval)}
-        room = max_tokens - RESERVED_TOKENS - 1  # one token of a reply
+        room = max_tokens - RESERVED_TOKENS - 1  # at least one token of a reply
         self._train, self._eval = [[p for p in side if lengths[p.id] <= room] for side in (self._train, self._eval)]
         if lengths and min(lengths.values()) > room:
             why = f" is too small: the shortest prompt has {min(lengths.values())} tokens, and replies must fit in, too"
@@ -193,8 +193,8 @@ class CodeTraceEnv(BaseEnv):
         await self._run(super().env_manager)
 
     async def process_manager(self) -> None:
-        """`process`, which fails where Atropos left out every group, so that nothing was written. W&B, which Atropos
-        switches on here, is for `serve`."""
+        """`process`, which fails if Atropos left out every group, so that nothing was written. Turns off W&B, which
+        Atropos turns on here and which is only for `serve`."""
         self.config.use_wandb = False
         await self._run(super().process_manager)
         if not Path(self.config.data_path_to_save_groups).stat().st_size:
@@ -219,7 +219,7 @@ class CodeTraceEnv(BaseEnv):
             await self.close()
 
     async def get_status(self) -> None:
-        """Ask run-api how far the trainer is, and end the run that is to end."""
+        """Ask run-api for the trainer's progress, and end the run if it is to end."""
         if self.fatal is not None:
             raise self.fatal
         await super().get_status()
@@ -231,7 +231,7 @@ class CodeTraceEnv(BaseEnv):
         return next(self._order).id
 
     async def collect_trajectories(self, item: str) -> tuple[dict[str, Any] | None, list[str]]:
-        """One whole group, or none. What is raised ends the run: no other group would fare better."""
+        """One whole group, or none. An exception ends the run, since other groups would fail too."""
         if self.fatal is not None:
             raise self.fatal
         config, sampling = self.config, self.config.sampling()
@@ -263,8 +263,7 @@ class CodeTraceEnv(BaseEnv):
     # --- evaluation
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> None:
-        """Attempt each problem of the evaluation once, and write the metrics. In a run that trains, an
-        evaluation that fails is only logged."""
+        """Attempt each evaluation problem once, and write the metrics. While training, a failure is only logged."""
         try:
             if self._eval:
                 await self._evaluate()
@@ -306,14 +305,13 @@ class CodeTraceEnv(BaseEnv):
         return {name: getattr(self.config, name) for name in ("temperature", "top_p", "max_tokens")}
 
     async def wandb_log(self, wandb_metrics: dict[str, Any] | None = None) -> None:
-        """Log the rollouts since the last time under `train/`, and an evaluation under `eval/`."""
+        """Log the rollouts since the last call under `train/`, and an evaluation under `eval/`."""
         metrics = dict(wandb_metrics or {}) | self.metrics.compute_means("train/") | self._eval_metrics
         self.metrics, self._eval_metrics = RolloutMetrics(), {}
         await super().wandb_log(metrics)
 
     async def get_server_info(self) -> None:
-        """Ask run-api for the trainer's limits: they hold for the sequences, too, and a group must not be larger than a
-        batch."""
+        """Ask run-api for the trainer's limits. They also apply to sequences, and a group must not exceed a batch."""
         try:
             await super().get_server_info()
         except ValueError as error:
@@ -322,7 +320,7 @@ class CodeTraceEnv(BaseEnv):
             self._fit_problems(self.max_token_len)
 
     async def close(self) -> None:
-        """End what was opened, and seal the traces. May be called twice."""
+        """Close everything that was opened, and seal the traces. May be called twice."""
         for server in self.server.servers:
             await server.model.close()
         if self._sandbox is not None:
@@ -333,12 +331,12 @@ class CodeTraceEnv(BaseEnv):
     @classmethod
     def cli(cls) -> None:
         """The command line. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted."""
-        if sys.argv[1:2] in ([], ["-h"], ["--help"]):  # Atropos would end in a traceback for the first
+        if sys.argv[1:2] in ([], ["-h"], ["--help"]):  # without arguments, Atropos would print a traceback
             print("usage: serve|process|evaluate [--config FILE] [--env.NAME VALUE ...] [--openai.NAME VALUE ...]")
             print("all settings, and what they are: serve --help")
             sys.exit(0 if sys.argv[1:] else UsageError.exit_code)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was opened is closed
-        if not _log.handlers:  # our own lines are few, and are shown whatever Atropos logs
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that everything is closed
+        if not _log.handlers:  # foretrace logs few lines; show them whatever Atropos logs
             _log.addHandler(logging.StreamHandler())
             _log.setLevel(logging.INFO)
             _log.propagate = False

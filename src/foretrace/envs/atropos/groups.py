@@ -1,4 +1,4 @@
-"""A group of rollouts as Atropos takes it."""
+"""A group of rollouts in the form that Atropos expects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foretrace.envs.rollouts import Rollout
 
 
 def make_group(members: Sequence[Rollout], sampling: Mapping[str, Any], *, messages: bool) -> dict[str, Any]:
-    """Atropos' `ScoredDataGroup`. Keys without a value are left out: Atropos takes `None` for a value.
+    """Atropos' `ScoredDataGroup`. Keys without a value are left out, because Atropos treats `None` as a value.
 
     Args:
         members: rollouts that can be trained on.

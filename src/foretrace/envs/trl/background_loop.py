@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, in which a sandbox stays open between a trainer's steps."""
+"""An event loop in its own thread, in which a sandbox stays open between a trainer's steps."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _T = TypeVar("_T")
 
 
 class BackgroundLoop:
-    """Where episodes run while a trainer waits: its own thread may have a loop already (in a notebook), or none.
+    """Runs episodes while a trainer waits, whose own thread may already have a loop (in a notebook).
 
-    The thread starts with the first work. What was opened is closed when the process ends, or by `close`.
+    The thread starts with the first work. Everything is closed by `close`, or at the end of the process.
 
     Args:
-        sandbox: a name, or one that is not started. It is closed with the loop.
+        sandbox: a name, or a sandbox that is not started. It is closed with the loop.
         settings: of a named sandbox.
-        max_concurrency: episodes at one time, each of which may have a session of a named sandbox.
+        max_concurrency: concurrent episodes, each of which may have a session of a named sandbox.
 
     Raises:
-        UsageError: settings beside a sandbox that has its own, or no episode at all.
+        UsageError: settings for a sandbox that has its own, or a `max_concurrency` below 1.
     """
 
     def __init__(self, sandbox: str | Sandbox, settings: SandboxSettings | None, max_concurrency: int = 256) -> None:
@@ -49,7 +49,7 @@ class BackgroundLoop:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; started where it is not."""
+        """The loop; started on first use."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -58,15 +58,15 @@ class BackgroundLoop:
             return self._loop
 
     def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Begin work in the loop."""
+        """Start work in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close_at_end(self, closer: Callable[[], Awaitable[None]]) -> None:
-        """Have something closed at the end, the last one first."""
+        """Register something to be closed at the end, in reverse order."""
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Close what was opened, and end the thread. May be called twice."""
+        """Close everything, and end the thread. May be called twice."""
         loop = self.loop
         atexit.unregister(self.close)
         try:

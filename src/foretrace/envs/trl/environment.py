@@ -1,4 +1,4 @@
-"""An environment for `GRPOTrainer(environment_factory=...)`: an episode whose acts are tools that the model calls."""
+"""An environment for `GRPOTrainer(environment_factory=...)`: an episode whose actions are the model's tool calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Call(msgspec.Struct):
 
 
 class ToolCalls(Tools):
-    """The protocol `tools` in the model's own tool calls: `run_tests` until the tests pass, then `submit`."""
+    """The protocol `tools` with the model's native tool calls: `run_tests` until the tests pass, then `submit`."""
 
     name = "tool_calls"
     stop = ()
@@ -48,23 +48,23 @@ class ToolCalls(Tools):
     }
 
     def read(self, text: str, *, cut: bool, before: Sequence[Act]) -> Reply:
-        """The call of a tool, as `ToolEnvironment` writes it."""
+        """A tool call as written by `ToolEnvironment`."""
         call = msgspec.json.decode(text, type=_Call)
         kind, handling = self.acts[call.name]
         return Reply(text=text, acts=(Act(kind=kind, span=(0, len(text)), code=call.code, handling=handling),))
 
 
 class EnvironmentFactory:
-    """Makes the environments of a `GRPOTrainer(environment_factory=...)`, all with one sandbox. The trainer's dataset
-    is `prompt_dataset(problems, ToolCalls())`; the reward is the environments' own.
+    """Makes the environments of a `GRPOTrainer(environment_factory=...)`, which share a sandbox. The trainer's dataset
+    is `prompt_dataset(problems, ToolCalls())`; the environments give the reward.
 
     Args:
-        sandbox, sandbox_settings: as of `rollout_func`.
+        sandbox, sandbox_settings: as in `rollout_func`.
         settings: how an episode is run.
-        traces_dir: a traces folder that the episodes are added to; their token ids are the trainer's, and not in it.
+        traces_dir: a traces folder to which the episodes are added, without token ids, which only the trainer has.
 
     Raises:
-        UsageError: what cannot be served.
+        UsageError: an unsupported setting.
         StoreError: `traces_dir` cannot be written.
     """
 
@@ -88,26 +88,26 @@ class EnvironmentFactory:
         return self.made[-1]
 
     def close(self) -> None:
-        """End the sandbox and seal the traces; both end with the process, too. May be called twice."""
+        """Close the sandbox and seal the traces; the end of the process does so too. May be called twice."""
         self.loop.close()
 
 
 class ToolEnvironment:
-    """One episode after the other, each from `reset` to `get_reward`. Its other methods are the model's tools."""
+    """Runs one episode after another, each from `reset` to `get_reward`. Its other methods are the model's tools."""
 
     def __init__(self, factory: EnvironmentFactory) -> None:
         self._factory = factory
         self._episode: Episode | None = None
         self._lock = asyncio.Lock()
         self.trace: Trace | None = None
-        """Of the last episode that has come to its end."""
+        """The trace of the last finished episode."""
 
     def reset(self, prompt: Sequence[Any], problem: str, **columns: Any) -> None:
         """Begin an episode.
 
         Raises:
             UsageError: the dataset was not made by `prompt_dataset`, or for another protocol.
-            SandboxError: no sandbox serves. Once one has served, a failure of it costs only the episode.
+            SandboxError: the sandbox cannot start. Later failures only cost the episode.
         """
         factory, protocol, chosen = self._factory, ToolCalls(), read_problem(problem)
         check_prompt(prompt, chosen, protocol)
@@ -136,12 +136,12 @@ class ToolEnvironment:
         return await self._call("submit", code)
 
     async def get_reward(self) -> float | None:
-        """The reward of the episode; `None` where the sandbox failed.
+        """The reward of the episode; `None` if the sandbox failed.
 
         Raises:
-            SandboxError: all episodes of the step failed: there is nothing to train on.
+            SandboxError: all episodes of the step failed, so there is nothing to train on.
         """
-        # TRL asks one after the other: so all are judged when the first is asked.
+        # TRL asks for one after another: all are judged with the first.
         ends = (asyncio.wrap_future(self._factory.loop.submit(one._end())) for one in self._factory.made)
         ended = [trace for trace in await asyncio.gather(*ends) if trace is not None]
         failed = [Rollout(trace, None, trace.outcome.error.kind) for trace in ended if trace.outcome.error]
@@ -154,14 +154,14 @@ class ToolEnvironment:
         if not factory.started:
             await factory.loop.sandbox.start()
             factory.started = True
-        with contextlib.suppress(Exception):  # the trace says what failed
+        with contextlib.suppress(Exception):  # the trace has the error
             async with record_failure(episode):
                 await episode.start()
 
     async def _call(self, name: str, code: Any) -> str:
         if code is None and name == "submit":
             code = ""
-        if not isinstance(code, str):  # TRL passes on what the model wrote
+        if not isinstance(code, str):  # TRL passes on whatever the model wrote
             return "Nothing was run: code must be a string, the whole Python code of the answer."
         text = msgspec.json.encode(_Call(name, code)).decode()
         return await asyncio.wrap_future(self._factory.loop.submit(self._step(Completion(text=text))))
@@ -176,13 +176,13 @@ class ToolEnvironment:
             return _ENDED if episode.done else episode.messages[-1].content
 
     async def _end(self) -> Trace | None:
-        """Judge the episode, where no call has ended it, and keep its trace; `None` where there is none to end."""
+        """Judge the episode unless a call has ended it, and store its trace; `None` if there is no episode."""
         async with self._lock:
             episode, self._episode = self._episode, None
             if episode is None:
                 return None
             if not episode.done:
-                with contextlib.suppress(Exception):  # the trace says what failed
+                with contextlib.suppress(Exception):  # the trace has the error
                     async with record_failure(episode):
                         await episode.end("stopped")
             self.trace = finish_trace(episode)

@@ -1,5 +1,5 @@
-"""Where the completions of rollouts come from: the trainer's own model, or a function of the user's."""
-# The trainer's libraries are an extra: without them there are no types to check against.
+"""The source of completions for rollouts: the trainer's own model, or a user's function."""
+# The trainer's libraries are an extra, so there may be no types to check against.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from foretrace.envs.tokenizer import LocalTokenizer
 
 
 class Generation(NamedTuple):
-    """What was sampled behind one prompt."""
+    """The sample for one prompt."""
 
     ids: list[int]
-    """With the id that ended it, where one did. What stands behind an end of the tokenizer's or a stop sequence is left
-    out. Fewer than `max_tokens` are a completion that the model ended, in whatever way."""
+    """Including the id that ended it, if any. Anything after an end of the tokenizer's or a stop sequence is ignored.
+    Fewer than `max_tokens` ids mean that the model ended the completion."""
     logprobs: list[float]
-    """Natural-log probability of each id, under the distribution that the trainer computes its own with."""
+    """Natural-log probability of each id, under the same distribution as the trainer's own logprobs."""
 
 
 class GenerateFunc(Protocol):
-    """Samples one completion behind each prompt of token ids."""
+    """Samples one completion for each prompt of token ids."""
 
     def __call__(
         self, prompts: list[list[int]], sampling: list[Sampling], stop: tuple[str, ...]
     ) -> Sequence[Generation | ForetraceError]:
-        """As many results as prompts, in their order. One that failed is an error in its place.
+        """One result per prompt, in order; an error in place of each that failed.
 
         Args:
-            prompts: ids of the whole context of each.
-            sampling: of each; they differ in `seed` and in `max_tokens`. Ids beyond `max_tokens` are left out.
-            stop: texts that end a completion, which keeps the ids that spell them.
+            prompts: ids of the whole context of each completion.
+            sampling: for each completion; they differ in `seed` and `max_tokens`. Ids beyond `max_tokens` are ignored.
+            stop: texts that end a completion; their ids are part of it.
         """
         ...
 
 
 class TrainedModel:
-    """Generates with the weights that a `GRPOTrainer` is training, by transformers (see `GenerateFunc`).
+    """Generates with transformers and the weights that a `GRPOTrainer` is training (see `GenerateFunc`).
 
-    Temperature, `top_p`, `top_k` and the like are the trainer's. Logprobs are those after temperature alone, as the
-    trainer computes them.
+    Temperature, `top_p`, `top_k` and the like are the trainer's. Logprobs only reflect the temperature, like the
+    trainer's.
 
     Raises:
         UsageError: the trainer generates with vLLM.
@@ -91,20 +91,20 @@ class TrainedModel:
         logprobs = torch.stack(watcher.logprobs, dim=1).tolist()
         generations: list[Generation] = []
         for row, own in zip(output[:, width:].tolist(), logprobs, strict=True):
-            count = next((number for number, one in enumerate(row, 1) if one in ends), len(row))  # then comes padding
+            count = next((number for number, one in enumerate(row, 1) if one in ends), len(row))  # followed by padding
             generations.append(Generation(row[:count], own[:count]))
         return generations
 
 
 class _LogprobWatcher:
-    """Keeps the logprob of each token: it is given the logits as the model gave them, before temperature and the cuts
-    of sampling, and with the next ones the token that was sampled."""
+    """Records the logprob of each token from the model's logits, before temperature and the cuts of sampling. The
+    sampled token is known in the next step."""
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
         self._logits: Any = None
         self.logprobs: list[Any] = []
-        """One tensor a step: the logprob of each row's token."""
+        """One tensor per step: the logprob of each row's token."""
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         if self._logits is not None:
@@ -113,16 +113,16 @@ class _LogprobWatcher:
         return scores
 
     def add_logprobs(self, input_ids: Any) -> None:
-        """Add those of the tokens that stand last."""
+        """Add the logprobs of the last tokens."""
         logprobs = (self._logits.float() / self._temperature).log_softmax(-1)
         self.logprobs.append(logprobs.gather(1, input_ids[:, -1:]).squeeze(1))
 
 
 def make_completion(request: Request, generation: Generation, tokenizer: LocalTokenizer) -> Completion:
-    """Sampled ids as a completion: it ends at its limit, with the first id that ends a turn, or with a stop sequence.
+    """Sampled ids as a completion, which ends at its limit, at the first id that ends a turn, or at a stop sequence.
 
     Raises:
-        UsageError: there is no id, or not one logprob an id.
+        UsageError: there are no ids, or not one logprob per id.
     """
     sampled, logprobs = generation
     if not sampled or len(sampled) != len(logprobs):

@@ -1,4 +1,4 @@
-"""The prompt dataset: problems as rows, and back. A prompt never holds a hidden test."""
+"""The prompt dataset: problems as rows, and back. Prompts never contain hidden tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foretrace.protocols.base import InteractionProtocol
 from foretrace.registry import make_protocol
 
 TASK_KEY = "task"
-"""Key, in each message of a prompt, of the task's id: a rollout function is given only prompts."""
+"""Key in each message of a prompt for the task's id, since a rollout function is only given prompts."""
 
 
 def prompt_dataset(
@@ -27,15 +27,15 @@ def prompt_dataset(
     path: str | None = None,
     limit: int | None = None,
 ) -> Any:
-    """A `datasets.Dataset` with one row a problem: `prompt` (the messages that an episode begins with), `task` (the
-    id), and `problem` (JSON, with all tests; for `EnvironmentFactory`).
+    """A `datasets.Dataset` with one row per problem: `prompt` (the first messages of an episode), `task` (the id), and
+    `problem` (JSON with all tests, for `EnvironmentFactory`).
 
-    No hidden test is in a prompt. Each message of a prompt holds the id too, at `task`, for `rollout_func`.
+    Prompts contain no hidden tests. Each message of a prompt also has the id, as `task`, for `rollout_func`.
 
     Args:
         problems: a set by its name (`builtin`, `jsonl:FILE`), or problems.
         path: read the named set from this file or folder.
-        limit: only the first ones.
+        limit: only this many, the first ones.
 
     Raises:
         UsageError: no such set or protocol.
@@ -55,19 +55,19 @@ def prompt_dataset(
 def resolve_problems(
     problems: str | Iterable[Problem], path: str | None = None, limit: int | None = None
 ) -> list[Problem]:
-    """The problems of a set by its name, or as they are given (see `prompt_dataset`)."""
+    """The problems of a named set, or the given ones (see `prompt_dataset`)."""
     if isinstance(problems, str):
         return load_problems(problems, path, limit)
     return check_problems(list(problems)[:limit])
 
 
 def resolve_protocol(protocol: str | InteractionProtocol) -> InteractionProtocol:
-    """The protocol of a name, or as it is given."""
+    """The protocol of this name, or the given one."""
     return make_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
 def read_problem(text: str) -> Problem:
-    """The problem that a row's column `problem` holds; a UsageError where it holds none."""
+    """The problem in a row's column `problem`; a UsageError if there is none."""
     try:
         return msgspec.json.decode(text, type=Problem)
     except (msgspec.MsgspecError, TypeError) as error:
@@ -77,10 +77,10 @@ def read_problem(text: str) -> Problem:
 def find_problem(
     prompt: Sequence[Mapping[str, Any]], problems: Mapping[str, Problem], protocol: InteractionProtocol
 ) -> Problem:
-    """The problem that a prompt asks for, of those by the id of their task.
+    """The problem that a prompt asks for. `problems` has them by task id.
 
     Raises:
-        UsageError: the prompt names none, one that is not known, or is written for another protocol.
+        UsageError: the prompt names no problem or an unknown one, or is written for another protocol.
     """
     task = prompt[0].get(TASK_KEY) if isinstance(prompt, list) and prompt else None
     if task is None:
@@ -92,8 +92,8 @@ def find_problem(
 
 
 def check_prompt(prompt: Sequence[Mapping[str, Any]], problem: Problem, protocol: InteractionProtocol) -> None:
-    """Refuse a prompt that does not ask for the problem in the words of the protocol: what is answered to it would be
-    read by other rules than it was written by.
+    """Refuse a prompt that is not the protocol's prompt for this problem: the answer would not follow the rules by
+    which it is read.
 
     Raises:
         UsageError: it is not that prompt.

@@ -1,4 +1,4 @@
-"""Episodes that run at one time ask for completions together: one batch a turn, generated in one call."""
+"""Requests of concurrent episodes are generated together: one batch per turn, in one call."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class PendingRequest(NamedTuple):
     """A request, and the future that its episode waits for."""
 
     number: int
-    """Of the episode: a batch is put in this order, so that the same seed gives the same samples."""
+    """Number of the episode, by which a batch is sorted, so that the same seed gives the same samples."""
     request: Request
     answer: asyncio.Future[Generation | ForetraceError]
 
 
 class RequestBatcher:
-    """Collects the requests of `episodes` episodes that run at one time.
+    """Collects the requests of `episodes` concurrent episodes.
 
-    Requests are held back until each episode that still runs has one; then they are put into `batches` together.
+    Requests wait until each running episode has one, and are then put into `batches` together.
     """
 
     def __init__(self, episodes: int) -> None:
@@ -35,14 +35,14 @@ class RequestBatcher:
         self._pending: list[PendingRequest] = []
 
     async def ask(self, number: int, request: Request) -> Generation | ForetraceError:
-        """What is generated for the request of an episode, together with those of all others."""
+        """The generation for the request of an episode, made together with those of all others."""
         answer: asyncio.Future[Generation | ForetraceError] = asyncio.get_running_loop().create_future()
         self._pending.append(PendingRequest(number, request, answer))
         self._put_if_complete()
         return await answer
 
     def leave(self) -> None:
-        """An episode has ended: the others do not wait for it."""
+        """Note that an episode has ended, so that others do not wait for it."""
         self._running -= 1
         self._put_if_complete()
 
@@ -52,7 +52,7 @@ class RequestBatcher:
             self._pending = []
 
     def generate_all(self, generate: GenerateFunc, loop: asyncio.AbstractEventLoop) -> None:
-        """Generate for all batches in this thread, until the end; the loop is that of the episodes."""
+        """Generate for all batches in this thread, until the end. `loop` is the loop of the episodes."""
         for batch in iter(self.batches.get, None):
             requests = [one.request for one in batch]
             prompts = [list(request.prompt_ids or ()) for request in requests]
@@ -69,7 +69,7 @@ def _set_answer(future: asyncio.Future[Generation | ForetraceError], answer: Gen
 
 
 class BatchedModel(ClosingModel):
-    """A ChatModel (see `models.base.ChatModel`) for one episode, whose requests go into the batches of all."""
+    """A ChatModel (see `models.base.ChatModel`) for one episode, whose requests join the batches of all episodes."""
 
     endpoint = ""
 
@@ -78,7 +78,7 @@ class BatchedModel(ClosingModel):
         self._tokenizer, self._batcher, self._number = tokenizer, batcher, number
 
     async def probe(self) -> Capabilities:
-        """What it does (see `models.base.ChatModel.probe`)."""
+        """Its capabilities (see `models.base.ChatModel.probe`)."""
         return Capabilities(logprobs=True, token_ids=True, token_prompts=True, continuation=True)
 
     async def complete(self, request: Request) -> Completion:

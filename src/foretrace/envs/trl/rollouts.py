@@ -1,5 +1,5 @@
-"""A rollout function for `GRPOTrainer(rollout_func=...)`: the episodes of a training step, as lists of token ids, and
-the reward function that belongs to it."""
+"""A rollout function for `GRPOTrainer(rollout_func=...)`, which turns the episodes of a training step into lists of
+token ids, and its reward function."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 
 class RolloutFunc:
-    """A rollout function for `GRPOTrainer(rollout_func=...)`: whole episodes, of one turn or many, token-exact.
+    """A rollout function for `GRPOTrainer(rollout_func=...)`: whole episodes of one or more turns, with exact tokens.
     Its reward function is `reward_from_rollout`.
 
     It returns `prompt_ids`, `completion_ids`, `logprobs`, `env_mask` (1: sampled by the model; 0: the environment's, or
-    without a sure logprob), and for reward functions `reward` (`None` where the episode failed), `metrics` (by name)
-    and `trace`, each a list with one entry a prompt.
+    without a sure logprob), and for reward functions `reward` (`None` if the episode failed), `metrics` (by name) and
+    `trace`. Each is a list with one entry per prompt.
 
     Args:
-        generate: what samples: a function, or a model server, whose weights nothing here updates; `None` is the
-            trainer's own model, by transformers.
-        problems: all that the prompts ask for: what `prompt_dataset` was given.
-        path, limit: as of `prompt_dataset`.
-        sandbox: names in order of preference (`docker,local`), or one that is not started; it starts with the first
-            episodes and ends with the process.
-        sandbox_settings: how a named sandbox is set up; its `max_sessions` follows from `max_concurrency`.
-        max_concurrency: episodes at one time; with a sandbox of your own no more than the sessions it was made for.
+        generate: the source of samples: a function, or a model server, whose weights are not updated here. `None` is
+            the trainer's own model, run by transformers.
+        problems: all problems that the prompts ask for, as given to `prompt_dataset`.
+        path, limit: as in `prompt_dataset`.
+        sandbox: names in order of preference (`docker,local`), or a sandbox that is not started. It starts with the
+            first episodes and ends with the process.
+        sandbox_settings: for a named sandbox; its `max_sessions` is `max_concurrency`.
+        max_concurrency: concurrent episodes. With a sandbox of your own, no more than its sessions.
         settings: how an episode is run.
-        max_tokens: of one completion; `None` is what is left. All of an episode behind its prompt has
-            `max_completion_length` of the trainer's configuration.
-        traces_dir: a traces folder that the episodes are added to; those that failed have an `outcome.error`.
-        tries: how often an episode is begun whose sandbox or server fails.
-        seed: with the problem and the sample's number it gives an attempt's seed, for servers.
+        max_tokens: tokens of one completion; `None` means all that are left. An episode after its prompt has at most
+            the `max_completion_length` of the trainer's configuration.
+        traces_dir: a traces folder to which the episodes are added; failed ones have an `outcome.error`.
+        tries: most tries of an episode whose sandbox or server fails.
+        seed: determines an attempt's seed for servers, together with the problem and the sample's number.
 
     Raises:
-        UsageError: what cannot be served.
-        ProblemError: as of `prompt_dataset`.
+        UsageError: an unsupported setting.
+        ProblemError: as in `prompt_dataset`.
         StoreError: `traces_dir` cannot be written.
     """
 
@@ -96,12 +96,12 @@ class RolloutFunc:
         self._trainer: Any = None
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
-        """One episode a prompt.
+        """Run one episode per prompt.
 
         Raises:
-            UsageError: prompts of another dataset or protocol, or a model that cannot be served so.
+            UsageError: prompts of another dataset or protocol, or an unsuitable model.
             ModelError: a server refused for good, or no episode came to its end.
-            SandboxError: no sandbox serves.
+            SandboxError: the sandbox cannot start.
         """
         problems = [find_problem(prompt, self._problems, self._settings.protocol) for prompt in prompts]
         if self._trainer is not trainer:
@@ -116,7 +116,7 @@ class RolloutFunc:
         return self._make_lists(rollouts, problems)
 
     async def _open(self) -> RolloutModel | None:
-        """Start the sandbox, and ask the server what it can do, where one samples."""
+        """Start the sandbox, and connect to the server if one is used."""
         await self._loop.sandbox.start()
         if self._generate is None or callable(self._generate):
             return None
@@ -132,7 +132,7 @@ class RolloutFunc:
         )
 
     def _run_together(self, problems: Sequence[Problem], trainer: Any) -> list[Rollout]:
-        """Run the episodes in their thread, and generate for them in this one, which is the trainer's."""
+        """Run the episodes in their thread, and generate for them in this one, the trainer's."""
         served, batcher = self._model, RequestBatcher(len(problems))
         slots: Any = contextlib.nullcontext() if served is None else served.slots
         sampling = self._read_sampling(trainer)
@@ -164,7 +164,7 @@ class RolloutFunc:
         return running.result()
 
     def _read_sampling(self, trainer: Any) -> Sampling:
-        """The trainer's: its own logprobs are computed for that temperature."""
+        """The trainer's sampling, since its own logprobs are computed for that temperature."""
         args = trainer.args
         if self._model is not None and (args.temperature != 1.0 or args.top_p != 1.0 or args.top_k):
             raise UsageError(
@@ -175,7 +175,7 @@ class RolloutFunc:
         return Sampling(temperature=args.temperature, top_p=args.top_p, top_k=args.top_k or None, max_tokens=max_tokens)
 
     def _make_lists(self, rollouts: Sequence[Rollout], problems: Sequence[Problem]) -> dict[str, list[Any]]:
-        """What the trainer takes; a ModelError where no episode came to its end: there is nothing to train on."""
+        """The lists for the trainer; a ModelError if no episode was completed, so that there is nothing to train on."""
         if all(one.sequence is None for one in rollouts):
             raise ModelError(f"none of {len(rollouts)} episodes came to its end: {describe_failures(rollouts)}")
         rows = [
@@ -185,12 +185,12 @@ class RolloutFunc:
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     def close(self) -> None:
-        """End the sandbox and seal the traces; both end with the process, too. May be called twice."""
+        """Close the sandbox and seal the traces; the end of the process does so too. May be called twice."""
         self._loop.close()
 
 
 rollout_func = RolloutFunc
-"""As TRL calls what it is given."""
+"""The name of the parameter in TRL."""
 
 
 def reward_from_rollout(
@@ -201,7 +201,7 @@ def reward_from_rollout(
     log_extra: Any = None,
     **columns: Any,
 ) -> list[float | None]:
-    """The rewards of the episodes that `rollout_func` ran; `None` where one failed.
+    """The rewards of the episodes that `rollout_func` ran; `None` for failed ones.
 
     Metrics are logged by name (docs/rl.md), and `task` and `tests` as columns of TRL's table of completions.
 
@@ -224,10 +224,10 @@ def reward_from_rollout(
 
 
 def _make_row(rollout: Rollout, prompt: list[int], end_id: int) -> dict[str, Any]:
-    """The lists of one episode. One that failed is an end that bears no loss.
+    """The lists of one episode. A failed one consists of an end token without loss.
 
-    An end that was put there and not sampled stays, so that the trainer sees that the turn ended; behind a reply that
-    the token limit cut it is left out, so that the trainer sees that, too.
+    An end token that was added rather than sampled is kept, so that the trainer sees that the turn ended. It is left
+    out after a reply that the token limit cut off, so that the trainer sees that too.
     """
     sequence, outcome = rollout.sequence, rollout.trace.outcome
     reads = {"metrics": outcome.metrics, "trace": rollout.trace, "prompt_ids": prompt}
@@ -243,6 +243,6 @@ def _make_row(rollout: Rollout, prompt: list[int], end_id: int) -> dict[str, Any
 
 
 def _name_of(trainer: Any) -> str:
-    """Of the model that is trained: the last part of its path."""
+    """Name of the trained model: the last part of its path."""
     config: Any = getattr(trainer.model, "config", None)
     return str(getattr(config, "_name_or_path", "") or "policy").rstrip("/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""One attempt within a rollout of the verifiers library: its episode, its report, and the sandbox that all share."""
+"""One attempt in a rollout of the verifiers library: its episode, its report, and the sandbox that all share."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _log = logging.getLogger("foretrace.envs")
 async def run_attempt(
     episode: Episode, model: ChatModel, sampling: Sampling, find_stop: Callable[[], str | None] = lambda: None
 ) -> None:
-    """Run an episode to its end. Where the run around it was stopped, what there is of an answer is judged.
+    """Run an episode to its end. If the run is stopped, judge the answer so far.
 
     Args:
-        find_stop: why the run was stopped; `None` while it goes on. It refuses further completions then.
+        find_stop: the reason if the run was stopped, otherwise `None`. A stopped run refuses further completions.
 
     Raises:
-        Exception: what failed, after the episode was ended as failed.
+        Exception: the cause of a failure, after the episode was ended as failed.
     """
 
     async def complete(request: Request) -> Completion:
@@ -55,19 +55,19 @@ async def run_attempt(
 
 @functools.cache
 def _warn_once(line: str) -> None:
-    """Every episode fails for the same reason, and the library goes on all the same."""
+    """Cached, because every episode fails for the same reason, and the library continues."""
     _log.warning("%s", line)
 
 
 def read_sampling(arguments: Mapping[str, Any]) -> Sampling:
-    """The sampling of a run: what it leaves open is foretrace's own default."""
+    """The sampling of a run, with foretrace's defaults for missing values."""
     fields = Sampling.__struct_fields__
     given = {name: value for name, value in arguments.items() if name in fields and value is not None}
     return Sampling(**given)
 
 
 def make_report(episode: Episode) -> dict[str, Any]:
-    """A finished episode in short, as plain values: no test and no message is in it."""
+    """A summary of a finished episode as plain values, without tests or messages."""
     trace = episode.trace()
     return {
         "key": trace.key,
@@ -80,7 +80,7 @@ def make_report(episode: Episode) -> dict[str, Any]:
 
 
 def read_reward(report: Mapping[str, Any] | None) -> float:
-    """The reward that a report holds; a ValueError where the attempt came to no end that could be judged."""
+    """The reward in a report; a ValueError if the attempt could not be judged."""
     outcome = (report or {}).get("outcome", {})
     if outcome.get("reward") is None:
         why = outcome.get("error", {}).get("message", "it was stopped before it began")
@@ -100,12 +100,12 @@ def read_metrics(report: Mapping[str, Any] | None) -> dict[str, float]:
 
 _Sandboxes = dict[tuple[str, bytes], Sandbox]
 _OPEN: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sandboxes] = WeakKeyDictionary()
-"""Open sandboxes by event loop. The library makes a new harness for each episode, and all of them share one sandbox, so
-that its fork server is started once."""
+"""Open sandboxes by event loop. The library makes a new harness for each episode; they share one sandbox, so that its
+fork server is started once."""
 
 
 def get_shared_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
-    """The sandbox with these settings, one for all rollouts of the running loop."""
+    """The sandbox with these settings, shared by all rollouts of the running loop."""
     sandboxes = _OPEN.setdefault(asyncio.get_running_loop(), {})
     key = (names, msgspec.json.encode(settings))
     if key not in sandboxes:
@@ -114,6 +114,6 @@ def get_shared_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
 
 
 async def close_sandboxes() -> None:
-    """End all sandboxes of the running loop."""
+    """Close all sandboxes of the running loop."""
     for sandbox in _OPEN.pop(asyncio.get_running_loop(), {}).values():
         await sandbox.close()

@@ -1,6 +1,6 @@
-"""Foretrace's episodes as an environment of the verifiers library (see docs/rl.md)."""
+"""foretrace's episodes as an environment of the verifiers library (see docs/rl.md)."""
 
-# The verifiers library is an extra: without it there are no types to check against.
+# The verifiers library is an extra, so there may be no types to check against.
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false, reportUntypedFunctionDecorator=false
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false
@@ -44,7 +44,7 @@ ID = "foretrace-env"
 REPORT = "foretrace"
 """Key of the report in `trace.info`."""
 _MAX_SESSIONS = 128
-"""Sessions of the sandbox at one time: the library's own number of episodes in flight."""
+"""Concurrent sessions of the sandbox: the library's own number of concurrent episodes."""
 _INLINE_REFUSED = (
     "the protocol {name} goes on with a reply that was begun, and the verifiers library records whole turns only: its "
     "eval client would make a branch of every segment, and its train client cannot express it; take interleaved_tools, "
@@ -53,16 +53,16 @@ _INLINE_REFUSED = (
 
 
 class ProblemsConfig(vf.TasksetConfig):
-    """Which problems are rows."""
+    """The problems used as rows."""
 
     problems: str = "builtin"
     """A set that `foretrace problems list` shows, `NAME:PATH`, or `module:Class`."""
     path: str | None = None
-    """Read the set from this file or folder, not the Hub."""
+    """Read the set from this file or folder instead of the Hub."""
 
     @property
     def source(self) -> tuple[str, str | None]:
-        """Name of the set, and the path it is read from."""
+        """Name of the set, and the path to read it from."""
         name, path = split_problem_spec(self.problems, Path(self.path) if self.path else None)
         return name, str(path) if path else None
 
@@ -78,13 +78,13 @@ class ProblemsConfig(vf.TasksetConfig):
 
 
 class ProblemData(vf.TaskData):
-    """A problem as the library records it: where it is found, and never a test of it."""
+    """A problem as the library records it: its location, but never its tests."""
 
     problems: str = ""
     path: str | None = None
 
     def problem(self) -> Problem:
-        """The problem; a ProblemError where the set has it no more."""
+        """The problem; a ProblemError if the set no longer has it."""
         try:
             return _read_set(self.problems, self.path)[self.id]
         except KeyError:
@@ -92,22 +92,22 @@ class ProblemData(vf.TaskData):
 
 
 class EpisodeState(vf.State):
-    """The episode of a rollout, for what comes after it."""
+    """The episode of a rollout, for later steps."""
 
     episode: Any = Field(None, exclude=True)
-    """An `Episode`; `None` before it began."""
+    """An `Episode`; `None` before its start."""
 
 
 class ProblemTask(vf.Task[ProblemData, EpisodeState, vf.TaskConfig]):
-    """A problem, and how an attempt at it is rewarded."""
+    """A problem, and the reward of an attempt at it."""
 
     @property
     def key(self) -> str:
-        """The same for the same problem, whatever its place among the rows."""
+        """Identifies the problem, regardless of its position among the rows."""
         return make_task(self.data.problem()).id
 
     async def finalize(self, trace: Any, runtime: Any) -> None:
-        """Judge an attempt that a deadline cut."""
+        """Judge an attempt that was cut off by a deadline."""
         episode = trace.state.episode
         if episode is not None and not episode.done:
             await episode.end(trace.stop_condition or "stopped")
@@ -128,7 +128,7 @@ class ForetraceTaskset(vf.Taskset[ProblemTask, ProblemsConfig]):
     """The problems of a set, in its order."""
 
     def load(self) -> Iterator[ProblemTask]:
-        """A task for each problem. A set that cannot be read ends the run, which the library does in no other way."""
+        """A task for each problem. A set that cannot be read ends the run, for which the library has no other way."""
         name, path = self.config.source
         try:
             problems = _read_set(name, path)
@@ -143,7 +143,7 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     """How a problem is attempted."""
 
     protocol: str = "interleaved_tools"
-    """How model and executor talk (docs/protocols.md); all but `inline`."""
+    """How model and executor communicate (docs/protocols.md); all except `inline`."""
     feedback: Literal["public", "counts"] = "public"
     """What a model sees of its tests: the public ones, or also how many of the hidden ones pass."""
     hints: bool = False
@@ -151,19 +151,19 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
     structure_bonus: bool = False
     """Add the structure bonus to the reward."""
     flagged: Literal["zero", "report"] = "zero"
-    """The reward of code that cheats its tests: as if none had passed, or that of any other code."""
+    """Reward of code that cheats its tests: `zero` as if none had passed, or `report` like any other code."""
     max_turns: int | None = Field(None, ge=1)
-    """Completions of an attempt; `None` takes the protocol's own number."""
+    """Most completions of an attempt; `None` uses the protocol's own number."""
     sandbox: str = "local"
     """Sandboxes in order of preference, e.g. docker,local."""
     level: int | None = Field(None, ge=0, le=3)
-    """Isolation level, although a higher one may be there; `None` takes the highest."""
+    """Isolation level, even if a higher one is available; `None` uses the highest."""
     allow_weak_isolation: bool = False
     """Accept isolation levels 0 and 1."""
     workers: int = Field(0, ge=0)
-    """Runs of the sandbox at one time; 0 is one a core."""
+    """Concurrent runs of the sandbox; 0 means one per core."""
     retries: int = Field(4, ge=0)
-    """How often a request is tried again after a failure that may pass."""
+    """Number of retries of a request after a temporary failure."""
     timeout: float = Field(300.0, gt=0)
     """Longest silence of the endpoint, seconds."""
 
@@ -177,29 +177,29 @@ class ForetraceHarnessConfig(vf.HarnessConfig):
 
     @property
     def sandbox_settings(self) -> SandboxSettings:
-        """How the sandbox is set up."""
+        """Settings of the sandbox."""
         given = {name: getattr(self, name) for name in ("workers", "allow_weak_isolation", "level")}
         return SandboxSettings(**given, max_sessions=_MAX_SESSIONS)
 
     @property
     def episode_settings(self) -> EpisodeSettings:
-        """How an episode is run."""
+        """Settings of an episode."""
         return EpisodeSettings(**{name: getattr(self, name) for name in EpisodeSettings.__struct_fields__})
 
 
 class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
-    """Runs an episode in this process: its code in the sandbox, its completions by way of the library."""
+    """Runs an episode in this process, with its code in the sandbox and its completions through the library."""
 
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
 
     async def setup(self, runtime: Any) -> None:
-        """Start the sandbox, where `ForetraceEnv.start` has not done it.
+        """Start the sandbox, unless `ForetraceEnv.start` has done so.
 
         Raises:
             UsageError: the library would run the episode elsewhere.
-            SandboxError: no sandbox serves.
+            SandboxError: the sandbox cannot start.
         """
         try:
             if (runs_in := runtime.config.type) != "subprocess":
@@ -212,7 +212,7 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
     ) -> Any:
-        """Run one episode; the report of it is in `trace.info["foretrace"]`, also where it failed.
+        """Run one episode. Its report is in `trace.info["foretrace"]`, even if it failed.
 
         Raises:
             ModelError: the model server failed.
@@ -256,15 +256,15 @@ class ForetraceHarness(vf.Harness[ForetraceHarnessConfig]):
 
 
 class ForetraceEnvConfig(vf.EnvConfig):
-    """One agent, whose harness is foretrace's own."""
+    """One agent, with foretrace's harness."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
-    """`harness.*` says how a problem is attempted; the runtime only has to be on this machine."""
+    """`harness.*` are the settings of an attempt. The runtime only has to be on this machine."""
 
     @model_validator(mode="before")
     @classmethod
     def _default_harness(cls, data: Any) -> Any:
-        """Settings of a harness without its name are those of ours."""
+        """Use foretrace's harness if settings of a harness do not name one."""
         agent = data.get("agent") if isinstance(data, dict) else None
         harness = agent.get("harness") if isinstance(agent, dict) else None
         if isinstance(harness, dict):
@@ -273,7 +273,7 @@ class ForetraceEnvConfig(vf.EnvConfig):
 
     @model_validator(mode="after")
     def _add_stops(self) -> ForetraceEnvConfig:
-        """The stop sequences of the protocol: set here, since the train client sends only what the run sets."""
+        """Add the protocol's stop sequences here, since the train client sends only those of the run."""
         harness = self.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
             sampling = self.agent.sampling.model_dump(exclude_unset=True) if self.agent.sampling else {}
@@ -284,10 +284,10 @@ class ForetraceEnvConfig(vf.EnvConfig):
 
 
 class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
-    """One attempt at one problem an episode."""
+    """Each episode is one attempt at one problem."""
 
     async def start(self) -> None:
-        """Start the sandbox before any episode. Where none serves, the run ends with one line and exit code 1."""
+        """Start the sandbox before any episode. If it cannot start, the run ends with one line and exit code 1."""
         harness = self.config.agent.harness or ForetraceHarnessConfig(id=ID)
         if isinstance(harness, ForetraceHarnessConfig):
             try:
@@ -300,7 +300,7 @@ class ForetraceEnv(vf.Env[ForetraceEnvConfig]):
         await agents.agent.run(task)
 
     async def stop(self) -> None:
-        """End the sandboxes."""
+        """Close the sandboxes."""
         await close_sandboxes()
 
 
@@ -310,7 +310,7 @@ def _read_set(name: str, path: str | None) -> dict[str | None, Problem]:
 
 
 def _refuse_by_value_error(look_up: Any) -> Any:
-    """The result of a look-up, whose UsageError becomes a ValueError: the library shows that as one line."""
+    """The result of a look-up. Its UsageError becomes a ValueError, which the library shows as one line."""
     try:
         return look_up()
     except UsageError as error:
@@ -318,5 +318,5 @@ def _refuse_by_value_error(look_up: Any) -> Any:
 
 
 def _end_run(error: ForetraceError) -> SystemExit:
-    """The end of a run, as the library ends its own: the line on stderr, and exit code 1."""
+    """Ends a run like the library does: the line on stderr, and exit code 1."""
     return SystemExit(f"error: {render_error(error)}")

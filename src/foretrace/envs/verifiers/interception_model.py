@@ -1,4 +1,4 @@
-"""The model of one rollout as the verifiers library offers it: its interception server, which speaks OpenAI's API."""
+"""The model of one rollout, through the verifiers library's interception server, which has OpenAI's API."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from foretrace.models.server_errors import ServerErrors, read_error_message, sho
 from foretrace.models.servers.openai import OpenAI
 
 _RELAYED = re.compile(r"upstream \d|Error code: \d|upstream attempt failed")
-"""How the library begins an error that a server answered with; any other is its own, of a connection."""
+"""How the library begins an error from a server's response; its other errors are about the connection."""
 
 
 @dataclass(frozen=True)
 class _UpstreamErrors(ServerErrors):
-    """Errors of the model server behind the library's own."""
+    """Errors of the model server behind the library's server."""
 
     def from_status(
         self, status: int, body: bytes, *, retry_after: str | None = None, location: str | None = None
     ) -> ModelError:
-        """What an HTTP status means: by a 503 of its own the library tells that it cannot reach the server."""
+        """The meaning of an HTTP status: the library's own 503 means that it cannot reach the server."""
         words = shorten_line(self.hide(read_error_message(body)).removesuffix("; invalid_request_error"))
         if status != 503 or _RELAYED.match(words):
             return super().from_status(status, body, retry_after=retry_after, location=location)
@@ -36,7 +36,7 @@ class _UpstreamErrors(ServerErrors):
 
 
 class _RecordedReply(NamedTuple):
-    """One reply: as the episode reads it, and as the library has recorded it."""
+    """One reply, in the episode's form and in the form that the library recorded."""
 
     texts: tuple[str, str]
     """Without and with the stop sequence that ended it."""
@@ -44,14 +44,14 @@ class _RecordedReply(NamedTuple):
 
 
 class InterceptionModel(OpenAI):
-    """A ChatModel that asks the library's interception server, which asks the model server and records the turn.
+    """A ChatModel on the library's interception server, which calls the model server and records the turn.
 
     Args:
         endpoint: ends in `/v1`.
         secret: the key of this rollout.
-        upstream_url: address of the model server itself, for messages.
-        splits_thinking: whether the library's renderer takes `<think>` out of a reply. It is put back for the episode,
-            and sent back as it came, so that the library finds its own turn again and keeps its tokens.
+        upstream_url: address of the model server itself, for error messages.
+        splits_thinking: whether the library's renderer removes `<think>` from a reply. It is restored for the episode,
+            but sent back as received, so that the library recognizes its own turn and keeps its tokens.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class InterceptionModel(OpenAI):
     ) -> None:
         super().__init__(name, Server(base_url=endpoint, api_key=secret, retries=retries, timeout_s=timeout_s))
         place, url = self.http.errors, urlsplit(upstream_url)
-        # Without a user name and a password, which an address may hold.
+        # Without the user name and password that an address may contain.
         host = f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else place.origin
         self.http.errors = _UpstreamErrors(host, place.model, place.kind, place.key, place.key_variable)
         self._splits_thinking = splits_thinking
         self._replies: list[_RecordedReply] = []
 
     async def attempt(self, request: Request, *, may_be_empty: bool = True) -> Completion:
-        """Send one request, without retries. A reply without a word is the model's own, and gets its reward."""
+        """Send one request, without retries. An empty reply is accepted as the model's own, and rewarded as such."""
         return await super().attempt(request, may_be_empty=may_be_empty)
 
     async def complete(self, request: Request) -> Completion:
@@ -95,7 +95,7 @@ class InterceptionModel(OpenAI):
         for number, message in enumerate(body["messages"]):
             if message["role"] != "assistant" or (recorded := next(replies, None)) is None:
                 continue
-            if message["content"] in recorded.texts:  # else a part of it was cut, and what is left is another turn
+            if message["content"] in recorded.texts:  # otherwise a part was cut off, and the rest is a different turn
                 body["messages"][number] = recorded.message
         return body
 
@@ -104,6 +104,6 @@ def join_thinking(completion: Completion) -> str:
     """The reply as the model wrote it, with its thinking in tags."""
     if not completion.reasoning:
         return completion.text
-    if completion.finish == "length" and not completion.text:  # it was cut in mid-thought
+    if completion.finish == "length" and not completion.text:  # cut off while thinking
         return f"<think>{completion.reasoning}"
     return f"<think>{completion.reasoning}</think>\n{completion.text}"

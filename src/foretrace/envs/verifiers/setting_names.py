@@ -1,4 +1,4 @@
-"""What `vf-eval` calls the settings that error messages speak of."""
+"""The names of `vf-eval`'s options for the settings in error messages."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ def render_error(error: ForetraceError) -> str:
 
 
 def describe_failure(error: Exception) -> str:
-    """What a report says of any failure, with settings as options of `vf-eval`."""
+    """Describe any failure for a report, with settings as options of `vf-eval`."""
     return make_failure_message(error, _write_option)
 
 
 def rewrite_error(error: _Error) -> _Error:
-    """A copy of an error, with its traceback, whose `str` names the options of `vf-eval`: the library prints and
-    records that text."""
+    """A copy of an error, with its traceback, whose `str` names options of `vf-eval`: the library prints this text."""
     copied = copy.copy(error)
     copied.args = (render_error(error),)
     return copied.with_traceback(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Examples in the form of an interpreter's session: `>>> f(1)` and, below it, what it gave."""
+"""Examples in the form of an interpreter session: `>>> f(1)`, followed by its output."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Line(NamedTuple):
     """One input of a session, and its output."""
 
     at: int
-    """Where it stands in the text."""
+    """Its position in the text."""
     node: ast.stmt
     output: str
     silent: bool
-    """Whether it gave `None`: a blank line follows it, and then another input."""
+    """Whether it gave `None`: it is followed by a blank line and another input."""
 
 
 def find_sessions(text: str) -> tuple[list[list[Line]], str]:
-    """The sessions of a text, and the text with blanks where they stood.
+    """The sessions of a text, and the text with blanks in their place.
 
-    A session ends at a line that is neither an input nor an output; it goes on over blank lines.
+    A session ends at a line that is neither an input nor an output; it continues over blank lines.
     """
     lines = text.split("\n")
     rest = list(lines)
@@ -59,8 +59,7 @@ def find_sessions(text: str) -> tuple[list[list[Line]], str]:
 
 
 def _read_entry(lines: Sequence[str], number: int, at: int) -> tuple[int, Line | None]:
-    """The number of the next line to look at, and the input at line `number`; `None` where no input can be read
-    there."""
+    """The number of the next line, and the input at line `number`; `None` if no input can be read there."""
     first = _INPUT.fullmatch(lines[number])
     if first is None:
         return number + 1, None
@@ -94,15 +93,14 @@ def _parse_statement(code: str) -> ast.stmt | None:
 
 
 def make_tests(session: Sequence[Line], name: str, is_open: bool) -> list[tuple[int, str]]:
-    """Places and tests: one test for each input, or one test of the whole session where its inputs build on one
-    another."""
+    """Positions and tests: one test per input, or one for the whole session if its inputs depend on one another."""
     if all(isinstance(line.node, ast.Expr) for line in session):
         return [(line.at, _make_single_test(line, name, is_open)) for line in session]
     return [(session[0].at, _make_joint_test(session, name, is_open))]
 
 
 def _make_single_test(line: Line, name: str, is_open: bool) -> str:
-    """The test of an input that needs no other; empty when it cannot be read for sure."""
+    """The test of an independent input; empty if it cannot be read reliably."""
     node = line.node.value if isinstance(line.node, ast.Expr) else None
     if node is None or not is_test(node, name):
         return ""
@@ -113,9 +111,9 @@ def _make_single_test(line: Line, name: str, is_open: bool) -> str:
 
 
 def _make_joint_test(session: Sequence[Line], name: str, is_open: bool) -> str:
-    """Inputs that build on one another, as one test: assignments and calls as they are, an assert for each output.
+    """Inputs that depend on one another, as one test: assignments and calls unchanged, and an assert for each output.
 
-    Empty when any of them cannot be read for sure, or nothing is asserted.
+    Empty if any of them cannot be read reliably, or nothing is asserted.
     """
     known = {name, *HELPERS}
     code: list[str] = []
@@ -131,7 +129,7 @@ def _make_joint_test(session: Sequence[Line], name: str, is_open: bool) -> str:
 
 
 def _make_step(line: Line, known: set[str], is_open: bool) -> str:
-    """One input of a story as code; empty when it does anything but use what is known."""
+    """One input of such a session as code; empty if it does anything other than use known names."""
     node = line.node
     if isinstance(node, ast.Assign):
         target = node.targets[0]

@@ -1,8 +1,8 @@
-"""The tests that a statement shows: doctest examples, `f(1) == 2` and its kin, and asserts.
+"""The tests that a statement shows: doctest examples, `f(1) == 2` and similar forms, and asserts.
 
-Read with `ast` and never run. An example that cannot be read for sure is left out: a public test that is wrong would
-turn a right answer away. So are those of a statement that calls values approximate, in any order, or one of several
-(`remarks.py`).
+Read with `ast` and never run. An example that cannot be read reliably is left out, since a wrong public test would
+reject a right answer. Also left out are examples of statements that call values approximate, in any order, or one of
+several (`remarks.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from foretrace.problems.public_tests.literals import (
 from foretrace.problems.public_tests.remarks import keep_assert, leaves_values_open, make_example_assert
 
 MAX_TEXT = 200_000
-"""Characters of a statement that are looked at."""
+"""Most characters of a statement that are read."""
 _LEAD = re.compile(
     r"[\s`\"']*+(?:(?:>>>|[*•–-](?=\s)|\(?\d++[.)](?=\s)|#++|assert\b|for\b|e\.g\.|(?:for )?examples?\b|"
     r"for instance\b|test\b|case\b|sample\b)(?:\s*+\d++)?+[:,]?+[\s`]*+)*+",
     re.IGNORECASE,
 )
-"""What may stand before a call. No word but these: `wrong: f(1) == 2` and `unless f(1) == 2` say something else."""
+"""What may precede a call. No words except these: `wrong: f(1) == 2` and `unless f(1) == 2` mean something else."""
 _SIGN = re.compile(
     r"[`\s]*+(?P<hash>#++\s*+)?(?:(?P<sign>==?=?>|===?|--?>|➞|→|⟶|⇒|↦|⟹|(?:should |must |will )?returns?\b:?+|gives\b|"
     r"(?:should |must )be\b|=)|(?(hash)|(?!)))[`\s]*+(?:#\s*+)?+"
@@ -52,10 +52,10 @@ class _Example(NamedTuple):
 
 
 def extract_public_tests(text: str, entry_point: str | None, *, code: str = "") -> tuple[Test, ...]:
-    """What `text` shows of `entry_point`, in the order of the text, each as `assert f(1) == 2`.
+    """The examples of `entry_point` in `text`, in order, each as `assert f(1) == 2`.
 
-    `code` defines the entry point where the text does not: its parameters are needed to read examples that name them
-    (`For n = 3 the output should be 5`). A program, which has no entry point, shows nothing that could be read.
+    `code` defines the entry point if the text does not. Its parameters are needed to read examples that name them (`For
+    n = 3 the output should be 5`). A program has no entry point, and gives no tests.
     """
     if not entry_point or not entry_point.isidentifier():
         return ()
@@ -83,7 +83,7 @@ def _make_tests(codes: list[str]) -> tuple[Test, ...]:
 
 
 def _find_examples(text: str, name: str) -> Iterator[_Example]:
-    """`f(1) == 2` and its kin: a call, a sign, a value, and nothing else on the line."""
+    """`f(1) == 2` and similar forms: a call, a sign, a value, and nothing else on the line."""
     for match in find_places(rf"(?<![\w.]){re.escape(name)}\(", text):
         line_start = text.rfind("\n", 0, match.start()) + 1
         call = read_call_at(text, match.start(), name) if _LEAD.fullmatch(text, line_start, match.start()) else None
@@ -97,22 +97,22 @@ def _find_examples(text: str, name: str) -> Iterator[_Example]:
 
 
 def _remove_formulas(examples: list[_Example], text: str, name: str) -> list[_Example]:
-    """Remove examples with a plain `=` where the text defines a formula such as `f(n) = f(n - 1) + 2`: there, `f(1)
-    = 3` speaks of a mathematical function and not of the Python function."""
+    """Remove examples with a plain `=` if the text defines a formula such as `f(n) = f(n - 1) + 2`: then `f(1) = 3` is
+    about a mathematical function rather than the Python function."""
     variable = r"[^()\"'\n]*\b(?!True\b|False\b|None\b)[A-Za-z_][^()\"'\n]*"
     formula = re.search(rf"(?<![\w.]){re.escape(name)}\({variable}\)\s*=(?![=>])", text)
     return [e for e in examples if e.sign != "=" or not formula]
 
 
 def _remove_counts(examples: list[_Example]) -> list[_Example]:
-    """`f(4)  # 1`, `f(9)  # 2`: values, or numbers of the examples? Not sure, so left out."""
+    """Remove `f(4)  # 1`, `f(9)  # 2`, since these may be values or just numbers of the examples."""
     values = [unparse_node(e.value) for e in examples if e.sign == "#"]
     counts = values in ([str(n) for n in range(first, first + len(values))] for first in (0, 1))
     return [e for e in examples if e.sign != "#" or not counts]
 
 
 def _find_asserts(text: str, name: str, is_open: bool) -> Iterator[tuple[int, str]]:
-    """`assert` statements, over as many lines as they take."""
+    """`assert` statements, including multi-line ones."""
     for match in find_places(r"(?m)^[ \t>*`-]*+(?=assert[ (])", text):
         lines = text[match.end() : match.end() + MAX_PIECE].split("\n")[:20]
         for count in range(1, len(lines) + 1):

@@ -1,4 +1,4 @@
-"""Read calls and values out of prose. `ast` decides what they are, and nothing is ever run."""
+"""Read calls and values from prose. They are parsed with `ast`, and never run."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import NamedTuple
 from foretrace.core.python_source import try_parse
 
 MAX_PIECE = 8_000
-"""Characters that one call, value or assert may have."""
+"""Most characters of one call, value or assert."""
 MAX_PLACES = 400
-"""Places of one kind in a text that are looked at."""
+"""Most places of one kind in a text that are read."""
 HELPERS = frozenset(
     {"abs", "all", "any", "bool", "dict", "float", "frozenset", "int", "isinstance", "len", "list", "max", "min"}
     | {"next", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type"}
 )
-"""Built-in functions that a test may call beside the one that it tests."""
+"""Built-in functions that a test may call besides the one it tests."""
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _WORDS = {"true": "True", "false": "False"}
-"""Values as other languages write them. Not `null` and `none`, which are said of much else."""
+"""Values as written in other languages. Not `null` and `none`, which have many other meanings."""
 _NUMBER = re.compile(r"[-+]?[\w.]+(?:(?<=\de)[-+]\d+)?")
 _STRING = re.compile(r"[rbuRBU]?(?:\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
 _NOT_SURE = re.compile(r"`|\\\\")
-"""A backtick is Markdown's; two backslashes are two in a text, and one where the text is a docstring."""
+"""A backtick may be Markdown; two backslashes may mean one if the text was a docstring."""
 _SHAPES = (
     *(ast.Call, ast.keyword, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Compare, ast.cmpop),
     *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Subscript, ast.Slice, ast.expr_context),
 )
-"""What a test may be made of, beside names."""
+"""What a test may consist of, besides names."""
 
 
 class Piece(NamedTuple):
@@ -38,11 +38,11 @@ class Piece(NamedTuple):
 
     node: ast.expr
     end: int
-    """Where it ends in the text it was found in."""
+    """Its end in the text in which it was found."""
 
 
 def find_places(pattern: str, text: str) -> Iterator[re.Match[str]]:
-    """The first MAX_PLACES places of a text that match."""
+    """The first MAX_PLACES matches in a text."""
     return itertools.islice(re.finditer(pattern, text), MAX_PLACES)
 
 
@@ -56,13 +56,13 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def read_value(text: str) -> ast.expr | None:
-    """The expression of a text that is one literal; `None` where it is not, or may be something else."""
+    """The expression of a text that is a single literal; `None` if it is not, or may be something else."""
     node = None if _NOT_SURE.search(text) else _parse_expression(text.strip())
     return node if node is not None and is_literal(node) else None
 
 
 def read_call_at(text: str, begin: int, name: str) -> Piece | None:
-    """The call of `name` that begins at `begin`, with arguments that are all values; it may go over several lines."""
+    """The call of `name` that begins at `begin`, with literal arguments; it may span several lines."""
     end = _find_closing_bracket(text, begin + len(name))
     call = _parse_expression(text[begin:end]) if end else None
     if not isinstance(call, ast.Call) or _NOT_SURE.search(text, begin, end):
@@ -73,9 +73,9 @@ def read_call_at(text: str, begin: int, name: str) -> Piece | None:
 
 
 def read_value_at(line: str, begin: int = 0) -> Piece | None:
-    """The value that begins at `begin` (after blanks), as far as it goes.
+    """The longest value that begins at `begin`, after blanks.
 
-    `("x")` is not read as a value: some who write it mean a tuple.
+    `("x")` is not read as a value: some authors mean a tuple.
     """
     while begin < len(line) and line[begin] in " \t`":
         begin += 1
@@ -99,7 +99,7 @@ def _parse_expression(code: str) -> ast.expr | None:
 
 
 def _find_closing_bracket(text: str, begin: int) -> int:
-    """Where the bracket that opens at `begin` is closed; 0 when it is not, within MAX_PIECE."""
+    """The end of the bracket that opens at `begin`; 0 if it is not closed within MAX_PIECE characters."""
     closing: list[str] = []
     at, limit = begin, min(len(text), begin + MAX_PIECE)
     while at < limit:
@@ -122,8 +122,7 @@ def _find_closing_bracket(text: str, begin: int) -> int:
 
 
 def is_test(node: ast.expr, name: str) -> bool:
-    """Whether an expression is a test that can be read for sure: it calls `name`, and all else are values and
-    built-in functions."""
+    """Whether an expression is clearly a test: it calls `name`, and otherwise has only values and built-ins."""
     called = False
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
@@ -136,18 +135,18 @@ def is_test(node: ast.expr, name: str) -> bool:
 
 
 def make_equality_assert(left: ast.expr, right: ast.expr) -> str:
-    """`assert left == right`, always written the same; empty when it cannot be written."""
+    """`assert left == right` in canonical form; empty if it cannot be written."""
     return make_assert(ast.Compare(left, [ast.Eq()], [right]))
 
 
 def make_assert(node: ast.expr) -> str:
-    """`assert node` on one line, always written the same; empty when it cannot be written."""
+    """`assert node` on one line in canonical form; empty if it cannot be written."""
     code = unparse_node(node)
     return f"assert {code}" if code else ""
 
 
 def unparse_node(node: ast.AST) -> str:
-    """The code of a node; empty when it cannot be written."""
+    """The code of a node; empty if it cannot be written."""
     try:
         return ast.unparse(node)
     except (ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""Examples that name the parameters: `For n = 3 the output should be 5`, or `Input: n = 3` and below it `Output: 5`."""
+"""Examples that name the parameters: `For n = 3 the output should be 5`, or `Input: n = 3` followed by `Output: 5`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAIL = re.compile(r"\s*+[.,;]?+\s*+(?:#.*)?")
 
 
 def find_tests(text: str, name: str, code: str) -> Iterator[tuple[int, str]]:
-    """Places and tests. `code` holds the definition: the names must be its parameters, and all of them."""
+    """Positions and tests. `code` has the definition, whose parameters must be exactly the names."""
     parameters = _find_parameters(code, name)
     if not parameters:
         return
@@ -40,7 +40,7 @@ def find_tests(text: str, name: str, code: str) -> Iterator[tuple[int, str]]:
 
 
 def _find_parameters(code: str, name: str) -> list[str]:
-    """Names of the parameters of a function in the code; none where they could not all be given by position."""
+    """The parameter names of a function in the code; empty if not all can be passed by position."""
     match = re.search(rf"^[ \t]*(?=(?:async )?def {re.escape(name)}\()", code, re.MULTILINE)
     if match is None:
         return []
@@ -55,7 +55,7 @@ def _find_parameters(code: str, name: str) -> list[str]:
 
 
 def _read_arguments(text: str, at: int, parameters: list[str], *, bare: bool) -> tuple[dict[str, ast.expr], int]:
-    """Values by name from `at` on, and where they end. A bare value is that of the only parameter."""
+    """Values by name from `at` on, and their end. A bare value belongs to the only parameter."""
     given: dict[str, ast.expr] = {}
     while (match := _NAME.match(text, at)) and match[1] in parameters and match[1] not in given:
         value = read_value_at(text, match.end())

@@ -21,19 +21,18 @@ _STRING = re.compile(r"(?<!\w)(?:\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+')")
 
 
 def leaves_values_open(text: str) -> bool:
-    """Whether a statement says, anywhere but in a string, that other values than those it shows may be right. Then none
-    of them is a test: a wrong one would turn right answers away, and a missing one does no harm."""
+    """Whether a statement says, outside strings, that values other than those it shows may be right. Then none of them
+    is a test: a wrong test would reject right answers, while a missing one does no harm."""
     return _OPEN.search(_STRING.sub("", text)) is not None
 
 
 def make_example_assert(call: ast.expr, value: ast.expr, is_open: bool) -> str:
-    """`assert call == value`; empty where other values may be right as well."""
+    """`assert call == value`; empty if other values may be right as well."""
     return "" if is_open or _is_abridged(call, value) else make_equality_assert(call, value)
 
 
 def keep_assert(test: ast.expr, is_open: bool) -> str:
-    """The assert of a test that the statement spells out. One that is more than `call == value` says itself how much it
-    leaves open."""
+    """The assert of a test that the statement spells out. Tests other than `call == value` are taken as they are."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
         call, value = test.left, test.comparators[0]
         if isinstance(value, ast.Call) and is_literal(call):
@@ -45,7 +44,7 @@ def keep_assert(test: ast.expr, is_open: bool) -> str:
 
 
 def _is_abridged(call: ast.expr, value: ast.expr) -> bool:
-    """Whether a part of an example is left out: `[1, 2, ...]`, or `'abcabc...'` where no argument begins so."""
+    """Whether a part of an example is left out: `[1, 2, ...]`, or `'abcabc...'` if no argument begins with that."""
     if any(isinstance(n, ast.Constant) and n.value is ... for part in (call, value) for n in ast.walk(part)):
         return True
     given = [n.value for n in ast.walk(call) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
