@@ -79,7 +79,7 @@ def build(
         license_deny: Leave out traces of these licenses, and those that name none.
         decontaminate: Leave out problems of benchmarks: humaneval, mbpp, swebench, FILE or NAME=FILE.
         keep_contaminated: Only report such traces.
-        corrections: Table of a person's actions for steps, which win: an edited review of `label`.
+        corrections: Table of corrected actions, which take precedence: an edited review of `label`.
         mistakes: Files of predictions for this dataset's rows, whose wrong guesses give pairs too.
         allow_unchecked: Take predictions that do not say that no row's own answer was learnt.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores); the result is the same.
@@ -216,13 +216,13 @@ def push(
 
     Args:
         dataset: What `foretrace build` wrote.
-        org: Organisation or user on the Hub.
-        name: What the names of the repositories begin with; two datasets of one organisation need two.
-        repo: OWNER/NAME of one repository for all configs, instead of an organisation.
+        org: Organization or user on the Hub.
+        name: What the names of the repositories begin with; two datasets of one organization need two.
+        repo: OWNER/NAME of one repository for all configs, instead of an organization.
         revision: Branch to push to, made if absent (default: main).
         private: Make new repositories private.
         dry_run: Say what would be sent, and send nothing; needs no token and no network.
-        allow_undecided: Push although a gate had too few rows to decide.
+        allow_undecided: Push even if a gate had too few rows to decide.
         token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
 
     Raises:

@@ -39,7 +39,7 @@ def ceiling(
         guess_latency: Seconds that one guess of a predictor takes.
         assume_times: Times for steps that have none: tracelab (published medians), model=6,tool=0.5 (seconds), or a
             TOML file with such keys.
-        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 
     Raises:
@@ -94,7 +94,7 @@ def check_call(
         name: Of the tool.
         arguments: An object, or its JSON text.
         manifest: What `effects` wrote of the agent's own traces, or returned.
-        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
 
     Raises:
         UsageError: an effect that cannot be allowed.
@@ -145,7 +145,7 @@ def replay(
         cancel: End a wrong call when the model's reply is known; if not, it runs on and holds its place.
         price_token: Price of a token of the proposer.
         price_tool_s: Price of a second of a tool.
-        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Prove a problem set without a model, in a sandbox; tasks that need their own image are judged by Harbor."""
+"""Check a problem set without a model, in a sandbox; tasks that need their own image are judged by Harbor."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def verify(
         scores: Instead of a model, JSON lines with key, step, rank and score, such as of a reward model.
         concurrency: Requests at one time.
         max_tokens: Tokens of an answer; a model that thinks first needs more.
-        allow_other_version: Verify although the file names another version of the dataset.
+        allow_other_version: Verify even if the file names another version of the dataset.
 
     Raises:
         UsageError: neither a model nor scores, or both, or a setting that cannot be served.

@@ -57,7 +57,7 @@ def serve(
         samples: Answers of a model to each prompt.
         temperature: Of a model's sampling.
         max_tokens: Tokens of one answer of a model at most.
-        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of a model's samples.
         report_ready: Called with where clients are served, when they are.
 

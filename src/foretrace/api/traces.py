@@ -215,7 +215,7 @@ def label_folder(
         out: Labels: .parquet, .jsonl or .csv.
         review: Least sure steps, to edit: .csv or .jsonl.
         lowest: Steps of the review at most.
-        corrections: A person's actions, which win: an edited review.
+        corrections: Corrected actions, which take precedence: an edited review.
         workers: Processes that work at once (1), or tasks of the cluster (all its cores).
         engine: Work in processes of this machine, or on a Ray cluster.
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).

@@ -198,9 +198,9 @@ def make_sandbox_settings(
     """The settings of the sandbox that runs code.
 
     Args:
-        workers: Runs of code at one time, or tasks of a cluster; 0 is one a core.
+        workers: Runs of code at one time, or tasks of a cluster; 0 means one per core.
         preload: Import beforehand: none, numpy, science, or a+b.
-        min_level: Isolation that must be had, 0 to 4.
+        min_level: Lowest isolation level to accept, 0 to 4.
         allow_weak_isolation: Accept levels 0 and 1.
         forms: Forms of judging that may decide, e.g. values,calls.
     """

@@ -41,8 +41,8 @@ NAME = "speculative-actions"
 _T = TypeVar("_T")
 _REMEDIES = {
     401: "the token was refused: check HF_TOKEN, or log in again with `hf auth login`",
-    403: "no permission to write: use a token with write access to this organisation",
-    404: "not found: check the organisation and HF_ENDPOINT",
+    403: "no permission to write: use a token with write access to this organization",
+    404: "not found: check the organization and HF_ENDPOINT",
     409: "a conflict with another change: run it again",
     412: "the repository changed during the push: run it again",
     429: "too many requests: run it again later",
@@ -148,7 +148,7 @@ def push(
         raise UsageError(Setting("revision", revision), ": is not the name of a branch")
     org, name = (org, name) if org is not None else (repo or "").partition("/")[::2]
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", org):
-        raise UsageError(f"organisation {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
+        raise UsageError(f"organization {org!r} is not a name on the Hub: use letters, digits, '-', '_' or '.'")
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,58}[A-Za-z0-9])?", name) or re.search(r"--|\.\.", name):
         raise UsageError(
             Setting("name", name) if repo is None else Setting("repo", repo),

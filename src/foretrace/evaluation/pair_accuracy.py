@@ -59,8 +59,8 @@ def score_pairs(
         scores: JSON lines with `key`, `step`, `family` and `pair` of a `verifier` row, and the scores `chosen` and
             `rejected`; `verify_pairs` writes such a file.
         seed: Seed of the bootstrap over groups.
-        allow_partial: Score although most of them are of pairs that the dataset does not have.
-        allow_other_version: Score although the file names another version of the dataset.
+        allow_partial: Score even if most of them are of pairs that the dataset does not have.
+        allow_other_version: Score even if the file names another version of the dataset.
 
     Raises:
         PredictionError: no test pairs, or scores that cannot be read or do not fit.

@@ -90,12 +90,12 @@ def score(
         against: Other predictions: by how much are these better?
         validation: Scored predictions for validation rows, to choose a verifier's thresholds on; else half of the test
             groups serves for that.
-        allow: Also safe to run early, beside pure_read: sandbox_exec; may be repeated.
+        allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         cascade: Cost of a guess relative to one step of the large model, e.g. 0.05: measure a cascade, which takes the
-            guesses that are sure enough and asks the large model otherwise.
+            guesses that are confident enough and asks the large model otherwise.
         seed: Seed of the bootstrap.
-        allow_partial: Score although most predictions are for rows that the dataset lacks.
-        allow_other_version: Score although the file names another version of the dataset.
+        allow_partial: Score even if most predictions are for rows that the dataset lacks.
+        allow_other_version: Score even if the file names another version of the dataset.
 
     Raises:
         UsageError: a setting is invalid.

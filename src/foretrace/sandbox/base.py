@@ -54,7 +54,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How a sandbox is to be set up."""
 
     workers: int = 0
-    """How many runs at one time; 0 is one a core."""
+    """How many runs at one time; 0 means one per core."""
     min_level: int = 2
     """Isolation below this is an error."""
     allow_weak_isolation: bool = False

@@ -35,9 +35,9 @@ def build(
     Args:
         inputs: Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.
         limit: Import at most N rows of each source, or of one: 5000, swe_smith=2000; may be repeated.
-        push: Push to this user or organisation on the Hub afterwards, or to one repository, OWNER/NAME.
+        push: Push to this user or organization on the Hub afterwards, or to one repository, OWNER/NAME.
         private: Make new repositories private (with --push).
-        allow_undecided: Push although a check had too few rows to decide (with --push).
+        allow_undecided: Push even if a check had too few rows to decide (with --push).
         redact: Take secrets and user names out of what is imported.
         workers: Processes, or tasks of the cluster (default: the cores, 4 at most).
     """

@@ -39,7 +39,7 @@ def effects(
     """Write down which calls a runtime may run early, or check one call.
 
     For each tool, and for each pattern of its arguments: read_only, idempotent, unsafe or unknown, with counts as
-    evidence and the hints that MCP's tool annotations have. What wrote once is never called read-only.
+    evidence and the hints that MCP's tool annotations have. What was seen to write is never called read-only.
 
     Args:
         traces: Traces folder.
@@ -47,7 +47,7 @@ def effects(
         check: A call, {"name": ..., "arguments": {...}}: say whether it may run ahead. - reads calls from stdin, one a
             line, and answers each with a line of JSON.
         manifest: With --check: what was seen of such calls.
-        allow: With --check: also safe to run early, beside pure_read: sandbox_exec.
+        allow: With --check: effects that are safe to run early besides pure_read: sandbox_exec.
     """
     output.stay_small()
     if check is not None:
@@ -101,7 +101,7 @@ def _read_call(text: str) -> tuple[str, str]:
 def predict(output: Output, dataset: Path, *, out: Path, **settings: Any) -> None:
     """Guess at the next action of each row of a dataset, with a predictor that costs nothing or with your own model.
 
-    A predictor learns only from the train rows. The same command with a model goes on where an interrupted one
+    A predictor learns only from the train rows. The same command with a model continues where an interrupted one
     stopped. The file is what `foretrace score` reads: a line for each guess, best first.
     """
     from foretrace.api.evaluation import predict
@@ -119,7 +119,7 @@ def verify(output: Output, inputs: Sequence[Path], *, pairs: bool = False, **set
     """Add a verifier's score to each prediction.
 
     A model is shown the prompt and the predicted action, and asked whether it is what comes next: the score is
-    the probability of a yes. An interrupted run goes on where it stopped. `foretrace score` measures the scores.
+    the probability of a yes. An interrupted run continues where it stopped. `foretrace score` measures the scores.
 
     Args:
         inputs: Predictions and their dataset; with --pairs only the dataset.

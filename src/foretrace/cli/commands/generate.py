@@ -32,7 +32,7 @@ def generate(
 ) -> None:
     """Attempt problems with a model: its code is really run, and every attempt ends as a trace.
 
-    The same command again goes on where an interrupted one stopped; attempts that ended in an error are made again.
+    The same command again continues where an interrupted one stopped; attempts that ended in an error are made again.
     More options (seed, turns, budgets, sandbox, server), for the command line or --config, are in docs/cli.md.
 
     Args:
@@ -97,7 +97,7 @@ def check_problems(
     sandbox_settings: SandboxSettings,
     environment: str | None = None,
 ) -> None:
-    """Prove a problem set without a model.
+    """Check a problem set without a model.
 
     Every reference solution must pass, and an answer that does nothing must fail.
 

@@ -30,7 +30,7 @@ def import_(
 
     Without a source, folders are searched, and each file goes to the source that knows its format. Every row or
     conversation becomes a trace, is dropped and counted with the reason, or was already there. The same command again
-    goes on where an interrupted one stopped, and takes what was written since. Files that no source knows are listed;
+    continues where an interrupted one stopped, and adds what was written since. Files that no source knows are listed;
     those that several know are listed too, and then the exit code is 1.
 
     Args:
@@ -115,7 +115,7 @@ def show(
     corrections: Path | None = None,
     every: bool = False,
 ) -> None:
-    """List traces, or show one as a person reads it.
+    """List traces, or show one in readable form.
 
     With KEY: its steps, calls, observations (shortened unless --full), and the label and rule of each step.
 
@@ -124,7 +124,7 @@ def show(
         key: Key or id of a trace, or how one begins.
         step: Only this step, whole, with what its rule means.
         full: Shorten nothing.
-        corrections: A person's actions, which win: an edited review of `label`.
+        corrections: Corrected actions, which take precedence: an edited review of `label`.
         every: List all traces, not the first 50.
     """
     from foretrace.actions.corrections import read_corrections
@@ -230,7 +230,7 @@ def export(
     out: Path,
     calls: Literal["verbatim", "native", "xml"] | None = None,
 ) -> None:
-    """Write the traces of a folder in a format that others read, and say what it could not hold."""
+    """Export the traces of a folder in another format, and say what that format could not hold."""
     from foretrace.api.traces import export
 
     output.warn_unsealed(Path(traces))

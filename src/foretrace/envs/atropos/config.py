@@ -50,8 +50,8 @@ class CodeTraceEnvConfig(BaseEnvConfig):
     eval_temperature: float = Field(default=0.0, description="Of the evaluation.")
 
     sandbox: str = Field(default="local", description="Sandboxes in order of preference, e.g. docker,local.")
-    sandbox_workers: int = Field(default=0, description="Runs of the sandbox at one time; 0 is one a core.")
-    min_level: int = Field(default=2, description="Isolation that must be had; below 2 it is weak.")
+    sandbox_workers: int = Field(default=0, description="Runs of the sandbox at one time; 0 means one per core.")
+    min_level: int = Field(default=2, description="Lowest isolation level to accept; below 2 it is weak.")
     max_rollouts: int = Field(default=256, ge=1, description="Episodes at one time.")
 
     model: str = Field(default="openai", description="KIND or KIND:NAME of the model server (docs/models.md).")
