@@ -216,7 +216,9 @@ def test_errors_name_options(setting: Setting, written: str) -> None:
 
 def test_flags_of_the_table_are_those_of_options() -> None:
     """An option that is renamed must be renamed there."""
-    flags = {f for c in app.commands.values() for p in c.get_params(click.Context(c)) for f in p.opts}
+    flags = {
+        f for c in app.commands.values() for p in c.get_params(click.Context(c, **app.context_settings)) for f in p.opts
+    }
     assert {*FLAGS.values()} <= flags
 
 

@@ -82,5 +82,5 @@ def test_every_option_has_help_and_a_default_without_two_brackets(run: Run, comm
     assert "[default: (" not in run(command, "--help").out
     found = app.commands[command]
     if isinstance(found, Command):
-        found.get_params(click.Context(found))
+        found.get_params(click.Context(found, **app.context_settings))
         assert all(found.about.get(each.name or "") for each in found.own), command
