@@ -17,7 +17,6 @@ ALNUM = string.ascii_letters + string.digits
 WORD = ALNUM + "_-"
 HEX = "0123456789abcdef"
 UPPER = string.ascii_uppercase + string.digits
-LOWER = string.ascii_lowercase + string.digits
 BASE64 = ALNUM + "+/"
 
 Make = Callable[[random.Random], str]

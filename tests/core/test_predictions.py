@@ -127,3 +127,19 @@ def test_faults_are_counted(line: str, fault: str, tmp_path: Path) -> None:
 def test_what_is_no_prediction_is_named(lines: list[Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(PredictionError, match=message):
         read_predictions(write(tmp_path / "p.jsonl", *lines))
+
+
+GUESS = {"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}
+
+
+def test_the_files_of_a_folder_are_of_one_dataset(tmp_path: Path) -> None:
+    for name, dataset in (("a", "d1"), ("b", "d2")):
+        write(tmp_path / f"{name}.jsonl", {"predictions": 1, "dataset": dataset}, {"key": name, "step": 3, **GUESS})
+    with pytest.raises(PredictionError, match=r"b\.jsonl line 1: is for another dataset"):
+        read_predictions(tmp_path)
+
+
+def test_of_a_traces_folder_its_guesses_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "guesses.jsonl", {"key": "k", "step": 3, **GUESS})
+    write(tmp_path / "launches.jsonl", {"key": "k", "step": 3})
+    assert [row.key for row in read_predictions(tmp_path).rows] == ["k"]

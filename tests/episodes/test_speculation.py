@@ -21,7 +21,7 @@ from foretrace.core.completion import Completion, Request
 from foretrace.core.digest import hash_fraction
 from foretrace.core.errors import ModelError, StoreError, UsageError
 from foretrace.core.journal import JournalIndex, count_unsealed, find_journals
-from foretrace.core.predictions import PredictedCall, Prediction, read_predictions
+from foretrace.core.predictions import GUESSES_FILE, PredictedCall, Prediction, read_predictions
 from foretrace.core.problem import Ending, RunResult
 from foretrace.core.trace import Isolation, Trace
 from foretrace.episodes.early_runs import EarlyRuns, Operation, ReportedCall
@@ -31,7 +31,6 @@ from foretrace.episodes.proposers import NextTests, Proposer, RecordedGuesses, S
 from foretrace.episodes.settings import EpisodeSettings
 from foretrace.episodes.speculation import Speculation
 from foretrace.episodes.speculation_report import (
-    GUESSES_FILE,
     LAUNCHES_FILE,
     REPORT_FILE,
     SpeculationReport,

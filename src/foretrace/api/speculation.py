@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.predictions import Prediction, read_predictions
+from foretrace.core.predictions import read_predictions
 from foretrace.episodes.proposers import NextTests, Proposer, RecordedGuesses
 from foretrace.episodes.speculation import Speculation
-from foretrace.episodes.speculation_report import GUESSES_FILE, SpeculationSettings
+from foretrace.episodes.speculation_report import SpeculationSettings
 
 if TYPE_CHECKING:
     from foretrace.sandbox.base import Sandbox, SandboxSettings
@@ -73,11 +73,7 @@ def make_proposer(given: Mapping[str, Any]) -> Proposer:
             )
         return NextTests()
     if path.exists():
-        rows: dict[tuple[str, int], list[Prediction]] = {}
-        files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-        for file in [path / GUESSES_FILE] if path / GUESSES_FILE in files else files:
-            rows |= read_predictions(file).by_step()
-        return RecordedGuesses(path.name, rows)
+        return RecordedGuesses(path.name, read_predictions(path).by_step())
     if ":" not in name and (path.suffix or len(path.parts) > 1):
         raise UsageError(Setting("speculate", name), ": no such file or folder")
     if dataset is None:

@@ -28,6 +28,8 @@ from foretrace.core.places import make_local_path
 
 FORMAT = 1
 """Version of the file format, written into the header."""
+GUESSES_FILE = "guesses.jsonl"
+"""What `generate --speculate` writes into a traces folder."""
 _DAY_S = 86_400.0
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
 
@@ -240,9 +242,11 @@ def read_header(path: Path) -> PredictionsHeader | None:
 
 
 def _list_files(path: Path) -> list[Path]:
-    """The file, or the files of a folder by name."""
+    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it."""
     if not path.is_dir():
         return [path]
+    if (path / GUESSES_FILE).is_file():
+        return [path / GUESSES_FILE]
     files = sorted(each for each in path.iterdir() if each.suffix in (".jsonl", ".parquet"))
     if not files:
         raise PredictionError(f"{path}: holds no predictions; they are read from files NAME.jsonl and NAME.parquet")
@@ -266,7 +270,10 @@ def read_predictions(path: str | Path) -> PredictionsFile:
     for file, number, value in lines:
         where = f"{file} line {number}"
         if number == 1 and "predictions" in value:
-            header = header or read_format_header(value, PredictionsHeader, where)
+            found = read_format_header(value, PredictionsHeader, where)
+            if header is not None and (found.dataset, found.target) != (header.dataset, header.target):
+                raise PredictionError(f"{where}: is for another dataset than the files before it")
+            header = header or found
             continue
         row = _read_row(value, where, problems)
         at = (row.key, row.step, row.rank)

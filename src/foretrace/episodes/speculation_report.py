@@ -11,10 +11,10 @@ import msgspec
 
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import describe_write_error, replace_file
-from foretrace.core.predictions import Prediction, PredictionsHeader, encode_prediction
+from foretrace.core.predictions import GUESSES_FILE, Prediction, PredictionsHeader, encode_prediction
 from foretrace.core.report import Report
 
-REPORT_FILE, GUESSES_FILE, LAUNCHES_FILE = "speculation.json", "guesses.jsonl", "launches.jsonl"
+REPORT_FILE, LAUNCHES_FILE = "speculation.json", "launches.jsonl"
 """Beside the manifest of the traces: what speculation gave, what was guessed, as `replay` reads it, and what was begun
 early, as `view` draws it."""
 
@@ -146,7 +146,7 @@ class SpeculationFiles:
         for path, lines in zip(
             self._paths, (map(encode_prediction, guesses), map(msgspec.json.encode, launches)), strict=True
         ):
-            whole = path.stat().st_size
+            whole = path.stat().st_size if path.exists() else 0
             try:
                 with path.open("ab") as file:
                     file.write(b"".join(line + b"\n" for line in lines))

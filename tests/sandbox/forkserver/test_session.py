@@ -27,6 +27,27 @@ def test_blocks_accumulate(blocks: Blocks) -> None:
     assert blocks.out("print(a.y, __name__)") == "10 __main__\n"
 
 
+def test_sessions_work_in_a_python_without_pidfd_open(spoiled: Any, runner: asyncio.Runner) -> None:
+    spoiled("server/watch_child.py", "os.pidfd_open(pid)", "os.no_pidfd_open(pid)")
+    for box in box_at(3, runner):
+        own = Blocks(box)
+        texts = ("x = 1", "import time; time.sleep(0.1); x += 1", "import os; os._exit(3)", "print(x)")
+        assert [own.run(text).ending for text in texts] == ["ok", "ok", "exit", "ok"]
+        own.close()
+
+
+def test_the_time_of_a_block_ends_with_it_though_the_parent_is_busy(jailed: Box) -> None:
+    async def run() -> RunResult:
+        async with await jailed.sandbox.session(limits=QUICK) as session:
+            running = asyncio.create_task(session.run("x = 1"))
+            await asyncio.sleep(0)
+            time.sleep(QUICK.wall_s / 2)  # nothing of this process's event loop runs
+            return await running
+
+    result = jailed.runner.run(run())
+    assert result.ending == "ok" and result.seconds < QUICK.wall_s / 2
+
+
 def test_states_are_numbered_in_order_without_gaps(blocks: Blocks) -> None:
     steps = [blocks.run(block).step for block in ("x = 1", "1/0", "x = 2", "import os; os._exit(1)", "x = 3")]
     made = [s for s in steps if s is not None]

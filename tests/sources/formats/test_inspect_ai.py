@@ -142,6 +142,12 @@ def test_numbers_that_json_does_not_know(tmp_path: Path) -> None:
     assert read("inspect_ai", path)[1][0].reason == "no_agent_turn"
 
 
+def test_half_a_character_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**HEADER, "samples": [sample(input="cut \ud83d")]}))
+    assert read_one("inspect_ai", path)[0].messages
+
+
 def test_ids_with_slashes_and_samples_in_pieces(tmp_path: Path) -> None:
     path = write_eval(tmp_path / "a.eval", sample(id="HumanEval/0"))
     with zipfile.ZipFile(path, "a") as archive:

@@ -148,6 +148,7 @@ class ForkSession(_BlockSession):
         self._server.send(messages.BLOCK, json.dumps(order).encode())
         self._server.send(messages.TO_CHILD, pack_frame(["block", block]))
         said: Any = None
+        said_at = 0.0
         try:
             async with asyncio.timeout(self._limits.wall_s + _GRACE_S):
                 while (message := await self._server.receive())[0] != messages.EXIT:
@@ -155,6 +156,7 @@ class ForkSession(_BlockSession):
                     if kind != messages.FROM_CHILD:
                         output.add(kind, body)
                     elif said is None:
+                        (said_at,) = messages.TIMESTAMP.unpack_from(body)
                         frames.feed(body[messages.TIMESTAMP.size :])
                         said = self._read_end(frames)
         except (EOFError, TimeoutError):
@@ -169,6 +171,8 @@ class ForkSession(_BlockSession):
             return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_CANNOT_START))
         if report["lost"]:
             return self._end_lost(report, output, "killed")
+        if report["step"] is not None:
+            report["seconds"] = said_at  # without the time that it waited to be kept
         # A block that says that it came to its end and then dies has said nothing.
         frame = None if report["killed"] or (said == _ENDED and report["step"] is None) else said
         status = 0 if frame else report["status"]

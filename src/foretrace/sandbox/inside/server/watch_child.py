@@ -35,8 +35,10 @@ class WatchedChild:
         limits: the fields of `base.Limits`.
     """
 
-    def __init__(self, parent: ParentConnection, limits: dict[str, Any], wall_s: float) -> None:
-        self._parent = parent
+    def __init__(
+        self, parent: ParentConnection, limits: dict[str, Any], wall_s: float, keep_wait_s: float = 0.0
+    ) -> None:
+        self._parent, self._keep_wait_s = parent, keep_wait_s
         self._max_output, self._max_cpu_s = int(limits["output_mb"]) << 20, float(limits["cpu_s"])
         self._output_bytes = self._data_bytes = 0
         self.kill_reason: str | None = None
@@ -132,10 +134,16 @@ class WatchedChild:
             self.is_kept = self.is_kept or (message[0] == KEEP and self.kill_reason is None)
 
     def _check_limits(self) -> None:
-        if time.monotonic() >= self._deadline:
+        # A block that has said that it came to its end waits for the parent, which may be busy, to keep it.
+        if time.monotonic() >= self._deadline + (self._keep_wait_s if self._data_bytes else 0.0):
             self.kill("timeout")
         elif self.read_cpu_s() >= self._max_cpu_s:
             self.kill("cpu")
+
+    def has_gone(self) -> bool:
+        """Whether a child that another process reaps has ended, when it may have. Without a descriptor of the process
+        (a Python that was built without `pidfd_open`) its closed channel says so."""
+        return self._pidfd >= 0 or self._channel_ended
 
     def read_cpu_s(self) -> float:
         """CPU seconds that the child has used; 0 if the system does not say, or the child has been reaped."""

@@ -26,9 +26,10 @@ from foretrace.sandbox.inside.server.parent_connection import ParentConnection, 
 from foretrace.sandbox.inside.server.watch_child import WatchedChild
 from foretrace.sandbox.inside.wire.messages import BLOCK, EXIT, FORGET, KILL
 
-_GRACE_S = 1.0
-"""How long a process of the session gets to answer."""
-_START_S = 5.0
+_ANSWER_S = 5.0
+"""How long a process of the session gets to start or to answer."""
+_KEEP_WAIT_S = 0.5
+"""How much longer than its limit a block may wait to be kept: less than the parent waits for the block."""
 
 
 class _State(NamedTuple):
@@ -53,14 +54,14 @@ class _Session:
             step: What the new state is called.
         """
         state, gate = self._states[at], self._fork_gate
-        block = WatchedChild(self._parent, self._limits, wall_s)
+        block = WatchedChild(self._parent, self._limits, wall_s, _KEEP_WAIT_S)
         pid, status, cpu_s = self._fork(state, number, block.theirs), 0, 0.0
         if pid is None or pid < 0:
             self.lost, block.kill_reason = pid is None, "fork"
             block.close_theirs()
         else:
             block.begin(pid, reads_at_once=True)
-            block.watch(lambda: True, others={gate.descriptor: gate.answer_request})
+            block.watch(block.has_gone, others={gate.descriptor: gate.answer_request})
             cpu_s = block.read_cpu_s()  # before it is reaped
             if not block.is_kept:
                 answer = _ask(state, REPORT_STATUS + b"%d" % pid)
@@ -87,7 +88,7 @@ class _Session:
             os.close(null)
         poller = select.poll()
         poller.register(self._fork_gate.descriptor, select.POLLIN)
-        if poller.poll(_GRACE_S * 1000):
+        if poller.poll(_ANSWER_S * 1000):
             self._fork_gate.answer_request(allow=True)
         return _ask(state, b"")
 
@@ -114,7 +115,7 @@ def serve_session(parent: ParentConnection, confinement: Confinement, request: d
     if pid == 0:
         run_session(confinement, request, theirs.fileno())
     theirs.close()
-    ours.settimeout(_START_S)
+    ours.settimeout(_ANSWER_S)
     try:
         fork_gate = ForkGate(move_descriptor_up(socket.recv_fds(ours, 1, 1)[1][0]))
     except (OSError, IndexError):
@@ -143,7 +144,7 @@ def _ask(state: _State, order: bytes) -> int | None:
     """A number that the process of a state answers to an order, and a dot; None where it does not answer."""
     answer = b""
     try:
-        state.channel.settimeout(_GRACE_S)
+        state.channel.settimeout(_ANSWER_S)
         state.channel.sendall(order)
         while not answer.endswith(b"."):
             if not (chunk := state.channel.recv(16)) or len(answer) > 16:
