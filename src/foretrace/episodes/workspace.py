@@ -144,8 +144,8 @@ class Workspace:
         return operations
 
     async def begin_early(self, call: ReportedCall, act: Act, sandbox: Sandbox) -> bool:
-        """Start the operations of a guessed act, programs and judgements in `sandbox`. Start nothing and return false if
-        some of them may not run early."""
+        """Start the operations of a guessed act, programs and judgements in `sandbox`. If some of them may not run
+        early, start nothing and return false."""
         if act.handling in ("block", "check") and act.code.strip() and self._answer is None:
             if not self._code_blocks.changes_memory_only(act.code):
                 return False
