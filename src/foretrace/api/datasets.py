@@ -98,7 +98,7 @@ def build(
 
 
 def run_build(given: Mapping[str, Any]) -> BuildReport:
-    """`build` with its arguments; `traces` may be a function that makes the folders once the settings are checked."""
+    """`build` with its arguments as a mapping; `traces` may be a function that makes the folders after the checks."""
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
@@ -119,7 +119,7 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
         if given["engine"] == "ray":
             from foretrace.engines.ray_tasks import connect
 
-            stack.enter_context(connect(given["ray_address"]))  # finds out now that there is no cluster
+            stack.enter_context(connect(given["ray_address"]))  # fails now if there is no cluster
         traces: Any = given["traces"]() if callable(given["traces"]) else given["traces"]
         places = [traces] if isinstance(traces, (str, Path)) else traces
         folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]
@@ -134,7 +134,7 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
 
 
 def make_build_settings(given: Mapping[str, Any]) -> BuildSettings:
-    """The settings of `build` out of its arguments, checked.
+    """The checked settings of `build` from its arguments.
 
     Raises:
         UsageError: a setting that cannot be served.

@@ -1,4 +1,4 @@
-"""Measure what speculation saves: the ceiling, guesses of a predictor, and their replay."""
+"""Measure what speculation saves: the ceiling, a predictor's guesses, and their replay."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def replay(
 
 
 def _read_traces(traces: str | Path | Iterable[Trace], doing: str, progress: ProgressFunc | None) -> Iterator[Trace]:
-    """The traces of a folder, or those given; says how many of them were taken."""
+    """The traces of a folder, or the given traces; reports how many have been read."""
     from foretrace.core.store import TraceStore
 
     total, what, report_to = None, "traces", progress or ignore_progress
