@@ -121,10 +121,10 @@ def generate(
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
-        UsageError: a setting that cannot be served.
-        ProblemError: a problem set that cannot be used.
-        ModelError: the server cannot be reached or refuses for good; what was finished is kept.
-        SandboxError: no sandbox serves; what was finished is kept.
+        UsageError: a setting is invalid.
+        ProblemError: the problem set cannot be used.
+        ModelError: the server cannot be reached or refuses permanently; finished attempts are kept.
+        SandboxError: no sandbox can start; finished attempts are kept.
         StoreError: `out` cannot be written.
     """
     return run_generate(locals())

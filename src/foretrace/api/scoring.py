@@ -73,9 +73,9 @@ def verify(
         allow_other_version: Verify although the file names another version of the dataset.
 
     Raises:
-        UsageError: neither a model nor scores, or both, or a setting that cannot be served.
-        PredictionError: predictions, scores or a dataset that cannot be read or do not fit.
-        ModelError: the server cannot be reached or refuses for good; what was answered is kept.
+        UsageError: neither a model nor scores are given, or both, or a setting is invalid.
+        PredictionError: the predictions, scores or dataset cannot be read or do not match.
+        ModelError: the server cannot be reached or refuses permanently; answers so far are kept.
     """
     from foretrace.evaluation.verify import Asking, add_scores, verify_predictions
 

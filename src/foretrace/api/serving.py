@@ -62,9 +62,9 @@ def serve(
         report_ready: Called with where clients are served, when they are.
 
     Raises:
-        UsageError: a setting that cannot be served.
-        PredictionError: no dataset, no rows, or a predictor that cannot learn from them.
-        BuildError: a dataset of another version.
+        UsageError: a setting is invalid.
+        PredictionError: there is no dataset or no row, or the predictor cannot learn from them.
+        BuildError: the dataset has another version.
         ModelError: the model server cannot be reached.
         StoreError: the socket cannot be opened.
     """

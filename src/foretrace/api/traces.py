@@ -107,8 +107,8 @@ def import_source(
         knows are in `found`.
 
     Raises:
-        UsageError: an option that does not fit.
-        SourceError: input that cannot be read, or none that one source knows.
+        UsageError: an option does not apply to the source.
+        SourceError: the input cannot be read, or no source recognizes it.
         StoreError: `out` cannot be written.
     """
     return run_import(locals())[0]
@@ -221,7 +221,7 @@ def label_folder(
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
-        UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
+        UsageError: a file has another extension or is in the traces folder, or there is none to write.
         SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
     from foretrace.actions.corrections import read_corrections
@@ -341,10 +341,10 @@ def export(
             traces, else native; sharegpt has no native calls.
 
     Raises:
-        UsageError: no such format, or an `out` or `calls` that does not fit.
+        UsageError: there is no such format, or `out` or `calls` does not fit it.
         StoreError: the traces cannot be read, or `out` cannot be written.
         ProblemError: the problems cannot be read.
-        ForetraceError: the format can hold none of them.
+        ForetraceError: the format can represent none of the traces.
     """
     if format == "harbor-tasks":
         from foretrace.exports.harbor_tasks import write_tasks
@@ -408,8 +408,8 @@ def view(
             renders them, and what bears the loss is marked.
 
     Raises:
-        BuildError: the folder holds no tokenizer, or its chat template cannot show the rows.
-        UsageError: both of `out` and `single`, or none; inputs that do not go together.
+        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
+        UsageError: both or neither of `out` and `single`, or inputs that do not belong together.
         StoreError: the inputs cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """

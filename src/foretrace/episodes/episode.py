@@ -138,7 +138,7 @@ class Episode:
         return self._early.speculation is not None
 
     async def speculate(self) -> None:
-        """Guess at the calls of the next reply, and begin them early. Cancelled, and waited for, before `step`."""
+        """Guess the calls of the next reply, and start them early. Must be cancelled and awaited before `step`."""
         if (speculation := self._early.speculation) is not None:
             try:
                 await self._begin_early(speculation)

@@ -95,7 +95,7 @@ class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Rows to predict."""
     guesses: int
     faults: dict[str, int]
-    """As in the header."""
+    """Faults by kind, as in the header."""
     example: str | None
     """Message of the first fault."""
     fit_s: float
@@ -129,7 +129,7 @@ def predict(
     """Fit a predictor on the train rows, and write its guesses.
 
     Args:
-        name: Of the predictor, for the header.
+        name: Name of the predictor, for the header.
         make: Makes a new, unfitted predictor for each fold.
         progress: Called before each fit, and with the number of rows predicted.
 

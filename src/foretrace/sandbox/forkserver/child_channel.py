@@ -52,7 +52,7 @@ class ChildChannel:
         request = {**request, "limits": msgspec.to_builtins(limits)}
         if stdin := request.pop("stdin", ""):
             server.send(messages.STDIN, stdin.encode("utf-8", "surrogatepass"))
-        # The fork server reads only this. The request itself goes to the child and is never in the server's memory.
+        # The fork server parses only this. The request itself is forwarded to the child without staying in its memory.
         for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
         run = json.dumps(for_server).encode("ascii")
         server.send_all((messages.RUN, run), (messages.TO_CHILD, frames.pack_frame(request)))

@@ -51,7 +51,7 @@ def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, An
     """How a child ended.
 
     Args:
-        report: What the fork server says: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
+        report: The fork server's report: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
             `seconds` and, for runs, `cpu_s`.
         output: `stdout`, `stderr` and `truncated`.
     """

@@ -76,7 +76,7 @@ class _BlockSession:
         return self._next_numbers[at]
 
     def keep(self, result: RunResult, at: int) -> None:
-        """Keep what an early block did (see `base.Session`)."""
+        """Keep the effects of an early block (see `base.Session`)."""
         self._keep(at, result.step)
 
     def _keep(self, at: int, step: int | None) -> None:

@@ -44,7 +44,7 @@ async def judge(
 
     Raises:
         SandboxError: no process can be started.
-        ProblemError: the tests need another form.
+        ProblemError: the tests need a form that is not in `forms`.
     """
     if plan.form not in forms:
         raise ProblemError(f"these tests need the form {plan.form}, and only {', '.join(forms)} may decide")

@@ -139,7 +139,7 @@ class _Hoister:
         self.check, self._shadowed = check, shadowed
 
     def hoist(self, node: ast.expr) -> str:
-        """The expression over leaves and constants."""
+        """The expression, with names for its leaves and constants."""
         found, value = _read_constant(node, self._shadowed)
         if found:
             self.check.constants.append(value)

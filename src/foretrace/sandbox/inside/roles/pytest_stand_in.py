@@ -244,7 +244,7 @@ class _Capture:
         self.streams = io.StringIO(), io.StringIO()
 
     def readouterr(self) -> _Printed:
-        """What was printed since the last call."""
+        """Stdout and stderr since the last call."""
         texts = [stream.getvalue() for stream in self.streams]
         for stream in self.streams:
             stream.seek(0)

@@ -286,7 +286,7 @@ class Decoder:
         return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
     def read_other(self, tag: str, rest: list[Any]) -> Any:
-        """A value of another kind."""
+        """Decode a value with another tag."""
         raise ValueError("no known kind of value")
 
 
