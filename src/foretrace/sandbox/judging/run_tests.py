@@ -150,7 +150,6 @@ class _Conversation:
             return
 
     async def _ask(self, frame: bytes) -> bytes | list[Any]:
-        """The answer's reply."""
         if not self.answer_gone:
             await self._answer.send(frame)
             reply = await self._answer.receive_bytes()

@@ -196,8 +196,7 @@ def move_descriptor_up(descriptor: int) -> int:
 
 
 def remove_contents(folder: str) -> None:
-    """Remove the contents of a folder as far as possible, without `shutil`, which would make each fork map six more
-    libraries."""
+    """Remove a folder's contents as far as possible; `shutil` would make each fork map six more libraries."""
     for above, folders, files in os.walk(folder, topdown=False):
         for name in (*files, *folders):
             path = os.path.join(above, name)
