@@ -1,1 +1,1 @@
-"""The work of the command from Python: names or objects and plain paths in, reports out."""
+"""The commands as Python functions: they take names or objects and paths, and return reports."""

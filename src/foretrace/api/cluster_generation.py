@@ -1,6 +1,6 @@
-"""Make the attempts of `generate` on a cluster: each group of them has a model and a sandbox of its own, on its node.
+"""Make the attempts of `generate` on a cluster: each group of attempts has its own model and sandbox on its node.
 
-Only the driver plans, writes and counts. A group that is lost with its node is made again: nothing of it was written.
+Only the driver plans, writes and counts. A group that is lost with its node is made again: none of it was written.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from foretrace.registry import make_model, make_protocol, make_sandbox
 from foretrace.sandbox.base import SandboxSettings
 
 MAX_AT_ONCE = 16
-"""Attempts at one time of a worker, where their number is not given."""
+"""Default number of attempts that a worker makes at a time."""
 _GROUPS_EACH = 4
-"""Groups for each worker, where there are few attempts: so that all have something to do until the end."""
+"""Groups for each worker if there are few attempts, so that all workers have something to do until the end."""
 _ROUNDS = 2
-"""Attempts of a group for each that the worker makes at one time: a driver that is killed loses them."""
+"""Size of a group, in multiples of a worker's attempts at a time. A killed driver loses its unfinished groups."""
 _KEPT_FOR_THE_WAY = 0.1
-"""Share of the last wait that is left for a group's results to come back."""
+"""Share of the last wait that is reserved for returning a group's results."""
 
 
 class AttemptParts(NamedTuple):
-    """What attempts are made with, by name, so that each worker makes its own."""
+    """Names of what attempts are made with, so that each worker can construct its own."""
 
     model: str
     server: Server | None
@@ -56,17 +56,17 @@ class AttemptParts(NamedTuple):
 
 
 class _Setup(NamedTuple):
-    """All that the groups of a run share."""
+    """What all groups of a run share."""
 
     parts: AttemptParts
     settings: GenerateSettings
     identity: Identity
     at_once: int
-    """Attempts at one time."""
+    """Attempts of a worker at a time."""
 
 
 class _Node(NamedTuple):
-    """Where a worker is, and how well the code is isolated there: its own sandbox was tested."""
+    """A worker's node, and the tested isolation of its own sandbox there."""
 
     name: str
     isolation: Isolation
@@ -75,12 +75,12 @@ class _Node(NamedTuple):
 class _GroupResult(NamedTuple):
     node: _Node
     finished: list[tuple[int, FinishedAttempt, TokenMeter]]
-    """With the number of the attempt in its group."""
+    """Each with the number of the attempt in its group."""
     error: ForetraceError | None
 
 
 class ClusterAttempts:
-    """Attempts that the workers of an engine make (see `episodes.generate.attempts.AttemptRunner`).
+    """Has the workers of an engine make attempts (see `episodes.generate.attempts.AttemptRunner`).
 
     Args:
         engine: Opens a pool, which `close` closes.
@@ -104,10 +104,10 @@ class ClusterAttempts:
         return min(self.nodes.values(), key=lambda isolation: isolation.level, default=None)
 
     async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
-        """Open the pool, and let each worker find out whether it can ask the server and start a sandbox.
+        """Open the pool, and have each worker check that it can reach the server and start a sandbox.
 
         Raises:
-            ForetraceError: a worker cannot begin; names its node.
+            ForetraceError: a worker cannot start; names its node.
         """
         concurrency = self._settings.concurrency
         useful = attempts if concurrency is None else min(attempts, concurrency)
@@ -147,7 +147,7 @@ class ClusterAttempts:
         self.nodes[node.name] = min(known, node.isolation, key=lambda isolation: isolation.level)
 
     def close(self) -> None:
-        """End the groups that are still being made, and close the pool."""
+        """End unfinished groups, and close the pool."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._stack.close()
@@ -155,10 +155,10 @@ class ClusterAttempts:
 
 @contextlib.asynccontextmanager
 async def _open_attempts(setup: _Setup) -> AsyncGenerator[LocalAttempts]:
-    """In a worker of the cluster: makes attempts, with a model and a sandbox of its node.
+    """In a worker: makes attempts with its own model and sandbox.
 
     Raises:
-        ForetraceError: they cannot begin; names the node.
+        ForetraceError: it cannot start; names the node.
     """
     parts = setup.parts
     try:
@@ -179,7 +179,7 @@ def _describe_node(attempts: LocalAttempts) -> _Node:
 
 
 def _prepare(setup: _Setup) -> _Node:
-    """In a worker of the cluster: find out whether attempts can be made there."""
+    """In a worker: check that it can make attempts."""
 
     async def look() -> _Node:
         async with _open_attempts(setup) as attempts:
@@ -189,7 +189,7 @@ def _prepare(setup: _Setup) -> _Node:
 
 
 def _make_group(setup: _Setup, plans: Sequence[PlannedAttempt], time_left: TimeLeft) -> _GroupResult:
-    """In a worker of the cluster: make some attempts."""
+    """In a worker: make a group of attempts."""
     return asyncio.run(_make_attempts(setup, plans, time_left, time.monotonic()))
 
 

@@ -89,16 +89,16 @@ def build(
         references: Add what free predictors reach on the eval rows, for `score`.
 
     Raises:
-        UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
-        PredictionError: mistakes that cannot be read, or that were made for other rows.
-        BuildError: the dataset cannot be built, or is there already.
+        UsageError: a setting is invalid; traces of the demo model without `allow_demo=True`.
+        PredictionError: the mistakes cannot be read, or were made for other rows.
+        BuildError: the dataset cannot be built, or already exists.
         GateError: a gate failed; nothing was written.
     """
     return run_build(locals())
 
 
 def run_build(given: Mapping[str, Any]) -> BuildReport:
-    """`build` with its arguments; `traces` may be a function that makes the folders once the settings are checked."""
+    """`build` with its arguments as a mapping; `traces` may be a function that makes the folders after the checks."""
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
     from foretrace.dataset.build import build as run
@@ -119,7 +119,7 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
         if given["engine"] == "ray":
             from foretrace.engines.ray_tasks import connect
 
-            stack.enter_context(connect(given["ray_address"]))  # finds out now that there is no cluster
+            stack.enter_context(connect(given["ray_address"]))  # fails now if there is no cluster
         traces: Any = given["traces"]() if callable(given["traces"]) else given["traces"]
         places = [traces] if isinstance(traces, (str, Path)) else traces
         folders = [stack.enter_context(open_traces_for_reading(place, progress)) for place in places]
@@ -134,10 +134,10 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
 
 
 def make_build_settings(given: Mapping[str, Any]) -> BuildSettings:
-    """The settings of `build` out of its arguments, checked.
+    """The checked settings of `build` from its arguments.
 
     Raises:
-        UsageError: a setting that cannot be served.
+        UsageError: a setting is invalid.
     """
     from foretrace.dataset.settings import BuildSettings
 
@@ -176,20 +176,20 @@ def load(
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
 
-    They are those that `build` writes with the same settings, in the same order, and as `datasets` shows them. Nothing
-    is written and little is held, so that is for where the disk is small; but no gate is run. Each iteration reads the
-    traces again. The first also reads the train groups, whose calls tell what agents were offered where a source does
-    not say so, and the splits that are held out more, whose prompts a row may not have.
+    These are the rows that `build` writes with the same settings, in the same order, and as `datasets` shows them.
+    Nothing is written and memory use is low, which helps if the disk is small, but no gates are run. Each iteration
+    reads the traces again. The first one also reads the train groups, whose calls show which tools agents had if a
+    source does not say so, and the splits that are held out further, whose prompts must not occur in a row.
 
     Args:
-        config: `proposer` or `trajectories`, or one of a recipe from outside; not one whose rows are chosen among all
-            rows, as those of `verifier` and `eval` are.
+        config: `proposer` or `trajectories`, or a config of an external recipe; not one whose rows are chosen among
+            all rows, such as `verifier` and `eval`.
         split: `train`, `validation` or `test`.
-        shares: Shares of the splits, by group: what `build` calls `split`.
+        shares: Shares of the splits, by group (`split` in `build`).
         target, outcomes, max_context_tokens, ...: As in `build`.
 
     Raises:
-        UsageError: a setting that cannot be served; traces of the demo model without `allow_demo=True`.
+        UsageError: a setting is invalid; traces of the demo model without `allow_demo=True`.
         BuildError: there are no traces.
     """
     settings = make_build_settings(locals() | {"split": shares})
@@ -226,8 +226,8 @@ def push(
         token: Token of the Hub; None finds it as huggingface_hub does (HF_TOKEN, then the stored login).
 
     Raises:
-        UsageError: `org`, `name` or `repo` cannot be a name on the Hub.
-        PushError: no built dataset, traces of the demo model in it, a gate in the way, no access, or the Hub failed.
+        UsageError: `org`, `name` or `repo` is not a valid name on the Hub.
+        PushError: no built dataset, traces of the demo model, a gate that does not pass, no access, or the Hub failed.
     """
     from foretrace.dataset.push import push as run
 

@@ -1,4 +1,4 @@
-"""From the settings of a call to the engine that runs its jobs."""
+"""Make the engine that runs the jobs of a call from its settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EngineName = Literal["processes", "ray"]
 def make_engine(
     engine: EngineName | Engine, workers: int | None, ray_address: str | None, *, processes: int = 1
 ) -> Engine:
-    """The engine of that name, or the one that is given.
+    """The engine with that name, or the given engine.
 
     Args:
-        workers: Jobs at a time at most; `None` is as many as a cluster has cores, or `processes` on this machine.
-        ray_address: Of the Ray cluster; `None` is that of `RAY_ADDRESS`, or a Ray that runs only on this machine.
+        workers: Most jobs at a time; `None` is all cores of a cluster, or `processes` on this machine.
+        ray_address: Address of the Ray cluster; `None` is that in `RAY_ADDRESS`, or a Ray only on this machine.
 
     Raises:
-        UsageError: an engine that is not known, or an address for one that needs none.
+        UsageError: the engine is unknown, or an address is given for one that needs none.
     """
     if ray_address is not None and engine != "ray":
         raise UsageError(Setting("ray_address", ray_address), " is for ", Setting("engine", "ray"))

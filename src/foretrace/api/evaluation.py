@@ -1,4 +1,4 @@
-"""Measure what speculation saves: the ceiling, guesses of a predictor, and their replay."""
+"""Measure what speculation saves: the ceiling, a predictor's guesses, and their replay."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ceiling(
         seed: Seed of the bootstrap over tasks.
 
     Raises:
-        UsageError: a setting that cannot be served.
+        UsageError: a setting is invalid.
         StoreError: the traces cannot be read.
     """
     from foretrace.core.internal_errors import contain_errors
@@ -97,8 +97,8 @@ def check_call(
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
 
     Raises:
-        UsageError: an effect that cannot be allowed.
-        PredictionError: a file that is not a manifest.
+        UsageError: an effect cannot be allowed.
+        PredictionError: the file is not a manifest.
     """
     import json
 
@@ -149,8 +149,8 @@ def replay(
         seed: Seed of the bootstrap over tasks.
 
     Raises:
-        UsageError: a setting that cannot be served.
-        PredictionError: predictions that cannot be read, or of which none is for a step of the traces.
+        UsageError: a setting is invalid.
+        PredictionError: the predictions cannot be read, or none of them is for a step of the traces.
         StoreError: the traces cannot be read.
     """
     given = locals()
@@ -169,7 +169,7 @@ def replay(
 
 
 def _read_traces(traces: str | Path | Iterable[Trace], doing: str, progress: ProgressFunc | None) -> Iterator[Trace]:
-    """The traces of a folder, or those given; says how many of them were taken."""
+    """The traces of a folder, or the given traces; reports how many have been read."""
     from foretrace.core.store import TraceStore
 
     total, what, report_to = None, "traces", progress or ignore_progress
@@ -228,9 +228,9 @@ def predict(
         times: Write how long each row took; without, the same guesses give the same bytes.
 
     Raises:
-        UsageError: a setting that cannot be served.
-        PredictionError: no dataset, no rows, or a predictor or model that fails at every row.
-        ModelError: the server cannot be reached, or refuses for good; what was answered is kept.
+        UsageError: a setting is invalid.
+        PredictionError: there is no dataset or no row, or the predictor or model fails on every row.
+        ModelError: the server cannot be reached, or refuses permanently; answers so far are kept.
         StoreError: `out` cannot be written.
     """
     given = locals()

@@ -1,4 +1,4 @@
-"""Run coroutines for callers that have no event loop, and for those that have one."""
+"""Run coroutines for callers with or without a running event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 def run_in_event_loop(work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
-    """The result of a coroutine, in an event loop of its own: in another thread where one is running here, as in a
+    """The result of a coroutine, run in a new event loop; in another thread if a loop is already running here, as in a
     notebook."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -30,7 +30,7 @@ def run_in_event_loop(work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Resu
 
 @contextlib.asynccontextmanager
 async def closing_all(*parts: ChatModel | Sandbox | Proposer) -> AsyncGenerator[None]:
-    """Close each part at the end, also when another cannot be closed; the first error is raised."""
+    """Close all parts at the end, even if closing one of them fails; raises the first error."""
     errors: list[BaseException | None] = []
     try:
         yield
@@ -44,7 +44,7 @@ async def closing_all(*parts: ChatModel | Sandbox | Proposer) -> AsyncGenerator[
 def run_with_model(
     model: str | ChatModel, server: Server | None, work: Callable[[ChatModel], Coroutine[Any, Any, _Result]]
 ) -> _Result:
-    """The result of work with a model, which is closed then."""
+    """The result of work with a model, which is closed afterwards."""
     from foretrace.registry import make_model
 
     made = make_model(model, server) if isinstance(model, str) else model

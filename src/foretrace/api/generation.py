@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _RAY = Setting("engine", "ray")
 MAX_SESSIONS = 128
-"""Sessions of the sandbox at one time, where the number of attempts is not given: each is a process that stays."""
+"""Default for the most sandbox sessions at a time; each is a process that stays."""
 
 
 def generate(
@@ -121,10 +121,10 @@ def generate(
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
-        UsageError: a setting that cannot be served.
-        ProblemError: a problem set that cannot be used.
-        ModelError: the server cannot be reached or refuses for good; what was finished is kept.
-        SandboxError: no sandbox serves; what was finished is kept.
+        UsageError: a setting is invalid.
+        ProblemError: the problem set cannot be used.
+        ModelError: the server cannot be reached or refuses permanently; finished attempts are kept.
+        SandboxError: no sandbox can start; finished attempts are kept.
         StoreError: `out` cannot be written.
     """
     return run_generate(locals())
@@ -135,13 +135,13 @@ def run_generate(
     sandbox_settings: SandboxSettings | None = None,
     on_failure: Callable[[GenerateReport], None] | None = None,
 ) -> GenerateReport:
-    """`generate` with its arguments; `problems` may be a function that loads them once the settings are checked.
+    """`generate` with its arguments as a mapping; `problems` may be a function that loads them after the checks.
 
-    It runs in an event loop of its own: in another thread where one is running here, as in a notebook.
+    It runs in a new event loop; in another thread if a loop is already running here, as in a notebook.
 
     Args:
-        sandbox_settings: Of a sandbox that is named.
-        on_failure: Called with what was done where a failure ends the run.
+        sandbox_settings: Settings for a sandbox that is given by name.
+        on_failure: Called with the results so far if a failure ends the run.
     """
     from foretrace.core.version import __version__
     from foretrace.episodes.generate.engine import generate as run
@@ -197,16 +197,16 @@ def run_generate(
 
 
 def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
-    """The settings of `generate` out of its arguments, checked.
+    """The checked settings of `generate` from its arguments.
 
     Raises:
-        UsageError: a value that cannot be served.
+        UsageError: a value is invalid.
     """
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
 
-    # The server's own temperature; a model in this process has 1.
+    # The server's default temperature; a model in this process has 1.
     own = {"temperature": 1.0, "extra": {"temperature": None}} if given["temperature"] is None else {}
     limits = {"tokens": given["max_tokens_total"], "seconds": given["max_time"], "cost": given["max_cost"]}
     settings = pick_settings(
@@ -223,10 +223,10 @@ def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
 def make_cluster_runner(
     engine: Engine, settings: GenerateSettings, given: Mapping[str, Any], sandbox_settings: SandboxSettings
 ) -> ClusterAttempts:
-    """What makes attempts on a cluster.
+    """The runner that makes attempts on a cluster.
 
     Raises:
-        UsageError: a model, protocol or sandbox that is not named.
+        UsageError: the model, protocol or sandbox is not given by name.
     """
     from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
 

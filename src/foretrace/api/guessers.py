@@ -1,4 +1,4 @@
-"""Who guesses at the next action of a running agent: a predictor that learns from a dataset, or a model."""
+"""Guessers of a running agent's next action: a predictor that learns from a dataset, or a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PredictorGuesser(Proposer):
-    """Asks a predictor, in a thread beside the event loop: one at a time, as it may not be thread-safe."""
+    """Asks a predictor in one thread next to the event loop, since the predictor may not be thread-safe."""
 
     def __init__(self, name: str, predictor: Predictor, renderer: PromptRenderer) -> None:
         self.name, self._predictor, self._renderer = name, predictor, renderer
@@ -51,7 +51,7 @@ class ModelGuesser(Proposer):
         self._settings, self._seed = settings, seed
 
     async def propose(self, situation: Situation, k: int) -> list[Prediction]:
-        """See `Proposer.propose`; one without an action is for an answer that names none."""
+        """See `Proposer.propose`; an answer of the model without an action gives a guess without one."""
         from foretrace.evaluation.predict_with_model import guess_with_model
 
         prompt, at = _render(self._renderer, situation), _find_place(situation)
@@ -84,19 +84,19 @@ def make_guesser(
     seed: int = 0,
     progress: ProgressFunc = ignore_progress,
 ) -> Proposer:
-    """The guesser of that name; a predictor learns here.
+    """The guesser with that name. A predictor is fitted here.
 
     Args:
-        predictor: Name of a predictor or a model, or a predictor.
-        dataset: What a predictor learns from, and how prompts look.
-        server: Where the server of a model is.
+        predictor: Name of a predictor or a model, or a predictor object.
+        dataset: The dataset to learn from, which also determines the prompts.
+        server: Address of the model's server.
         tokenizer: The one that the dataset was built with.
         settings: How a model is asked.
 
     Raises:
-        UsageError: no such predictor or model, or a setting that cannot be served.
-        PredictionError: no dataset, no rows, or a predictor that cannot learn from them.
-        BuildError: a dataset of another version.
+        UsageError: there is no such predictor or model, or a setting is invalid.
+        PredictionError: there is no dataset or no row, or the predictor cannot learn from them.
+        BuildError: the dataset has another version.
     """
     from threadpoolctl import threadpool_limits
 
@@ -121,5 +121,5 @@ def make_guesser(
         made.fit(rows)
     except Exception as error:  # a user's own class may fail in any way
         raise PredictionError(f"{name}: cannot learn from {len(rows):,} rows: {find_first_line(error)}") from error
-    threadpool_limits(1)  # after the fit, which loads the libraries that are to be limited
+    threadpool_limits(1)  # after the fit, which loads the libraries to limit
     return PredictorGuesser(name, made, renderer)

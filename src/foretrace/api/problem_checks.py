@@ -1,4 +1,4 @@
-"""Check a problem set without a model, in a sandbox; tasks that need their own image are judged by Harbor."""
+"""Check a problem set in a sandbox without a model; tasks that need their own image are judged by Harbor."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def check_problems(
     Args:
         sandbox: Names of sandboxes, in order of preference.
         tasks: Harbor tasks, which Harbor judges in `environment`.
-        doing: What `progress` is told.
+        doing: Text for `progress`.
 
     Returns:
-        What was found, and how well the code was isolated.
+        The report, and how well the code was isolated.
 
     Raises:
-        SandboxError: no sandbox serves.
-        UsageError: no such sandbox.
+        SandboxError: no sandbox can start.
+        UsageError: there is no such sandbox.
     """
     started, workers = time.monotonic(), settings.workers or usable_cores()
     judge = make_sandbox(sandbox, settings)

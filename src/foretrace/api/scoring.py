@@ -1,4 +1,4 @@
-"""Add scores to predictions: those of a verifier, and those of predictors that cost nothing."""
+"""Add verifier scores to predictions, and the results of free predictors to a dataset."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from foretrace.models.base import ChatModel, Server
 
 REFERENCES = ("majority", "markov:1", "markov:2", "markov:3", "regression", "memory")
-"""Predictors whose figures stand beside every score."""
+"""Predictors whose figures are shown next to every score."""
 
 
 def add_references(dataset: str | Path, *, progress: ProgressFunc | None = None) -> References:
-    """Write what free predictors reach on a dataset into it: their predictions to `references/NAME.jsonl`, the figures
-    to `references.json`, and a table into its card. `build(..., references=True)` does this. Predictions of other
-    predictors in that folder count too.
+    """Add the results of free predictors to a dataset: their predictions to `references/NAME.jsonl`, the figures to
+    `references.json`, and a table to its card. `build(..., references=True)` does this. Predictions of other
+    predictors in that folder are included.
 
     Raises:
-        PredictionError: predictions that cannot be made or scored.
+        PredictionError: predictions cannot be made or scored.
     """
     from foretrace.core.files import replace_file
     from foretrace.core.references import FOLDER, write_references
@@ -73,9 +73,9 @@ def verify(
         allow_other_version: Verify even if the file names another version of the dataset.
 
     Raises:
-        UsageError: neither a model nor scores, or both, or a setting that cannot be served.
-        PredictionError: predictions, scores or a dataset that cannot be read or do not fit.
-        ModelError: the server cannot be reached or refuses for good; what was answered is kept.
+        UsageError: neither a model nor scores are given, or both, or a setting is invalid.
+        PredictionError: the predictions, scores or dataset cannot be read or do not match.
+        ModelError: the server cannot be reached or refuses permanently; answers so far are kept.
     """
     from foretrace.evaluation.verify import Asking, add_scores, verify_predictions
 

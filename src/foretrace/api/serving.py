@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from foretrace.models.base import Server
 
 MAX_LINE = 64 << 20
-"""Bytes of one line of a client."""
+"""Longest line of a client, bytes."""
 _IN_FLIGHT = 1024
-"""Lines of one client that are answered at a time."""
+"""Most lines of one client that are answered at a time."""
 
 
 def serve(
@@ -62,9 +62,9 @@ def serve(
         report_ready: Called with where clients are served, when they are.
 
     Raises:
-        UsageError: a setting that cannot be served.
-        PredictionError: no dataset, no rows, or a predictor that cannot learn from them.
-        BuildError: a dataset of another version.
+        UsageError: a setting is invalid.
+        PredictionError: there is no dataset or no row, or the predictor cannot learn from them.
+        BuildError: the dataset has another version.
         ModelError: the model server cannot be reached.
         StoreError: the socket cannot be opened.
     """
@@ -77,7 +77,7 @@ def serve(
 
     check_number("k", k, lowest=1)
     counts, safe = ServiceCounts(), choose_safe_effects(allow)
-    # An address that cannot be had is known before the predictor learns, and clients that come meanwhile wait.
+    # Before the predictor learns: an unusable address fails early, and clients that connect meanwhile wait.
     with contextlib.nullcontext() if socket is None else _open_socket(socket) as opened:
         guesser = make_guesser(
             predictor,
@@ -97,7 +97,7 @@ def serve(
         async def listen() -> ServiceCounts:
             try:
                 await guesser.start()
-                with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: what was served is reported
+                with contextlib.suppress(asyncio.CancelledError):  # Ctrl-C: still report what was served
                     if opened is None:
                         await _serve_stdin(make_service, report_ready)
                     else:
@@ -110,13 +110,13 @@ def serve(
 
 
 async def _serve_stdin(make: Callable[[], PredictionService], report_ready: Callable[[str], None]) -> None:
-    """Until stdin ends. A thread passes it on: the event loop cannot wait for a file, and a thread of its pool would be
-    waited for at the end."""
+    """Serve until stdin ends. A separate thread reads it: the event loop cannot wait for a file, and would wait for a
+    thread of its pool at the end."""
     ours, theirs = sockets.socketpair()
 
     def read() -> None:
-        with contextlib.suppress(OSError), theirs:  # nobody reads any more
-            while chunk := os.read(sys.stdin.fileno(), 1 << 16):  # a buffered reader cannot be left at exit
+        with contextlib.suppress(OSError), theirs:  # the reader has gone
+            while chunk := os.read(sys.stdin.fileno(), 1 << 16):  # a buffered reader would block the exit
                 theirs.sendall(chunk)
 
     async def write(reply: bytes) -> None:
@@ -132,7 +132,7 @@ async def _serve_stdin(make: Callable[[], PredictionService], report_ready: Call
 
 @contextlib.contextmanager
 def _open_socket(address: str) -> Generator[sockets.socket]:
-    """A socket to which clients can connect; one that a killed service left at a path is replaced."""
+    """A listening socket; replaces the socket file of a killed service."""
     host, colon, port = address.rpartition(":")
     path = None if colon and "/" not in address else Path(address)
     try:
@@ -163,14 +163,14 @@ def _open_socket(address: str) -> Generator[sockets.socket]:
 async def _serve_socket(
     make: Callable[[], PredictionService], opened: sockets.socket, report_ready: Callable[[str], None]
 ) -> None:
-    """Each connection is a client with turns of its own."""
+    """Serve each connection as a separate client with its own turns."""
 
     async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def write(reply: bytes) -> None:
             writer.write(reply)
             await writer.drain()
 
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # it went away, or the service ends
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # the client went away, or the service ends
             await _answer_lines(make(), reader, write)
         writer.close()
 
@@ -183,7 +183,7 @@ async def _serve_socket(
 async def _answer_lines(
     service: PredictionService, reader: asyncio.StreamReader, write: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """Answer all lines, each as soon as that can be; those of one turn in their order."""
+    """Answer all lines, each as soon as possible; those of one turn in order."""
     running: set[asyncio.Task[None]] = set()
 
     async def answer(line: bytes) -> None:

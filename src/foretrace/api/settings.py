@@ -1,4 +1,4 @@
-"""Settings objects out of plain values."""
+"""Make settings objects from plain values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def pick_settings(kind: type[_Struct], given: Mapping[str, Any], **others: Any) -> _Struct:
-    """A settings object of those of a function's arguments (its `locals()`) that have the names of its fields; `others`
-    take their place.
+    """A settings object from those of a function's arguments (its `locals()`) that are named like its fields; `others`
+    take precedence.
 
     Raises:
-        UsageError: a value of the wrong type, or a field of a table that is not known.
+        UsageError: a value has the wrong type, or a table has an unknown field.
     """
     own = {name: given[name] for name in kind.__struct_fields__ if name in given}
     try:
@@ -27,8 +27,8 @@ def pick_settings(kind: type[_Struct], given: Mapping[str, Any], **others: Any) 
 
 
 def _explain(error: Exception, kind: type[msgspec.Struct]) -> str:
-    """msgspec's message with the place first: `Expected int, got str - at $.seed` -> `seed: Expected int, got str`; and
-    with the choices where there are some."""
+    """msgspec's message with the field first: `Expected int, got str - at $.seed` -> `seed: Expected int, got str`. It
+    lists the choices if there are any."""
     what, _, place = str(error).rpartition(" - at ")
     name = place.strip("`").removeprefix("$").lstrip(".")
     value = what.removeprefix("Invalid enum value ")
@@ -38,7 +38,7 @@ def _explain(error: Exception, kind: type[msgspec.Struct]) -> str:
 
 
 def _list_choices(kind: type[msgspec.Struct], name: str) -> list[str]:
-    """What a field may be, where it is one of some words."""
+    """The choices of a field that is one of several words; else none."""
     fields: Any = msgspec.inspect.type_info(kind)
     types = [
         each for field in fields.fields if field.name == name for each in getattr(field.type, "types", [field.type])

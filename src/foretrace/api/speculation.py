@@ -1,4 +1,4 @@
-"""Live speculation out of names: who guesses at the calls of a run, and where they run early."""
+"""Make live speculation from names: the proposer that guesses the calls of a run, and where they run early."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from foretrace.sandbox.base import Sandbox, SandboxSettings
 
 _MAX_ANSWER = 512
-"""Tokens of one answer of a model that guesses."""
+"""Most tokens of one answer of a model that guesses."""
 
 
 def make_speculation(
     given: Mapping[str, Any], sandbox: Sandbox, sandbox_settings: SandboxSettings
 ) -> tuple[Speculation, list[Sandbox | Proposer]]:
-    """The speculation that the arguments of `generate` ask for, and what is to be closed after it.
+    """The speculation that the arguments of `generate` ask for, and what to close after it.
 
     Args:
-        sandbox: Where early programs run if it was given as an object; for a named one, another is made.
+        sandbox: Where early programs run if it was given as an object; if it was given by name, another is made.
 
     Raises:
-        UsageError: nothing of that name guesses, or a setting that cannot be served.
-        PredictionError: the file of predictions, or the dataset, cannot be read.
+        UsageError: there is no such proposer, or a setting is invalid.
+        PredictionError: the file of predictions or the dataset cannot be read.
     """
     from foretrace.registry import make_sandbox
 
@@ -48,10 +48,10 @@ def make_speculation(
 
 
 def make_proposer(given: Mapping[str, Any]) -> Proposer:
-    """What guesses: `tests`, predictions that were recorded, a predictor or a model.
+    """The proposer: `tests`, recorded predictions, a predictor or a model.
 
     Raises:
-        UsageError: there is no such, or it needs a dataset.
+        UsageError: there is no such proposer, or it needs a dataset.
         PredictionError: the predictions or the dataset cannot be read.
     """
     from foretrace.api.guessers import make_guesser

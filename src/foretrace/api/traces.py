@@ -1,4 +1,4 @@
-"""What is done with traces folders: import into them, label them, export them, show them in a browser."""
+"""Work on traces folders: import into them, scrub, label and export them, and show them in a browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LabelReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What `label_folder` wrote."""
+    """Counts of what `label_folder` wrote."""
 
     traces: int
     steps: int
@@ -40,16 +40,16 @@ class LabelReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     actions: dict[str, int]
     """Steps of each action, in the order of `ActionType`."""
     flags: dict[str, int]
-    """Steps with each flag, by rule."""
+    """Steps with each flag."""
     out: str | None
-    """The file of labels; `None` where none was asked for."""
+    """The file of labels; `None` if none was requested."""
     replaced: bool
-    """Whether a file was there before."""
+    """Whether it replaced an existing file."""
     review: str | None = None
     """The file of unsure steps."""
     review_steps: int = 0
     corrections: CorrectionCounts | None = None
-    """What became of the corrections, where some were given."""
+    """How many corrections were applied, if any were given."""
 
 
 def import_source(
@@ -107,15 +107,15 @@ def import_source(
         knows are in `found`.
 
     Raises:
-        UsageError: an option that does not fit.
-        SourceError: input that cannot be read, or none that one source knows.
+        UsageError: an option does not apply to the source.
+        SourceError: the input cannot be read, or no source recognizes it.
         StoreError: `out` cannot be written.
     """
     return run_import(locals())[0]
 
 
 def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
-    """`import_source` with its arguments; also what the input is called."""
+    """`import_source` with its arguments as a mapping; also returns the name of the input."""
     from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
     from foretrace.core.progress import ignore_progress
@@ -183,10 +183,10 @@ def scrub(
 
 
 def label(trace: Trace) -> list[StepLabel]:
-    """One label for each assistant message of the trace: its action (None where it is not a step), rule, effect.
+    """One label for each assistant message of the trace: its action (None if it is not a step), rule, effect.
 
     Raises:
-        UsageError: it is not a `Trace`.
+        UsageError: the argument is not a `Trace`.
     """
     from foretrace.actions.label_steps import label_trace
     from foretrace.core.trace import Trace
@@ -221,7 +221,7 @@ def label_folder(
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
-        UsageError: a file has another ending, or lies in the traces folder; or there is none to write.
+        UsageError: a file has another extension or is in the traces folder, or there is none to write.
         SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
     from foretrace.actions.corrections import read_corrections
@@ -278,7 +278,7 @@ def label_folder(
 
 
 class _LabelCounts:
-    """What is counted of tables of labels on their way."""
+    """Counts the labels of tables that pass through."""
 
     def __init__(self, least_sure: LeastSure) -> None:
         self.actions: Counter[str | None] = Counter()
@@ -287,7 +287,7 @@ class _LabelCounts:
         self.least_sure = least_sure
 
     def add(self, table: Any) -> Any:
-        """Count a table, and pass it on."""
+        """Count a table, and return it."""
         self.actions.update(table["action"].to_pylist())
         self.flags.update(rule for rules in table["flags"].to_pylist() for rule in rules)
         self.corrected += sum(table["corrected"].to_pylist())
@@ -296,10 +296,10 @@ class _LabelCounts:
 
 
 def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> None:
-    """Refuse files that labelling cannot write.
+    """Refuse files that labeling cannot write.
 
     Raises:
-        UsageError: there is none, one has a wrong name or lies in the traces folder, or both are one.
+        UsageError: there is none, one has a wrong name or is in the traces folder, or both are the same.
     """
     from foretrace.actions.label_table import find_label_format
     from foretrace.actions.review import check_review_file
@@ -341,10 +341,10 @@ def export(
             traces, else native; sharegpt has no native calls.
 
     Raises:
-        UsageError: no such format, or an `out` or `calls` that does not fit.
+        UsageError: there is no such format, or `out` or `calls` does not fit it.
         StoreError: the traces cannot be read, or `out` cannot be written.
         ProblemError: the problems cannot be read.
-        ForetraceError: the format can hold none of them.
+        ForetraceError: the format can represent none of the traces.
     """
     if format == "harbor-tasks":
         from foretrace.exports.harbor_tasks import write_tasks
@@ -372,10 +372,10 @@ def export(
 
 
 def _check_sealed(store: TraceStore, out: str | Path) -> None:
-    """Refuse to write a file of a folder that an interrupted `generate` left without a sealed trace.
+    """Refuse to export a folder that an interrupted `generate` left without sealed traces.
 
     Raises:
-        StoreError: nothing is sealed, and a run was begun.
+        StoreError: nothing is sealed, but a run was started.
     """
     from foretrace.core.journal import count_unsealed, find_journals
 
@@ -408,8 +408,8 @@ def view(
             renders them, and what bears the loss is marked.
 
     Raises:
-        BuildError: the folder holds no tokenizer, or its chat template cannot show the rows.
-        UsageError: both of `out` and `single`, or none; inputs that do not go together.
+        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
+        UsageError: both or neither of `out` and `single`, or inputs that do not belong together.
         StoreError: the inputs cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """

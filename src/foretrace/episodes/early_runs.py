@@ -1,9 +1,9 @@
-"""What is run early in one attempt, on guesses at the calls that the model will make, and handed over if it makes them.
+"""Early runs of one attempt: operations of guessed calls, whose results are used if the model makes these calls.
 
-An act is carried out as a few operations: a program that is run, a judgement, a block of the session. An operation that
-was begun early is handed over only for exactly the same operation, so that a trace is the same with and without
-speculation, clocks apart. Programs and judgements run in fresh processes of a sandbox of their own; a block runs on a
-checkpoint of the attempt's own session, which undoes all but files, so only code that changes nothing but memory may.
+An act is carried out as a few operations: a program run, a judgement, a block of the session. The result of an early
+operation is used only for exactly the same operation, so a trace is the same with and without speculation, except for
+times. Programs and judgements run in fresh processes of a separate sandbox. A block runs on a checkpoint of the
+attempt's own session. Dropping it undoes all changes but those of files, so only code that changes memory alone may.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foretrace.episodes.speculation_report import Launch
 from foretrace.sandbox.base import CpuMeter, Session, measure_cpu
 
 _HANDED_OVER = ("ok", "error", "exit")
-"""Endings that say nothing of the load of the machine. What ended otherwise is run again when it is asked for."""
+"""Endings that do not depend on the load of the machine. After any other, the operation is run again when needed."""
 
 
 class Operation(NamedTuple):
@@ -29,13 +29,13 @@ class Operation(NamedTuple):
 
     code: str
     tests: tuple[Test, ...] | None = None
-    """Judge by these; `None` runs the code."""
+    """Tests to judge the code by; `None` runs it."""
     session: Session | None = None
-    """Run it as a block of this session."""
+    """The session to run the code in, as a block."""
     at: int = 0
-    """State of the session that the block is run on."""
+    """State of the session that the block runs on."""
     number: int = 0
-    """In the file's name of the block."""
+    """Number in the block's file name."""
 
 
 class ReportedCall(NamedTuple):
@@ -46,39 +46,39 @@ class ReportedCall(NamedTuple):
 
 
 class _EarlyRun:
-    """One operation that was begun early."""
+    """One operation that was started early."""
 
     def __init__(self, call: ReportedCall, operation: Operation, step: int, turn_began: float) -> None:
         self.call, self.operation, self.step, self.turn_began = call, operation, step, turn_began
         self.task: asyncio.Task[Any]
         self.started: float | None = None
-        """When it got a slot."""
+        """Time at which it got a slot."""
         self.seconds = 0.0
-        """That it ran."""
+        """Seconds that it ran."""
         self.cpu = CpuMeter()
 
 
 class EarlyRuns:
-    """The operations of one attempt that were begun early; without `speculation`, none ever is."""
+    """The early operations of one attempt; without `speculation` there are none."""
 
     def __init__(self, speculation: Speculation | None = None, key: str = "") -> None:
         self.speculation, self._key = speculation, key
         self._log = None if speculation is None else speculation.begin_attempt(key)
         self._runs: dict[Operation, list[_EarlyRun]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        """Early runs that were dropped and are being ended."""
+        """Tasks that end dropped early runs."""
         self._session_turn = asyncio.Lock()
-        """A session runs one block at a time; what waits for that has not begun."""
+        """A session runs one block at a time; a run that waits for its turn has not started."""
         self.used, self.saved_s = 0, 0.0
-        """Of all operations so far that were handed over."""
+        """Number of early results used so far, and the seconds they saved."""
         self._step, self._turn_began = 0, 0.0
 
     def begin_turn(self, step: int) -> None:
-        """Note that the reply with this index is now being waited for."""
+        """Note that the attempt now waits for the reply with this index."""
         self._step, self._turn_began = step, time.perf_counter()
 
     def begin(self, call: ReportedCall, operation: Operation, run: Callable[[], Awaitable[Any]]) -> None:
-        """Begin an operation for a guess at such a call, as soon as there is a slot."""
+        """Start an operation of a guessed call as soon as a slot is free."""
         assert self.speculation is not None
         early = _EarlyRun(call, operation, self._step, self._turn_began)
         early.task = asyncio.create_task(self._run(early, run, self.speculation))
@@ -95,13 +95,13 @@ class EarlyRuns:
                 early.seconds = time.perf_counter() - early.started
 
     async def take(self, operation: Operation, run: Callable[[], Awaitable[Any]]) -> Any:
-        """The result of an operation: of the one that was begun early, else `run` does it now."""
+        """The result of an operation: that of its early run if there is one, else of `run`."""
         same = self._runs.get(operation)
         if not same:
             return await run()
         early, asked, result = same.pop(0), time.perf_counter(), None
         if early.started is not None:
-            with contextlib.suppress(Exception):  # it is run again, and fails again or not
+            with contextlib.suppress(Exception):  # it is run again, which may fail again
                 result = await early.task
         if result is None or result.ending not in _HANDED_OVER:
             await self._drop([early])
@@ -114,7 +114,7 @@ class EarlyRuns:
         return result
 
     def _note_end(self, early: _EarlyRun, saved_s: float | None) -> None:
-        """Note what became of an early run: `saved_s` is `None` for one that was dropped."""
+        """Record the outcome of an early run; `saved_s` is `None` if it was dropped."""
         if self.speculation is None or self._log is None or early.started is None:
             return
         row = self.speculation.find_row(*early.call)
@@ -134,7 +134,7 @@ class EarlyRuns:
         self._log.launches.append(launch)
 
     async def keep_only(self, operations: Iterable[Operation]) -> None:
-        """Drop all early runs but those of these operations."""
+        """Drop all early runs except those of these operations."""
         wanted = set(operations)
         dropped = [early for operation in self._runs.keys() - wanted for early in self._runs.pop(operation)]
         await self._drop(dropped)
@@ -167,8 +167,8 @@ class EarlyRuns:
         """Count a call that was carried out.
 
         Args:
-            seconds: That it would have taken.
-            before: `used` and `saved_s` before it.
+            seconds: Time that it would have taken without early runs.
+            before: `used` and `saved_s` before the call.
         """
         if self.speculation is not None:
             row = self.speculation.find_row(*call)

@@ -35,7 +35,7 @@ from foretrace.protocols.base import Act, InteractionProtocol, ProblemView, Repl
 from foretrace.sandbox.base import Sandbox
 
 _UNDONE = (Effect.PURE_READ, Effect.SANDBOX_EXEC)
-"""Effects that are undone with the process that had them."""
+"""Effects that end with the process that caused them."""
 
 
 class _HandledAct(NamedTuple):
@@ -138,11 +138,11 @@ class Episode:
         return self._early.speculation is not None
 
     async def speculate(self) -> None:
-        """Guess at the calls of the next reply, and begin them early. Cancelled, and waited for, before `step`."""
+        """Guess the calls of the next reply, and start them early. Must be cancelled and awaited before `step`."""
         if (speculation := self._early.speculation) is not None:
             try:
                 await self._begin_early(speculation)
-            except Exception as error:  # of whatever guesses, or of ours: no attempt suffers from it
+            except Exception as error:  # the proposer's or ours: no attempt may fail because of it
                 speculation.note_failure(error)
 
     async def _begin_early(self, speculation: Speculation) -> None:
@@ -256,9 +256,9 @@ class Episode:
                 result = Result(act=act, error="not handed in: what stands before it in this reply failed")
             else:
                 result = await self._carry_out(act)
-            # As long as it would have taken, although it may have begun before it was asked for.
+            # The time it would have taken if it had only started when it was asked for.
             seconds = time.perf_counter() - started + self._early.saved_s - before[1]
-            if self.speculates and act.error is None and act.handling != "submit":  # which the final judging stands for
+            if self.speculates and act.error is None and act.handling != "submit":  # counted with the final judging
                 facts = classify_lone_call(call, self.protocol.tools)
                 self._early.count(ReportedCall(find_lone_action(facts), call.name), seconds, before)
             handled.append(_HandledAct(result, seconds, begun_at))

@@ -1,4 +1,4 @@
-"""Who guesses at the next calls of a model while it writes, and what a guess stands for."""
+"""Proposers, which guess a model's next calls while it writes, and how a guess is read as an act."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ class Situation(NamedTuple):
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     handlings: frozenset[Handling] = frozenset()
-    """Of the protocol's acts."""
+    """Handlings of the protocol's acts."""
     entry_point: str | None = None
     """What the answer must define."""
     code: str = ""
     """The answer so far."""
     last: Result | None = None
-    """Of the last act."""
+    """Result of the last act."""
 
 
 class Proposer(Protocol):
-    """Guesses at the next calls of a model."""
+    """Guesses the next calls of a model."""
 
     name: str
     max_tokens: int = 0
-    """That one guess may take."""
+    """Most tokens that one guess may take."""
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        """At most `k` guesses, the likeliest first; cancelled when the reply is there."""
+        """At most `k` guesses, the likeliest first; cancelled when the reply arrives."""
         ...
 
     async def start(self) -> None:
-        """Make sure that it can be asked.
+        """Make sure that it can answer.
 
         Raises:
             ModelError: its server cannot be reached.
         """
 
     async def close(self) -> None:
-        """End what was started."""
+        """End everything that it started."""
 
 
 class NextTests(Proposer):
-    """Guesses that the model lets its answer be tested as soon as it is whole, and hands it in once it passes."""
+    """Guesses that the model tests its answer as soon as it is complete, and submits it once it passes."""
 
     name = "tests"
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
-        """The tests and the final judging, where the protocol has a way to ask for them (see `Proposer.propose`)."""
+        """The tests and the final judging, if the protocol can ask for them (see `Proposer.propose`)."""
         last, calls = situation.last, list[tuple[str, str]]()
         if last is None or last.broken or not _is_whole(situation.code, situation.entry_point):
             return ()
@@ -75,7 +75,7 @@ class NextTests(Proposer):
 
 
 def _is_whole(code: str, entry_point: str | None) -> bool:
-    """Whether code parses, and defines what an answer must."""
+    """Whether code parses and defines what an answer must define."""
     tree, wanted = try_parse(code), None if entry_point is None else read_entry_point(entry_point)
     return tree is not None and (
         wanted is None or any(getattr(node, "name", None) == wanted.name for node in tree.body)
@@ -83,10 +83,10 @@ def _is_whole(code: str, entry_point: str | None) -> bool:
 
 
 class RecordedGuesses(Proposer):
-    """Guesses that stand in a file of predictions.
+    """Guesses from a file of predictions.
 
     Args:
-        rows: By key of the attempt and index of the message, the best first.
+        rows: Guesses by key of the attempt and index of the message, the best first.
     """
 
     def __init__(self, name: str, rows: Mapping[tuple[str, int], Sequence[Prediction]]) -> None:
@@ -98,7 +98,7 @@ class RecordedGuesses(Proposer):
 
 
 def read_call(call: PredictedCall, handlings: frozenset[Handling]) -> Act | None:
-    """The act that a guessed call stands for; `None` where the protocol has none."""
+    """The act that a guessed call stands for; `None` if the protocol has no such act."""
     handling: Handling | None = next(
         (one for one in TOOL_NAMES if one in handlings and TOOL_NAMES[one] == call.tool), None
     )

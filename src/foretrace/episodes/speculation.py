@@ -1,4 +1,4 @@
-"""Live speculation in one run: who guesses, where guessed calls run early, how much of it, and what became of it."""
+"""Live speculation in one run: who guesses, where guessed calls run early, within which limits, and the outcome."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIN_LEVEL = 2
 
 
 class AttemptLog(NamedTuple):
-    """What was guessed at one attempt, and what was begun early in it."""
+    """The guesses for one attempt, and what was started early in it."""
 
     guesses: list[Prediction]
     launches: list[Launch]
@@ -41,7 +41,7 @@ class Speculation:
     """Speculation in one run.
 
     Args:
-        sandbox: For programs and judgements; best one of its own, so that the attempts' own runs never wait.
+        sandbox: Runs early programs and judgements; ideally a separate one, so that the attempts' own runs never wait.
     """
 
     def __init__(self, proposer: Proposer, sandbox: Sandbox, settings: SpeculationSettings | None = None) -> None:
@@ -52,21 +52,21 @@ class Speculation:
         self.rows: dict[ActionType, Row] = {}
         self.refused = self.late = self.tokens = 0
         self._logs: dict[str, AttemptLog] = {}
-        """Of attempts that are not stored yet, by key."""
+        """Logs of attempts that are not stored yet, by key."""
         self._files: SpeculationFiles | None = None
         self._guesses = self._asked = 0
         self._guess_s = 0.0
         self._failed: str | None = None
 
     def find_row(self, action: ActionType, tool: str) -> Row:
-        """The figures of an action type, for a call of this tool."""
+        """The figures of an action type, to which a call of this tool is added."""
         row = self.rows.setdefault(action, Row())
         if tool not in row.tools:
             row.tools = sorted([*row.tools, tool])
         return row
 
     def begin_attempt(self, key: str) -> AttemptLog:
-        """What will be guessed and begun early in an attempt; that of an earlier try at it goes."""
+        """A new log for an attempt; it replaces the log of an earlier try."""
         log = self._logs[key] = AttemptLog([], [])
         return log
 
@@ -75,10 +75,10 @@ class Speculation:
         return sum(row.wasted_cpu_s for row in self.rows.values())
 
     async def propose(self, situation: Situation) -> list[Prediction]:
-        """The guesses that are to be run.
+        """The guesses to run.
 
         Raises:
-            Exception: whatever the predictor fails with.
+            Exception: whatever the predictor raises.
         """
         started, settings = time.perf_counter(), self.settings
         for spent, most in ((self._wasted_cpu_s, settings.max_wasted), (self.tokens, settings.max_tokens)):
@@ -86,7 +86,7 @@ class Speculation:
                 return []
         try:
             found = await self.proposer.propose(situation, settings.top)
-        except asyncio.CancelledError:  # the reply is there
+        except asyncio.CancelledError:  # the reply has arrived
             self.late += 1
             self.tokens += self.proposer.max_tokens
             raise
@@ -103,10 +103,10 @@ class Speculation:
         self._failed = self._failed or f"{type(error).__name__}: {error}"
 
     async def start(self, isolation: Isolation) -> None:
-        """Start the sandbox, where the attempts' own code is isolated like this.
+        """Start the proposer and the sandbox; `isolation` is that of the attempts' own code.
 
         Raises:
-            UsageError: what code does there is not undone with its process.
+            UsageError: the isolation is too weak: what code does would outlive its process.
             ModelError: a model that guesses cannot be reached.
         """
         if isolation.level < MIN_LEVEL:
@@ -116,7 +116,7 @@ class Speculation:
         await self.sandbox.start()
 
     def open_files(self, folder: Path, again: Collection[str]) -> None:
-        """Write guesses and launches beside the traces (see `SpeculationFiles`).
+        """Open the files of guesses and launches next to the traces (see `SpeculationFiles`).
 
         Raises:
             StoreError: they cannot be written.
@@ -125,7 +125,7 @@ class Speculation:
         self._files = SpeculationFiles(folder, header, again)
 
     def store_attempt(self, key: str, *, kept: bool) -> None:
-        """Write what was guessed and begun early in an attempt that has ended, where its trace is kept.
+        """Write the log of an attempt that has ended, if its trace is kept.
 
         Raises:
             StoreError: it cannot be written.
@@ -135,7 +135,7 @@ class Speculation:
             self._files.add(*log)
 
     def make_report(self) -> SpeculationReport:
-        """What came of it so far."""
+        """The figures so far."""
         judging = self.rows.get(ActionType.FINAL_ANSWER, Row())
         rows = self.rows.values()
         return SpeculationReport(
@@ -156,7 +156,7 @@ class Speculation:
         )
 
     def write_report(self, folder: Path) -> SpeculationReport:
-        """Write the figures of this run beside the traces.
+        """Write the figures of this run next to the traces.
 
         Raises:
             StoreError: they cannot be written.

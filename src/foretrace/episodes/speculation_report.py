@@ -1,4 +1,4 @@
-"""What speculation leaves beside the traces: its figures, and by attempt what was guessed and what was begun early."""
+"""The files that speculation writes next to the traces: its figures, and the guesses and early runs of each attempt."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from foretrace.core.predictions import GUESSES_FILE, Prediction, PredictionsHead
 from foretrace.core.report import Report
 
 REPORT_FILE, LAUNCHES_FILE = "speculation.json", "launches.jsonl"
-"""Beside the manifest of the traces: what speculation gave, what was guessed, as `replay` reads it, and what was begun
-early, as `view` draws it."""
+"""Next to the manifest of the traces: the figures, and the early runs (shown by `view`)."""
 
 
 class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much is run early."""
+    """Limits on what runs early."""
 
     width: int = 2
-    """Operations that run early at one time."""
+    """Most early operations at a time."""
     top: int = 2
-    """Guesses at each reply that are run."""
+    """Guesses for each reply that are run."""
     threshold: float | None = None
-    """Confidence that a guess needs; one without is then not run."""
+    """Least confidence of a guess to run; a guess without one is then not run."""
     max_wasted: float | None = None
-    """CPU seconds run for nothing after which no more is run early."""
+    """Wasted CPU seconds after which nothing more runs early."""
     max_tokens: int | None = None
-    """Tokens of guesses after which no more is guessed."""
+    """Tokens of guesses after which there are no more guesses."""
 
     def check(self) -> None:
-        """Refuse what cannot be served.
+        """Refuse values that are out of range.
 
         Raises:
             UsageError: names the setting.
@@ -46,87 +45,87 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class Row(msgspec.Struct):
-    """What was done for the calls of one action type."""
+    """Figures for the calls of one action type."""
 
     tools: list[str] = []
-    """Names of these calls."""
+    """Names of the tools called."""
     calls: int = 0
     hits: int = 0
-    """Calls for which something was handed over that had been begun early."""
+    """Calls that used an early result."""
     seconds: float = 0.0
-    """That the calls would have taken."""
+    """Time that the calls would have taken without early runs."""
     saved_s: float = 0.0
     launched: int = 0
-    """Operations that were begun early for a guess at such a call."""
+    """Operations that were started early for guesses of such calls."""
     used: int = 0
-    """Of those, the ones that were handed over."""
+    """Those of them whose result was used."""
     wasted_s: float = 0.0
-    """Seconds that the others ran."""
+    """Seconds that the rest of them ran."""
     wasted_cpu_s: float = 0.0
-    """CPU seconds that they took."""
+    """CPU seconds of the same."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation that was begun early."""
+    """One operation that was started early."""
 
     key: str
-    """Of the trace."""
+    """Key of the trace."""
     step: int
     """Index of the message that the model was writing."""
     tool: str
     after_s: float
-    """Seconds of that reply before it began."""
+    """Seconds from the start of that reply to the start of the operation."""
     seconds: float
-    """That it ran."""
+    """Seconds that it ran."""
     used: bool
     saved_s: float = 0.0
 
 
 class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What speculation gave in one run."""
+    """Results of speculation in one run."""
 
     predictor: str
     guesses: int
     late: int
-    """Replies that were there before the guesses at them."""
+    """Replies that arrived before their guesses."""
     refused: int
-    """Guessed calls that could not be run early: they cannot be read, the protocol has no such call, or their effect is
-    not known or not undone by dropping a fork."""
+    """Guessed calls that could not run early: they cannot be read, the protocol has no such call, or their effect is
+    unknown or is not undone by dropping a fork."""
     failed: str | None
-    """The first failure of the predictor, or of what began its guesses, in words."""
+    """Message of the first failure of the predictor, or of starting its guesses."""
     tokens: int
-    """That the predictor wrote, where it says so; for a late guess of a model, the most that it can have written."""
+    """Tokens that the predictor wrote, if it reports them; a late guess of a model counts as the most it can write."""
     guess_s: float
-    """Mean seconds of the predictor for one reply."""
+    """Mean seconds that the predictor took for one reply."""
     tool_s: float
-    """Seconds that the calls of the model would have taken, without the final judging."""
+    """Seconds that the model's calls would have taken without early runs; the final judging does not count."""
     saved_s: float
-    """Of these."""
+    """Seconds saved of these."""
     judging_saved_s: float
     wasted_s: float
     wasted_cpu_s: float
     settings: SpeculationSettings
     rows: dict[str, Row]
-    """By action type of the call; the final judging is the call of `final_answer`."""
+    """By action type of the call; the final judging counts as the call of `final_answer`."""
 
     @property
     def share(self) -> float | None:
-        """Share of the tools' seconds that is saved; `None` where there are none."""
+        """Share of the tools' seconds that is saved; `None` if there are none."""
         return self.saved_s / self.tool_s if self.tool_s else None
 
 
 class _Line(msgspec.Struct):
-    """What is read of a guess or a launch to know whether it stays."""
+    """The fields of a guess or launch that decide whether it is kept."""
 
     key: str
 
 
 class SpeculationFiles:
-    """Adds the guesses at an attempt, and what was begun early in it, before its trace is there: whatever ends the run
-    then, those of each trace that is kept are there.
+    """Appends the guesses and early runs of each attempt before its trace is stored: however the run ends, every stored
+    trace has them.
 
     Args:
-        again: Attempts whose lines of an earlier run go, since they are made now.
+        again: Keys of attempts that are made again; their lines of an earlier run are removed.
 
     Raises:
         StoreError: a file cannot be written.
@@ -138,7 +137,7 @@ class SpeculationFiles:
             replace_file(path, b"".join(line + b"\n" for line in (*first, *_read_lines(path, again))))
 
     def add(self, guesses: Iterable[Prediction], launches: Iterable[Launch]) -> None:
-        """Add what belongs to one attempt.
+        """Append the guesses and early runs of one attempt.
 
         Raises:
             StoreError: a file cannot be written.
@@ -157,18 +156,18 @@ class SpeculationFiles:
 
 
 def _read_lines(path: Path, again: Collection[str]) -> Iterator[bytes]:
-    """The whole lines of a file, without its header and those of some attempts; none where there is no file."""
+    """The complete lines of a file, without its header and those of some attempts; empty if there is no file."""
     lines = list[bytes]()
     with contextlib.suppress(OSError):
         lines = path.read_bytes().splitlines()
     for line in lines:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeError):  # the header, or a line that was cut
+        with contextlib.suppress(msgspec.DecodeError, UnicodeError):  # the header, or a truncated line
             if msgspec.json.decode(line, type=_Line).key not in again:
                 yield line
 
 
 def read_launches(folder: Path) -> dict[str, list[Launch]]:
-    """By key of the trace: what was begun early while it was made; nothing where nothing was."""
+    """The early operations of each attempt, by key of its trace; empty if there were none."""
     found: dict[str, list[Launch]] = {}
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         for line in (folder / LAUNCHES_FILE).read_bytes().splitlines():

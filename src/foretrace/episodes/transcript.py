@@ -137,7 +137,7 @@ class Transcript:
 
 
 def _get_completion_details(completion: Completion) -> dict[str, Any]:
-    """Further facts of a completion, without retries, which may differ between equal attempts."""
+    """Further details of a completion. Retries are left out, since they may differ between equal attempts."""
     return {name: value for name, value in completion.extra.items() if name != "retried"}
 
 

@@ -1,4 +1,4 @@
-"""The code of one episode, which is run and judged in the sandbox during the episode and evaluated at its end."""
+"""The code of one episode: run and judged in the sandbox during the episode, evaluated at its end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from foretrace.protocols.base import Act, Result
 from foretrace.sandbox.base import FORMS, Limits, Sandbox
 
 MAX_TRIES = 2
-"""Runs of the tests, where the sandbox loses the first."""
+"""Attempts to run the tests if the sandbox loses a run."""
 _NO_CODE = "there is no code yet"
 
 
 class Evaluation(NamedTuple):
-    """The final code and its verdicts; `None` where there are no such tests."""
+    """The final code and its verdicts; a verdict is `None` if there are no such tests."""
 
     code: str
     public: Verdict | None = None
@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
 
     @property
     def counts(self) -> TestCounts:
-        """Tests that pass and all tests, public and hidden together, and how many of each there are."""
+        """How many tests pass and how many there are: in all, public, and hidden."""
         both = [v.counts for v in (self.public, self.hidden) if v is not None]
         return TestCounts(
             passed=sum(c.passed for c in both),
@@ -41,13 +41,13 @@ class Evaluation(NamedTuple):
 
     @property
     def success(self) -> bool:
-        """Whether there is code, and it passes all tests."""
+        """Whether there is code that passes all tests."""
         counts = self.counts
         return bool(self.code.strip()) and counts.total > 0 and counts.passed == counts.total
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """How the code tried to pass without solving the task, by either verdict."""
+        """Ways in which the code tried to pass without solving the task, from both verdicts."""
         found = {flag for v in (self.public, self.hidden) if v is not None for flag in v.flags}
         return tuple(flag for flag in FLAGS if flag in found)
 
@@ -65,11 +65,11 @@ class Workspace:
         self._problem, self._sandbox = problem, sandbox
         self._early = early or EarlyRuns()
         self._input = next((test.stdin for test in problem.public_tests if test.stdin is not None), "")
-        """The input of programs that the model tries out: that of the first public test."""
+        """Stdin of programs that the model tries out: that of the first public test."""
         prelude = _make_stdin_prelude(self._input) if problem.entry_point is None else ""
         self._code_blocks = CodeBlocks(sandbox, prelude, self._early)
         self._answer: str | None = None
-        """The whole answer, where the model wrote one; else the answer is made of the code blocks."""
+        """The complete answer, if the model wrote one; otherwise the code blocks are the answer."""
         self._isolation: Isolation | None = None
 
     async def start(self) -> None:
@@ -104,7 +104,7 @@ class Workspace:
         return Result(act=act, public=await self._judge(act.code, self._problem.public_tests))
 
     async def _check(self, act: Act) -> Result:
-        """Run the code of a check behind the answer, which stays as it is; then the public tests on the answer."""
+        """Run the code of a check after the answer, without changing it, then the public tests on the answer."""
         run: RunResult | None = None
         if act.code.strip():
             if self._answer is None and self._code_blocks.all_ran:
@@ -119,11 +119,11 @@ class Workspace:
 
     @property
     def _before_check(self) -> str:
-        """What stands before the code of a check that is run as a program."""
+        """The source before the code of a check that runs as a program."""
         return f"{self.code.rstrip()}\n\n"
 
     def list_operations(self, act: Act) -> list[Operation]:
-        """What carrying out an act now would do in the sandbox, as far as that is known before."""
+        """The sandbox operations that carrying out an act now would need, as far as they can be foreseen."""
         code, public, hidden = act.code, self._problem.public_tests, self._problem.hidden_tests
         has_code, operations = bool(code.strip()), list[Operation]()
         if act.handling == "run" or (act.handling == "test" and not public):
@@ -144,8 +144,8 @@ class Workspace:
         return operations
 
     async def begin_early(self, call: ReportedCall, act: Act, sandbox: Sandbox) -> bool:
-        """Begin the operations of an act that is guessed, programs and judgements in `sandbox`; say whether all of them
-        may be begun."""
+        """Start the operations of a guessed act, programs and judgements in `sandbox`. If some of them may not run
+        early, start nothing and return false."""
         if act.handling in ("block", "check") and act.code.strip() and self._answer is None:
             if not self._code_blocks.changes_memory_only(act.code):
                 return False
@@ -173,7 +173,7 @@ class Workspace:
         return verdict
 
     async def count_hidden(self) -> tuple[int, int]:
-        """How many hidden tests the answer so far passes, and how many there are; there must be one."""
+        """How many hidden tests the answer so far passes, and their number, which must not be 0."""
         counts = (await self._judge(self.code, self._problem.hidden_tests)).counts
         return counts.passed, counts.total
 
@@ -194,7 +194,7 @@ class Workspace:
         metrics: dict[str, float],
         reason: str | None = None,
     ) -> Outcome:
-        """The outcome of an episode that was evaluated; `reason` is a limit outside of it that ended it."""
+        """The outcome of an evaluated episode; `reason` is the external limit that ended it, if any."""
         forms = [v.integrity for v in (evaluation.public, evaluation.hidden) if v is not None]
         return Outcome(
             status=status,
@@ -209,12 +209,12 @@ class Workspace:
         )
 
     def make_failure(self, kind: str, message: str, metrics: dict[str, float]) -> Outcome:
-        """The outcome of an episode that a server or the sandbox failed: no success, and no failure of the model."""
+        """The outcome of an episode that failed because of a server or the sandbox, and not because of the model."""
         error = Failure(kind=kind, message=message[:2000])
         return Outcome(status="error", error=error, isolation=self._isolation, metrics=metrics)
 
     async def close(self) -> None:
-        """End the session, and what runs early."""
+        """End the session and all early runs."""
         await self._early.close()
         await self._code_blocks.close()
 
@@ -222,9 +222,9 @@ class Workspace:
 async def judge_with_retry(
     sandbox: Sandbox, problem: Problem, code: str, tests: tuple[Test, ...], limits: Limits | None = None
 ) -> Verdict:
-    """Judge code by tests of a problem. A run that the sandbox lost says nothing of the code: it is tried once more.
+    """Judge code by tests of a problem. If the sandbox loses the run, which says nothing about the code, try once more.
 
-    The verdict is `lost` where that run was lost, too.
+    The verdict is `lost` if that run is lost, too.
     """
     for tries in range(1, MAX_TRIES + 1):
         verdict = await sandbox.judge(
@@ -242,7 +242,7 @@ async def judge_with_retry(
 
 
 def _relocate_error(run: RunResult, before: int) -> RunResult:
-    """A run of an answer and the check behind its `before` lines, with the error's line counted in its own part."""
+    """The run of an answer (`before` lines) and a check after it, with the error's line counted within its part."""
     error = run.error
     if error is None or error.line is None or "\n" in error.traceback.strip("\n"):
         return run
@@ -254,5 +254,5 @@ def _relocate_error(run: RunResult, before: int) -> RunResult:
 
 
 def _make_stdin_prelude(text: str) -> str:
-    """Code that makes `text` the standard input of the code behind it."""
+    """Code that makes `text` the standard input of the code after it."""
     return f"import sys as _sys, io as _io\n_sys.stdin = _io.StringIO({text!r})\ndel _sys, _io\n"

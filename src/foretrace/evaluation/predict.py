@@ -1,4 +1,4 @@
-"""Let a predictor guess at the steps of a dataset, and write what it guessed as a file of predictions."""
+"""Let a predictor guess the steps of a dataset, and write its guesses to a file of predictions."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows, re
 from foretrace.evaluation.predictors.base import Guess, Predictor
 
 PredictedRows = Literal["eval", "proposer", "validation"]
-"""The eval rows and the validation rows of `proposer`, by what was learnt from all train rows; or the train rows of
-`proposer`, each by what was learnt from the others."""
+"""`eval` rows and `validation` rows of `proposer` are predicted after learning from all train rows; train rows of
+`proposer`, each after learning from other groups."""
 _PLACES: dict[PredictedRows, tuple[str, str]] = {
     "eval": ("eval", "test"),
     "proposer": ("proposer", "train"),
@@ -47,29 +47,29 @@ _NO_ROWS: dict[PredictedRows, str] = {
     "validation": "validation rows of `proposer`; build it with validation groups",
 }
 FOLDS = 5
-"""Parts of the groups of the train rows, where nothing else is said."""
+"""Default number of folds of the train rows."""
 
 
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is predicted, and how much."""
+    """Which rows are predicted, and how."""
 
     rows: PredictedRows = "eval"
     k: int = 5
-    """Guesses at a step at most."""
+    """Most guesses for a step."""
     limit: int | None = None
-    """Only the first rows."""
+    """Only the first rows, this many."""
     seed: int = 0
     """Assigns groups to folds, and seeds the samples of a model."""
     folds: int | None = None
-    """Parts of the groups of the train rows: each is predicted by what was learnt from the others. None is `FOLDS`."""
+    """Folds of the train rows, by group: each is predicted after learning from the others. None is `FOLDS`."""
     times: bool = True
-    """Write how long each step took. Without, the same rows give the same bytes."""
+    """Write how long each step took. Without times, the same rows give the same bytes."""
 
     def check(self) -> None:
-        """Refuse what cannot be served.
+        """Refuse invalid settings.
 
         Raises:
-            UsageError: naming the setting.
+            UsageError: a setting is invalid; names it.
         """
         for name in ("k", "limit"):
             check_number(name, getattr(self, name), lowest=1)
@@ -83,30 +83,30 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
-    """What was predicted."""
+    """Counts and times of the predictions."""
 
     predictor: str
     config: str
     split: str
     out: str
     learnt_rows: int
-    """Train rows."""
+    """Train rows that were learnt from."""
     steps: int
-    """Rows that were asked for."""
+    """Rows to predict."""
     guesses: int
     faults: dict[str, int]
-    """As in the header."""
+    """Faults by kind, as in the header."""
     example: str | None
-    """The first fault, in words."""
+    """Message of the first fault."""
     fit_s: float
     latency_s: dict[str, float]
-    """Seconds a step: `p50`, `p95`, `mean`."""
+    """Seconds per step: `p50`, `p95`, `mean`."""
     requests: int = 0
-    """Completions of a model in this run; those of an earlier run that it went on from are not in it."""
+    """Completions of a model in this run, without those of an interrupted run that it continues."""
     completion_tokens: int = 0
     lost_samples: dict[str, int] = {}
-    """Samples of a model without a guess, at rows that have one: `failed`, or with `no_action`. Where the confidence is
-    the share of the samples, it is lower for each of them."""
+    """Samples of a model that gave no guess, in rows that have one: `failed`, or `no_action`. Each of them lowers a
+    confidence that is a share of the samples."""
 
 
 class BadGuessError(ValueError):
@@ -129,13 +129,13 @@ def predict(
     """Fit a predictor on the train rows, and write its guesses.
 
     Args:
-        name: Of the predictor, for the header.
-        make: Makes a predictor that was not fitted yet: one for each fold.
-        progress: Called before each fold is learnt, and with the rows that were predicted.
+        name: Name of the predictor, for the header.
+        make: Makes a new, unfitted predictor for each fold.
+        progress: Called before each fit, and with the number of rows predicted.
 
     Raises:
-        UsageError: a setting that cannot be served.
-        PredictionError: no dataset, no rows, or a predictor that fails to learn or fails at every row.
+        UsageError: a setting is invalid.
+        PredictionError: there is no dataset or no row, or the predictor fails to learn or fails on every row.
         StoreError: `out` cannot be written.
     """
     settings.check()
@@ -157,18 +157,18 @@ def predict(
 
 
 class Guessed:
-    """What was guessed, and where that failed."""
+    """The guesses of all rows, and the faults."""
 
     def __init__(self) -> None:
         self.rows: list[Prediction] = []
         self.seconds: list[float] = []
-        """Of each row that was answered."""
+        """Seconds for each row that was answered."""
         self.faults: Counter[str] = Counter()
         self.example: str | None = None
-        """The first fault, in words."""
+        """Message of the first fault."""
 
     def count(self, fault: str, row: DatasetRow, example: str) -> None:
-        """Count a fault at a row."""
+        """Count a fault in a row."""
         self.faults[fault] += 1
         self.example = self.example or f"{row.key} step {row.step}: {example}"
 
@@ -179,7 +179,7 @@ def write_guesses(
     """Write the file of predictions, and report on it.
 
     Raises:
-        PredictionError: there is no guess at any row.
+        PredictionError: no row has a guess.
         StoreError: `out` cannot be written.
     """
     if header.steps == guessed.faults.total():
@@ -205,7 +205,7 @@ def write_guesses(
 
 
 def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
-    """What is known before the first guess."""
+    """The header, as far as it is known before the first guess."""
     config, split = _PLACES[settings.rows]
     return PredictionsHeader(
         predictor=name,
@@ -221,7 +221,7 @@ def start_header(dataset: Path, name: str, settings: PredictSettings) -> Predict
 
 
 class _Run:
-    """Asks predictors, and keeps what they said."""
+    """Asks predictors, and keeps their guesses."""
 
     def __init__(self, name: str, settings: PredictSettings, progress: ProgressFunc, total: int) -> None:
         self._name, self._settings, self._progress, self._total = name, settings, progress, total
@@ -231,13 +231,13 @@ class _Run:
         self.guesses_types = False
 
     def predict_fold(self, predictor: Predictor, fold: _Fold) -> None:
-        """Let a predictor learn, and then guess."""
+        """Fit a predictor, then let it guess."""
         from threadpoolctl import threadpool_limits
 
         self._progress(f"{self._name} learns from {len(fold.learnt):,} rows", 0, None)
         self._fit(predictor, fold.learnt)
         self.guesses_types = getattr(predictor, "target", "call") == "type"
-        with threadpool_limits(1):  # after the fit, which loads the libraries that are to be limited
+        with threadpool_limits(1):  # after the fit, which loads the libraries to limit
             for row in fold.asked:
                 self._ask(predictor, row)
                 self._progress(f"predicting with {self._name}", self.steps, self._total)
@@ -275,7 +275,7 @@ class _Run:
 def make_predictions(
     row: DatasetRow | PredictionId, guesses: Sequence[Guess], seconds: float | None
 ) -> Iterator[Prediction]:
-    """The lines of a file for the guesses at one row."""
+    """The predictions for one row."""
     for rank, guess in enumerate(guesses, 1):
         arguments = guess.arguments if isinstance(guess.arguments, str) else json.dumps(dict(guess.arguments))
         yield Prediction(
@@ -290,10 +290,10 @@ def make_predictions(
 
 
 def check_guesses(given: Any, k: int) -> list[Guess]:
-    """What a predictor returned as guesses; those beyond `k`, and those that were given before, are left out.
+    """A predictor's return value as guesses, without repetitions and at most `k`.
 
     Raises:
-        BadGuessError: it is not a list of (action, tool, arguments, confidence); the message says what is wrong.
+        BadGuessError: it is not a list of (action, tool, arguments, confidence); says what is wrong.
     """
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise BadGuessError(f"a list of guesses is wanted, not {type(given).__name__}")
@@ -327,7 +327,7 @@ def _check_arguments(arguments: Any) -> None:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
         json.dumps(value, allow_nan=False)
         if isinstance(arguments, str):
-            arguments.encode()  # half of a surrogate pair cannot be written
+            arguments.encode()  # a lone surrogate cannot be written
     except (ValueError, TypeError, RecursionError):
         raise BadGuessError(f"arguments {str(arguments)[:80]!r} are not JSON") from None
     if not isinstance(value, Mapping):
@@ -335,7 +335,7 @@ def _check_arguments(arguments: Any) -> None:
 
 
 def _can_be_written(text: str) -> bool:
-    """Whether a file can hold the text: not where it has half of a surrogate pair."""
+    """Whether a file can hold the text: it must not have a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -344,7 +344,7 @@ def _can_be_written(text: str) -> bool:
 
 
 def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
-    """Median, 95th percentile and mean, in seconds; nothing where nothing was measured."""
+    """Median, 95th percentile and mean, in seconds; empty if nothing was measured."""
     if not seconds:
         return {}
     values = {"p50": np.quantile(seconds, 0.5), "p95": np.quantile(seconds, 0.95), "mean": np.mean(seconds)}
@@ -352,7 +352,7 @@ def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
-    """The rows that are predicted."""
+    """The rows to predict."""
     rows = read_rows(dataset, *_PLACES[settings.rows])
     if not rows:
         raise PredictionError(f"{dataset}: has no {_NO_ROWS[settings.rows]}")
@@ -360,7 +360,7 @@ def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
 
 
 def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetRow], list[_Fold]]:
-    """The rows that are predicted, and which of them by what was learnt from which others."""
+    """The folds: rows to predict, each with the rows to learn from."""
     asked = read_asked(dataset, settings)
     train = read_rows(dataset, "proposer", "train")
     if not train:

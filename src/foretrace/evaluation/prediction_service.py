@@ -1,7 +1,7 @@
 """A predictor as a service for a running agent: JSON lines in, JSON lines out (docs/speculation.md).
 
-The agent's runtime says what happens in a turn: it begins, the model has written so much, a call is known, it ends. The
-service answers with predictions, each with its confidence and with what the call would touch.
+The agent's runtime reports the events of a turn: it begins, the model has written some text, a call is known, it ends.
+The service answers with predictions, each with its confidence and effect.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from foretrace.sources.row_messages import make_messages
 from foretrace.sources.turn_items import flatten_turns
 
 MAX_OPEN_TURNS = 10_000
-"""Turns that one client may have open at a time."""
+"""Most open turns of one client."""
 _MAX_READ = 100_000
-"""Characters of an unfinished call that are read."""
+"""Most characters of an unfinished call that are read."""
 
 AskGuesser = Callable[[tuple[Message, ...], tuple[ToolSpec, ...]], Coroutine[Any, Any, Sequence[Prediction]]]
-"""From all messages so far and the agent's tools to predictions, the likeliest first."""
+"""Maps all messages so far and the agent's tools to predictions, the likeliest first."""
 
 
 class CallSoFar(msgspec.Struct, frozen=True):
-    """A call of the model; in `text`, the last one may be unfinished."""
+    """A call of the model; the last one may be unfinished."""
 
     name: str
     arguments: str | dict[str, Any] = ""
@@ -48,18 +48,18 @@ class TurnBegins(msgspec.Struct, frozen=True, tag="turn_begins"):
 
     turn: str
     messages: list[Any]
-    """All that was said so far, as a chat server takes it."""
+    """All messages so far, in the format of chat servers."""
     tools: list[Any] = []
 
 
 class TextSoFar(msgspec.Struct, frozen=True, tag="text"):
-    """What the model has written of its message."""
+    """The part of its message that the model has written."""
 
     turn: str
     text: str = ""
-    """The text; calls that are complete in it are found."""
+    """The text; complete calls in it are recognized."""
     calls: list[CallSoFar] = []
-    """Native calls, as they are streamed."""
+    """Native calls as streamed so far."""
 
 
 class CallKnown(msgspec.Struct, frozen=True, tag="call"):
@@ -71,7 +71,7 @@ class CallKnown(msgspec.Struct, frozen=True, tag="call"):
 
 
 class TurnEnds(msgspec.Struct, frozen=True, tag="turn_ends"):
-    """The model's message is complete, or was given up."""
+    """The model's message is complete or was abandoned."""
 
     turn: str
 
@@ -83,14 +83,14 @@ class ServedPrediction(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None
     arguments: dict[str, Any]
     confidence: float | None
-    """Probability that it is right; 1 for a call that the text so far holds whole."""
+    """Probability that it is right; 1 for a call that is already complete in the text."""
     effect: str
-    """What the call would touch (`Effect`); `unknown` where only the type is predicted."""
+    """What the call would touch (`Effect`); `unknown` if only the type is predicted."""
     may_run_ahead: bool
 
 
 class Predictions(msgspec.Struct, frozen=True, tag="predictions"):
-    """What comes next, the likeliest first."""
+    """Predictions of what comes next, the likeliest first."""
 
     turn: str
     predictions: list[ServedPrediction]
@@ -101,38 +101,38 @@ class CallChecked(msgspec.Struct, frozen=True, tag="call"):
 
     turn: str
     rank: int | None
-    """Of the prediction when the turn began, from 1; None where it was not predicted."""
+    """Rank of the call among the predictions at the start of the turn, from 1; None if it was not predicted."""
     effect: str
     may_run_ahead: bool
 
 
 class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ends"):
-    """The turn is forgotten."""
+    """The turn is closed."""
 
     turn: str
 
 
 class Refused(msgspec.Struct, frozen=True, tag="error"):
-    """A line that could not be served; the service goes on."""
+    """A line that could not be served; the service continues."""
 
     error: str
     turn: str | None = None
 
 
 class ServiceCounts(msgspec.Struct):
-    """What was served."""
+    """Totals of a service."""
 
     turns: int = 0
     calls: int = 0
     first: int = 0
     """Calls that were the first prediction of their turn."""
     predicted: int = 0
-    """Calls that were one of them."""
+    """Calls that were any prediction of their turn."""
     errors: int = 0
 
 
 class _Turn(NamedTuple):
-    """One open turn: its messages are read at once, and only the guesses are kept."""
+    """One open turn. Its messages are read when it begins; only the tools and guesses are kept."""
 
     tools: tuple[ToolSpec, ...]
     guesses: Sequence[Prediction]
@@ -145,21 +145,21 @@ class PredictionService:
     """Serves one client.
 
     Args:
-        ask: Guesses.
-        safe: Effects whose calls may run ahead.
-        counts: Added to.
+        ask: Makes the guesses.
+        safe: Effects of calls that may run ahead.
+        counts: Totals to add to.
     """
 
     def __init__(self, ask: AskGuesser, safe: Collection[Effect], counts: ServiceCounts) -> None:
         self._ask, self._safe, self._counts = ask, safe, counts
         self._turns: dict[str, _Turn] = {}
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
-        """By turn: held while one of its lines is answered."""
+        """One lock per turn, held while one of its lines is answered."""
 
     async def answer(self, line: bytes) -> bytes:
-        """The reply to one line, without its end: `Predictions`, `CallChecked`, `TurnEnded` or `Refused`.
+        """The reply to one line, without a newline: `Predictions`, `CallChecked`, `TurnEnded` or `Refused`.
 
-        Lines may be given before earlier ones are answered; those of one turn are answered in their order.
+        May be called before earlier lines are answered; the lines of one turn are answered in order.
         """
         turn: str | None = None
         try:
@@ -172,7 +172,7 @@ class PredictionService:
             refused = Refused(f"not understood: {find_first_line(error)}", turn)
         except RowError as error:
             refused = Refused(f"messages: {error.drop.detail or error.drop.reason}", turn)
-        except Exception as error:  # a predictor of one's own may fail in any way; the agent must not lose its service
+        except Exception as error:  # a user's predictor may fail in any way; the service must survive it
             name = "" if isinstance(error, ForetraceError) else f"{type(error).__name__}: "
             refused = Refused(name + find_first_line(error), turn)
         self._counts.errors += 1
@@ -227,7 +227,7 @@ class PredictionService:
     def _describe(self, turn: _Turn, guess: Prediction, *, is_known: bool = False) -> ServedPrediction:
         call = next(iter(guess.calls), None)
         effect = Effect.UNKNOWN
-        if call is not None and (is_known or call.arguments != "{}"):  # else it may be a type without arguments
+        if call is not None and (is_known or call.arguments != "{}"):  # with {} only the type may be predicted
             effect = classify_lone_call(ToolCall(name=call.tool, arguments=call.arguments), turn.tools).effect
         return ServedPrediction(
             action=str(guess.action),
@@ -239,7 +239,7 @@ class PredictionService:
         )
 
     def _narrow(self, turn: _Turn, so_far: TextSoFar) -> list[ServedPrediction]:
-        """The calls that are known by now, and the guesses that an unfinished one may still become."""
+        """The complete calls so far, and the guesses that an unfinished call may still become."""
         known = [call for call in find_calls(so_far.text) if call.error is None]
         for each in so_far.calls:
             if _is_object(each.arguments):
@@ -258,10 +258,10 @@ class PredictionService:
 
 
 def _read_messages(messages: list[Any]) -> tuple[Message, ...]:
-    """Messages as chat servers take them, calls included.
+    """Parse messages in the format of chat servers, including calls.
 
     Raises:
-        RowError: something that is not such a message.
+        RowError: a value is not such a message.
     """
     return make_messages(flatten_turns(enumerate(check_objects(messages, "messages")), (None, None)))
 
@@ -271,7 +271,7 @@ def _write_arguments(arguments: Any) -> str:
 
 
 def _is_object(arguments: str | dict[str, Any]) -> bool:
-    """Whether arguments are a whole JSON object, which can be written again."""
+    """Whether arguments are a complete JSON object that can be encoded again."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
         return isinstance(value, dict) and bool(msgspec.json.encode(value))
@@ -280,7 +280,7 @@ def _is_object(arguments: str | dict[str, Any]) -> bool:
 
 
 def _may_become(call: CallSoFar, guess: PredictedCall) -> bool:
-    """Whether the part of a call's arguments that is written agrees with a guess."""
+    """Whether the arguments of a call, as far as they are written, agree with a guess."""
     import json_repair
 
     written: Any = json_repair.loads(_write_arguments(call.arguments)[:_MAX_READ])
@@ -295,5 +295,5 @@ def _may_become(call: CallSoFar, guess: PredictedCall) -> bool:
 
 
 def _write(value: Any) -> str:
-    """A value so that the beginning of its text is the text of its beginning."""
+    """The text of a value, such that the text of an unfinished value is a prefix of the text of the finished one."""
     return value if isinstance(value, str) else json.dumps(value).rstrip("]}")

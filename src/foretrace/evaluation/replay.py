@@ -1,7 +1,7 @@
 """Replay: what a predictor would have saved on the recorded times of traces.
 
-`replay_plan` says what each guess would launch, `event_simulator` what becomes of that; this measures it, for the
-threshold that is asked for and for a row of others, and beside it for the true calls as guesses (the oracle).
+`replay_plan` determines what each guess would launch, and `event_simulator` simulates it. This module measures the
+result for the given threshold, for a range of others, and for an oracle that guesses the true calls.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from foretrace.evaluation.replay_report import (
 )
 
 _FRONTIER_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Shares of the guesses that the thresholds of the frontier keep out."""
+"""Shares of the guesses that the thresholds of the frontier exclude."""
 _MEDIANS = {
     "name": "calls of the same name",
     "tool": "calls of the same tool",
     "all": "all calls, since its tool has none",
     "none": "nothing (0 s), since no call has a time",
 }
-"""By `ToolMedians.estimate`: of what a median is."""
+"""By `ToolMedians.estimate`: the calls that the median is taken over."""
 
 
 class _Launched(NamedTuple):
@@ -56,33 +56,33 @@ class _Launched(NamedTuple):
     hit: bool
     """Whether its result was used."""
     stale: bool
-    """Whether a write overtook it."""
+    """Whether a write made it stale."""
     wasted_s: float
     estimate: str
-    """Of what its seconds are the median (`ToolMedians.estimate`); empty where they are recorded."""
+    """The median that its seconds are (`ToolMedians.estimate`); empty if they are recorded."""
 
 
 class _Outcome:
-    """What became of all runs."""
+    """The outcome of all runs."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[PlannedStep, float]] = []
-        """Each step, and the seconds that it takes less."""
+        """Each step, and the seconds saved in it."""
         self.took: list[float] = []
         """Seconds of each run."""
         self.launched: list[_Launched] = []
         self.tokens = 0
-        """That the proposer wrote."""
+        """Tokens that the proposer wrote."""
 
     def add(self, run: Sequence[PlannedStep], done: SimulatedRun) -> None:
-        """Take a run, without its launches."""
+        """Add a run, without its launches."""
         self.took.append(done.took_s)
         self.steps += zip(run, done.saved_s, strict=True)
         for step, times in zip(run, done.proposals, strict=True):
             self.tokens += times * sum(guess.prediction.tokens or 0 for guess in step.guesses)
 
     def sum_by_task(self) -> dict[str, tuple[float, float]]:
-        """Seconds without guesses, and the seconds that are saved of them, by task in their order."""
+        """By task, sorted: the seconds without guesses, and how many of them are saved."""
         base, saved = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
         for step, saved_s in self.steps:
             base[step.task] += (step.model_s, step.tool_s)
@@ -90,7 +90,7 @@ class _Outcome:
         return {task: (math.fsum(base[task]), math.fsum(saved[task])) for task in sorted(base)}
 
     def sum_by_call(self) -> dict[str, float]:
-        """Seconds saved by the names of the calls of each step, in equal parts."""
+        """Seconds saved by call name; the calls of a step share its saving equally."""
         saved = defaultdict[str, list[float]](list)
         for step, saved_s in self.steps:
             for name in step.names:
@@ -111,17 +111,17 @@ class _Outcome:
 
 
 class Replay:
-    """Takes traces one by one, and makes the report."""
+    """Takes traces one by one, then makes the report."""
 
     def __init__(self, predictions: PredictionsFile, settings: ReplaySettings) -> None:
         """
         Args:
-            predictions: What was guessed, as `read_predictions` gives it.
+            predictions: The guesses, as `read_predictions` returns them.
             settings: How the guesses are run.
 
         Raises:
-            UsageError: a setting that cannot be served.
-            PredictionError: the predictions hold nothing that could be launched.
+            UsageError: a setting is invalid.
+            PredictionError: the predictions contain nothing that could be launched.
         """
         settings.check()
         predictions.check_not_empty()
@@ -142,7 +142,7 @@ class Replay:
         self._plan = ReplayPlan(predictions.by_step(), top=settings.top, assume_times=settings.assume_times)
 
     def add(self, trace: Trace) -> None:
-        """Take a trace."""
+        """Add a trace."""
         self._ids.add((trace.key, trace.id))
         self._plan.add(trace)
 
@@ -214,12 +214,12 @@ class Replay:
         )
 
     def _simulate(self, threshold: float | None) -> _Outcome:
-        """Run all with the guesses that reach the threshold, or with all of them."""
+        """Simulate all runs with the guesses that reach the threshold, or with all guesses."""
         settings, outcome, medians = self._settings, _Outcome(), self._plan.medians
         speculation = Speculation(settings.ahead, settings.parallel, settings.cancel, settings.verifier_s or 0.0)
         for run in self._plan.runs:
             chosen = [self._choose_calls(step, threshold) for step in run]
-            # Seconds, and of what they are the median: of nothing where they are recorded.
+            # Seconds, and which median they are: none if they are recorded.
             times = [
                 [(call.seconds, "") if call.seconds is not None else medians.estimate(call.call) for call in calls]
                 for calls in chosen
@@ -239,7 +239,7 @@ class Replay:
         return outcome
 
     def _simulate_oracle(self) -> _Outcome:
-        """Run all with the true calls as guesses, without a limit on parallel calls and without a verifier."""
+        """Simulate all runs with the true calls as guesses, without a verifier or a limit on parallel calls."""
         outcome = _Outcome()
         for run in self._plan.runs:
             steps: list[SimulatedStep] = []
@@ -251,8 +251,8 @@ class Replay:
         return outcome
 
     def _choose_calls(self, step: PlannedStep, threshold: float | None) -> list[PlannedCall]:
-        """The different calls of the guesses that may be launched, the best first. A guess is launched only if all of
-        its calls are safe."""
+        """The distinct calls of the guesses that may be launched, the best first. A guess is launched only if all its
+        calls are safe."""
         calls: dict[tuple[int, tuple[str, ...]], PlannedCall] = {}
         for guess in step.guesses:
             if guess.effect in self._safe and self._reaches(guess, threshold):
@@ -273,7 +273,7 @@ class Replay:
         )
 
     def _find_guess_s(self, step: PlannedStep) -> float:
-        """Seconds until the guesses at a step are there."""
+        """Seconds until the guesses for a step are available."""
         if self._settings.guess_latency is not None:
             return self._settings.guess_latency
         return GUESS_S if step.proposer_s is None else step.proposer_s
@@ -283,11 +283,11 @@ class Replay:
         return threshold is None or (value is not None and value >= threshold)
 
     def _find_gate_value(self, guess: PlannedGuess) -> float | None:
-        """What a threshold is held against."""
+        """The value that is compared with a threshold."""
         return guess.prediction.score if self._gate == "score" else guess.prediction.confidence
 
     def _explain_nothing(self, steps: Sequence[PlannedStep]) -> str:
-        """Why nothing is saved, if nothing is."""
+        """The reason if nothing is saved."""
         threshold = self._settings.threshold
         guesses = [guess for step in steps for guess in step.guesses if guess.calls]
         if not guesses:
@@ -308,7 +308,7 @@ class Replay:
         return f"a guess costs {guess:.2g} s, {beside}"
 
     def _measure_savings(self, outcome: _Outcome, oracle: _Outcome) -> tuple[Saving, Saving]:
-        """What the guesses save, and what the true calls would, with intervals of their own."""
+        """What the guesses save and what the true calls would save, each with its own interval."""
         own, most = outcome.sum_by_task(), oracle.sum_by_task()
         base = [base_s for base_s, _ in own.values()]
         ratios = [([saved_s for _, saved_s in each.values()], base) for each in (own, most)]
@@ -346,7 +346,7 @@ class Replay:
         )
 
     def _measure_frontier(self, steps: Sequence[PlannedStep]) -> list[FrontierPoint]:
-        """Without a threshold, and with those that keep out a tenth of the guesses, two tenths, and so on."""
+        """Results without a threshold, and with thresholds that exclude 10 % of the guesses, 20 %, and so on."""
         values = sorted(
             value
             for step in steps
@@ -372,7 +372,7 @@ class Replay:
         )
 
     def _list_assumptions(self, steps: Sequence[PlannedStep], launched: Sequence[_Launched]) -> list[Assumption]:
-        """What the figures rest on that neither traces nor predictions say."""
+        """Assumptions behind the figures that come from neither traces nor predictions."""
         settings, gate = self._settings, self._gate
         guesses = [guess for step in steps for guess in step.guesses]
         guessed = [step for step in steps if step.guesses]
@@ -418,11 +418,11 @@ class Replay:
 def _measure_accuracy(
     steps: Sequence[PlannedStep], calling: Sequence[PlannedStep], eligible: Sequence[bool]
 ) -> Accuracy:
-    """How good the guesses are.
+    """How accurate the guesses are.
 
     Args:
-        calling: Of the steps, those with calls and guesses.
-        eligible: Whether the first guess is right, at each of these whose calls are safe to run early.
+        calling: The steps with calls and guesses.
+        eligible: Whether the first guess is right, for each of these steps whose calls are safe to run early.
     """
     first = [guess for step in calling for guess in step.guesses if guess.prediction.rank == 1]
     believed = [(guess.prediction.confidence, guess.right) for guess in first]
@@ -457,16 +457,16 @@ def replay_traces(
 
 
 def _find_verifier_s(predictions: PredictionsFile) -> float | None:
-    """Seconds of the verifier that gave the scores, by its median; None where the file does not say."""
+    """Median seconds of the verifier that gave the scores; None if the file does not say."""
     seconds = predictions.header.verifier_latency_s.get("p50") if predictions.header is not None else None
     return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _choose_gate(predictions: PredictionsFile, threshold: float | None) -> Gate | None:
-    """What a threshold is held against; None where the predictions have nothing of the kind.
+    """Which value is compared with a threshold; None if the predictions have none.
 
     Raises:
-        UsageError: there is a threshold, and nothing to hold it against.
+        UsageError: there is a threshold, but the predictions have no such value.
     """
     if any(row.score is not None for row in predictions.rows):
         return "score"

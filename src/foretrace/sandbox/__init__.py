@@ -1,1 +1,1 @@
-"""Run untrusted Python for real: fresh processes, tested and stamped isolation, verdicts that cannot be forged."""
+"""Run untrusted Python in fresh processes, with tested and recorded isolation and verdicts that cannot be forged."""

@@ -1,4 +1,4 @@
-"""The container sandbox: the same fork servers, each in a container without network, rights or a writable disk."""
+"""The container sandbox: fork servers, each in a container without network, privileges or a writable disk."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from foretrace.sandbox.forkserver.server_process import (
 
 LEVEL = 4
 IMAGE_VARIABLE = "FORETRACE_DOCKER_IMAGE"
-"""Environment variable that names the image, where the caller names none."""
+"""Environment variable that names the image if the caller does not."""
 ENGINES = ("docker", "podman")
-"""Tried in this order."""
+"""Container engines, tried in this order."""
 _PYTHON = "python3"
 SCRATCH = "/foretrace-box"
-"""Folder of a container in which code may write. It is emptied after each run, and so has a name that no host has: what
-only pretends to be an engine must find nothing to empty."""
+"""Folder of a container that code may write to. It is emptied after each run. Its name does not exist on hosts: if a
+command only pretends to be an engine and starts no container, nothing of the host may be emptied."""
 _NOBODY = "65534:65534"
 _ANSWER_TIMEOUT_S = 15.0
 _OVERHEAD_MB = 256
-"""Memory of a container beside that of one run and its files: the fork server, preloaded packages."""
+"""Memory of a container for the fork server and preloaded packages, on top of one run and its files, MiB."""
 _NAMESPACES = ("pid", "mnt", "net", "ipc", "uts")
 _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
@@ -46,17 +46,17 @@ _BOOT = (
     "open(f,'wb').write(b);sys.path.insert(0,f)\n"
     "from foretrace.sandbox.inside.server.fork_server import main_in_container as main;main(f)"
 )
-"""Reads the fork server's own modules from stdin: nothing of the host is mounted, and a remote engine works too."""
+"""Reads the fork server's modules from stdin, so nothing of the host is mounted, and a remote engine works too."""
 
 
 class DockerSandbox(ForkServerSandbox):
-    """Runs untrusted Python in containers (see `base.Sandbox`), of Docker or else of Podman.
+    """Runs untrusted Python in containers of Docker or, failing that, Podman (see `base.Sandbox`).
 
-    The image needs Python 3.11 or later and `/usr/bin/env`; it must be on the engine's machine already.
+    The image needs Python 3.11 or later and `/usr/bin/env`. It is not pulled: the engine must already have it.
 
     Args:
-        settings: as for every sandbox; `interpreter` is a path inside of the image.
-        image: default: the environment variable `FORETRACE_DOCKER_IMAGE`, else `python:3.X-slim`, X as here.
+        settings: as for every sandbox; `interpreter` is a path inside the image.
+        image: default: the environment variable `FORETRACE_DOCKER_IMAGE`, else `python:3.X-slim` of this Python.
     """
 
     name = "docker"
@@ -75,7 +75,7 @@ class DockerSandbox(ForkServerSandbox):
         start = make_start_command(engine, self._image, self._limits)
         launch = LaunchSpec(
             interpreter=self._python,
-            level=1,  # filtered inside; what surrounds it makes it level 4
+            level=1,  # of the filter inside; the container makes it level 4
             preload=self._preload,
             command=(*start, *make_server_command(self._python, len(archive))),
             first_input=archive,
@@ -109,9 +109,9 @@ class DockerSandbox(ForkServerSandbox):
 
 
 def make_start_command(engine: str, image: str, limits: Limits) -> tuple[str, ...]:
-    """`ENGINE run` with all that a container is denied, up to the command to run in it.
+    """`ENGINE run` with all restrictions, up to the command to run in the container.
 
-    Its variables are clean: an engine may add some, such as a proxy's password.
+    Its environment is emptied first: an engine may add variables, such as a proxy's password.
     """
     memory = limits.memory_mb + limits.scratch_mb + _OVERHEAD_MB
     paths = {"PATH": f"/usr/local/bin:{ENVIRONMENT['PATH']}", "HOME": SCRATCH, "TMPDIR": SCRATCH}
@@ -120,7 +120,7 @@ def make_start_command(engine: str, image: str, limits: Limits) -> tuple[str, ..
         *("--pull", "never", "--log-driver", "none"),
         *("--network", "none", "--ipc", "none", "--hostname", "sandbox"),
         *("--user", _NOBODY, "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-        # Podman would put writable folders onto a read-only root.
+        # Otherwise Podman mounts writable folders on a read-only root.
         *("--read-only", *(("--read-only-tmpfs=false",) if engine == "podman" else ())),
         *("--tmpfs", f"{SCRATCH}:rw,noexec,nosuid,nodev,mode=1777,size={limits.scratch_mb}m"),
         *("--pids-limit", str(limits.processes + 16)),
@@ -131,21 +131,21 @@ def make_start_command(engine: str, image: str, limits: Limits) -> tuple[str, ..
 
 
 def make_end_command(engine: str) -> tuple[str, ...]:
-    """End a container, also one that is only just being made."""
+    """The command that ends a container, even one that is still being created."""
     at_once = ("--time", "0") if engine == "podman" else ()
     return (engine, "rm", "--force", *at_once, NAME_PLACEHOLDER)
 
 
 def make_server_command(python: str, size: int) -> tuple[str, ...]:
-    """Run a fork server that speaks over stdin and stdout, on any machine.
+    """The command that runs a fork server on any machine, controlled over stdin and stdout.
 
-    What is sent first are the `size` bytes of `pack_own_modules`. An empty file system must be mounted at `SCRATCH`.
+    It first reads the `size` bytes of `pack_own_modules`. An empty file system must be mounted at `SCRATCH`.
     """
     return (python, *PYTHON_FLAGS, "-c", _BOOT, str(size), f"{SCRATCH}/foretrace.zip")
 
 
 def pack_own_modules() -> bytes:
-    """The modules that a fork server consists of, as an archive that Python can import from."""
+    """The fork server's modules, as an archive that Python can import from."""
     folder = Path(__file__).with_name("inside")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -160,7 +160,7 @@ async def find_engine(image: str) -> str:
     """The first engine that answers and has the image.
 
     Raises:
-        SandboxError: there is none; says of each what is missing, and what to do.
+        SandboxError: there is none; says for each engine what is missing and what to do.
     """
     reasons: list[str | Setting] = []
     for engine in (name for name in ENGINES if shutil.which(name)):
@@ -174,7 +174,7 @@ async def find_engine(image: str) -> str:
 
 
 async def _find_problem(engine: str, image: str) -> tuple[str | Setting, ...] | None:
-    """Why an engine cannot serve, as parts of an error; None when it can."""
+    """Why an engine cannot be used, as parts of an error; None if it can."""
     pipes: Any = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.DEVNULL}
     command = (engine, "image", "inspect", "--format", "{{.Id}}", image)
     try:

@@ -1,4 +1,4 @@
-"""An ordered list of sandboxes: the first that starts serves, and why the earlier ones do not is on every result."""
+"""A list of sandboxes: the first that starts is used, and every result says why the earlier ones were not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from foretrace.sandbox.base import Guard, Limits, Sandbox, Session
 
 
 class FallbackSandbox:
-    """A sandbox (see `base.Sandbox`) that is the first of several that starts.
+    """A sandbox (see `base.Sandbox`) that uses the first of several that starts.
 
     Args:
-        candidates: names as the user gave them, with sandboxes that are not started yet, in the order of preference.
+        candidates: names as the user gave them, with sandboxes that are not started yet, in order of preference.
     """
 
     def __init__(self, candidates: Sequence[tuple[str, Sandbox]]) -> None:
@@ -30,13 +30,13 @@ class FallbackSandbox:
         self._serving: Sandbox | None = None
         self._refused: dict[str, str] = {}
         self.name = ",".join(name for name, _ in candidates)
-        """The names in their order; once started, the name of the one that serves."""
+        """All names in order; once started, the name of the sandbox in use."""
 
     async def start(self) -> Isolation:
-        """Start them in turn until one serves; its isolation names, in `refused`, those before it and their reasons.
+        """Start the first sandbox that works. `refused` in its isolation has the earlier ones with their errors.
 
         Raises:
-            SandboxError: none serves; gives the reason of each.
+            SandboxError: none can start; gives the reason for each.
         """
         serving = await self._ensure_started()
         return self._add_refused(await serving.start())
@@ -69,7 +69,7 @@ class FallbackSandbox:
         return replace(isolation, refused=self._refused | isolation.refused) if self._refused else isolation
 
     async def guards(self) -> list[Guard]:
-        """Each guard of the one that serves."""
+        """All guards of the sandbox in use."""
         return await (await self._ensure_started()).guards()
 
     async def run(self, code: str, **options: Any) -> RunResult:

@@ -48,7 +48,7 @@ class LocalSandbox(ForkServerSandbox):
                 break
             self._warn_or_log(verified.isolation, refused)
             if verified.isolation.level < MIN_STRONG_LEVEL and sys.platform == "linux":
-                # Code can open files of this user there: it shall not read this process, which knows what is expected.
+                # There, code can open this user's files, but must not read this process, which has the expected values.
                 syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
             return verified._replace(guards=[_explain_guard(guard, refused) for guard in verified.guards])
         raise SandboxError(*explain_level(lowest, refused))
@@ -60,7 +60,7 @@ class LocalSandbox(ForkServerSandbox):
         return list(range(highest, -1, -1))
 
     async def _try_level(self, level: int, refused: dict[int, str]) -> VerifiedPool | None:
-        """A pool of that level that passed its self-test; None where it is refused, with the reason in `refused`."""
+        """A pool of that level that passed its self-test; None if it was refused, with the reason in `refused`."""
         launch = LaunchSpec(interpreter=self._interpreter, level=level, preload=self._preload)
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
@@ -100,7 +100,7 @@ class LocalSandbox(ForkServerSandbox):
 
 
 def _explain_guard(guard: Guard, refused: dict[int, str]) -> Guard:
-    """The guard; where it is off, with the reason why its level is not to be had as the remedy."""
+    """The guard; if it is off, its remedy says why its level is not available."""
     why = refused.get(guard.level)
     return guard if guard.on or why is None else msgspec.structs.replace(guard, remedy=f"level {guard.level}: {why}")
 
@@ -112,7 +112,7 @@ _WEAKER = ("or accept weaker isolation with ", Setting("allow_weak_isolation", T
 
 
 def explain_refusal(message: str, call: str) -> str:
-    """The failing call, and what would allow it."""
+    """The call that failed, and what would allow it."""
     remedy = ""
     if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map"):
         remedy = _suggest_namespaces()
@@ -149,7 +149,7 @@ def _read_kernel_setting(name: str) -> str | None:
 
 
 def explain_level(lowest: int, reasons: dict[int, str]) -> tuple[str | Setting, ...]:
-    """Why no level that is high enough is to be had, as parts of an error."""
+    """Why no high enough level is available, as parts of an error."""
     if sys.platform != "linux":
         here = f"isolation level {lowest} needs Linux, and this is {sys.platform}: give "
         return here, Setting("sandbox", "docker"), ", ", *_WEAKER

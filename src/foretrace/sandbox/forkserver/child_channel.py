@@ -1,4 +1,4 @@
-"""The parent's end of the channel to one child of a fork server: frames both ways, what it prints, how it ended."""
+"""The parent's end of the channel to one child of a fork server: frames both ways, its output, and its exit."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from foretrace.sandbox.forkserver.server_process import ForkServer
 from foretrace.sandbox.inside.wire import frames, messages
 
 _MAX_UNREAD = 1 << 20
-"""Bytes that a child may send after nobody waits for more."""
+"""Most bytes that a child may send after its last frame was received."""
 _GRACE_S = 1.0
-"""How long after its deadline a fork server may still be busy with a run before it is killed."""
+"""Seconds after a run's deadline until its fork server is killed if it has not ended the run."""
 
 
 class ChildChannel:
-    """Speaks with one child, from its start to its exit.
+    """Communicates with one child, from its start to its exit.
 
-    What the child says is parsed JSON of a limited size, and no more to be trusted than its code.
+    What the child sends is parsed as JSON of a limited size, and is trusted no more than its code.
     """
 
     def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits) -> None:
         self._server, self._limits = server, limits
         self.broken: str | None = None
-        """What was wrong with the child's bytes where they were not frames; nothing is received after it."""
+        """What was wrong, if the child's bytes were not valid frames; nothing is received after that."""
         self.elapsed = 0.0
         """Seconds from the child's start to the arrival of the last frame received."""
         self._frames = frames.FrameReader(limits.reply_kb * 1024 + 4096)
@@ -52,7 +52,7 @@ class ChildChannel:
         request = {**request, "limits": msgspec.to_builtins(limits)}
         if stdin := request.pop("stdin", ""):
             server.send(messages.STDIN, stdin.encode("utf-8", "surrogatepass"))
-        # The fork server reads only this; the request itself goes to the child, past its memory.
+        # The fork server parses only this. The request itself is forwarded to the child without staying in its memory.
         for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
         run = json.dumps(for_server).encode("ascii")
         server.send_all((messages.RUN, run), (messages.TO_CHILD, frames.pack_frame(request)))
@@ -70,11 +70,11 @@ class ChildChannel:
         await self._server.drain()
 
     async def receive(self) -> Any | None:
-        """The child's next frame; None when its channel has ended or is broken."""
+        """The child's next frame; None if its channel has ended or is broken."""
         return await self._receive(self._frames.take)
 
     async def receive_bytes(self) -> bytes | None:
-        """The bytes of the child's next frame, unread; None when its channel has ended or is broken."""
+        """The undecoded bytes of the child's next frame; None if its channel has ended or is broken."""
         return await self._receive(self._frames.take_bytes)
 
     async def _receive(self, take: Callable[[], Any]) -> Any | None:
@@ -92,12 +92,12 @@ class ChildChannel:
             await self._receive_message()
 
     async def wait(self, timeout_s: float | None = None) -> ChildExit:
-        """Wait for the child's exit (kill it where its channel is broken), and return how it ended.
+        """Wait for the child's exit, and return how it ended. It is killed if its channel is broken.
 
-        What it has said that nobody received makes its channel `broken`.
+        More output than `_MAX_UNREAD`, or an incomplete frame at the end, makes the channel `broken`.
 
         Args:
-            timeout_s: Seconds after which it is killed; None leaves it its time limit.
+            timeout_s: Seconds after which it is killed; None waits for its time limit.
         """
         if self.broken is not None:
             self.stop()
@@ -115,12 +115,12 @@ class ChildChannel:
         return self._exit
 
     def stop(self) -> None:
-        """Have the fork server kill the child, which `wait` then reports; what it says after this may be lost."""
+        """Have the fork server kill the child; `wait` then reports it. What the child sends after this may be lost."""
         if not self.ended:
             self._server.send(messages.KILL, b"")
 
     async def end(self) -> None:
-        """Have the child killed, whose exit nobody wants to know, so that its fork server can serve the next."""
+        """Have the child killed and discard its result, so that its fork server can serve the next one."""
         self.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
@@ -128,7 +128,7 @@ class ChildChannel:
                     await self._receive_message()
 
     def cancel_watchdog(self) -> None:
-        """Let the fork server live, although the child's time may be over."""
+        """Do not kill the fork server when the child's time is over."""
         self._watchdog.cancel()
 
     async def _receive_message(self) -> None:
@@ -156,8 +156,8 @@ class StartChild(Protocol):
 
 @contextlib.asynccontextmanager
 async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limits) -> AsyncGenerator[ChildChannel]:
-    """Start a child on `server` for `request`; a block that is left before the child's exit kills the server, unless it
-    was cancelled and the child can be ended by itself."""
+    """Start a child on `server` for `request`. Leaving the block before the child has exited kills the server, unless
+    the task was cancelled and ending the child alone succeeds."""
     server.runs += 1
     channel = ChildChannel(server, request, limits)
     try:
@@ -189,7 +189,7 @@ async def run_program(
 
 
 class BoundedOutput:
-    """The beginnings of what a child prints to stdout and stderr.
+    """The beginnings of a child's stdout and stderr.
 
     Args:
         max_kb: How much of each is kept, KiB.
@@ -201,7 +201,7 @@ class BoundedOutput:
         self._truncated = False
 
     def add(self, kind: bytes, chunk: bytes) -> None:
-        """Take in a chunk of one stream: `messages.STDOUT` or `messages.STDERR`."""
+        """Add a chunk of one stream: `messages.STDOUT` or `messages.STDERR`."""
         stream = self._streams[kind]
         room = self._max_bytes - len(stream)
         self._truncated = self._truncated or len(chunk) > room

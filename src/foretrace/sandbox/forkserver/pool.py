@@ -1,4 +1,4 @@
-"""A pool of fork servers: each is lent to one user at a time, and replaced when it has died or served many runs."""
+"""A pool of fork servers: each is lent to one user at a time, and replaced once it has died or served many runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ForkServerPool:
 
     Args:
         launch: How they are started.
-        runs: How many are lent for runs at one time, and how many for judges, so that neither waits for the other.
-        sessions: How many are lent for sessions at one time.
+        runs: Most that are lent for runs at a time, and as many again for judges, so that neither waits for the other.
+        sessions: Most that are lent for sessions at a time.
     """
 
     def __init__(self, launch: LaunchSpec, runs: int, sessions: int) -> None:
@@ -41,7 +41,7 @@ class ForkServerPool:
 
     @contextlib.asynccontextmanager
     async def lend(self, purpose: Purpose) -> AsyncGenerator[ForkServer]:
-        """A fork server for as long as the block lasts: an idle one, or else a new one.
+        """A fork server for the duration of the block: an idle one, or else a new one.
 
         Raises:
             ForkServerStartError: it could not be started.
@@ -82,7 +82,7 @@ class ForkServerPool:
         self._closed = True
         servers = (*self._idle, *self._lent)
         for server in servers:
-            server.disconnect()  # so that all of them end at one time
+            server.disconnect()  # first all of them, so that they end in parallel
         for server in servers:
             server.kill()
         self._idle.clear()

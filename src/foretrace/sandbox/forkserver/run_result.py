@@ -1,4 +1,4 @@
-"""How a child of a fork server ended, and the `RunResult` that is made of that and of what it said at its end."""
+"""How a child of a fork server ended, and the `RunResult` made from that and from its last frame."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import Limits
 
 MAX_SOURCE_CHARS = 1 << 20
-"""Longest source text that is run, characters."""
+"""Longest source text that may run, characters."""
 MAX_INPUT_CHARS = 16_000_000
-"""Longest input that a run is given, characters."""
+"""Longest stdin of a run, characters."""
 PROTOCOL_ERROR_TEXT = "the code's process broke the protocol, so nothing that it said counts"
 
 
 class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child ended, as seen from outside of it."""
+    """How a child ended, as seen from outside."""
 
     ending: Ending
     exit_code: int | None = None
     signal: int | None = None
     out_of_cpu: bool = False
-    """Whether it was the limit of processor time that ended it."""
+    """Whether it was ended by the CPU limit."""
     seconds: float = 0.0
     cpu_s: float | None = None
     stdout: str = ""
@@ -35,7 +35,7 @@ class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _CPU_SIGNALS = (signal.SIGXCPU, signal.SIGPROF, signal.SIGVTALRM, signal.SIGKILL)
-"""Signals by which a process ends that has used too much processor time."""
+"""Signals that end a process that has used too much CPU time."""
 _ENDING_OF_REASON: dict[str, Ending] = {
     "timeout": "timeout",
     "cpu": "timeout",
@@ -44,14 +44,14 @@ _ENDING_OF_REASON: dict[str, Ending] = {
     "threads": "memory",
     "fork": "memory",
 }
-"""By why the fork server killed the child; for all other reasons it is `killed`."""
+"""By the reason why the fork server killed the child; for all others it is `killed`."""
 
 
 def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, Any]) -> ChildExit:
     """How a child ended.
 
     Args:
-        report: What the fork server says: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
+        report: The fork server's report: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
             `seconds` and, for runs, `cpu_s`.
         output: `stdout`, `stderr` and `truncated`.
     """
@@ -73,7 +73,7 @@ def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, An
 
 
 def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
-    """The error of a run whose child did not end by itself."""
+    """The error of a run whose child did not exit on its own."""
     if child_exit.ending == "timeout":
         by_cpu = f"it used more than {limits.cpu_s:g} s of processor time"
         by_clock = f"it ran for longer than {limits.wall_s:g} s"
@@ -95,18 +95,18 @@ def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
 
 
 def make_protocol_error() -> RunError:
-    """The error of code whose process sent a message that it may not send."""
+    """The error of code whose process sent a message that is not allowed."""
     return RunError(kind="OutOfTurn", message=PROTOCOL_ERROR_TEXT)
 
 
 def make_too_large_result(code: str, isolation: Isolation) -> RunResult:
-    """The result of a source that is too long to be run."""
+    """The result for source text that is too long to run."""
     message = f"the source has {len(code):,} characters, which is more than the {MAX_SOURCE_CHARS:,} that are run"
     return RunResult(ending="error", error=RunError(kind="SourceTooLarge", message=message), isolation=isolation)
 
 
 def make_run_result(child_exit: ChildExit, frame: Any, limits: Limits, isolation: Isolation) -> RunResult:
-    """The result of a run whose child sent `frame` at its end (None where it sent nothing)."""
+    """The result of a run whose child sent `frame` at its end (None if it sent nothing)."""
     has_ended = isinstance(frame, list) and len(frame) > 1 and frame[0] == "ended"
     error = read_error(frame[1]) if has_ended else None
     ending: Ending = child_exit.ending
@@ -116,7 +116,7 @@ def make_run_result(child_exit: ChildExit, frame: Any, limits: Limits, isolation
             if error.kind == "MemoryError" and not error.message:
                 error = msgspec.structs.replace(error, message=f"it needs more than {limits.memory_mb} MiB")
             ending, exit_code = ("memory" if error.kind == "MemoryError" else "error"), None
-        elif ending == "exit" or not has_ended:  # it left by itself, whatever it says
+        elif ending == "exit" or not has_ended:  # it exited on its own, whatever it sent
             ending = "exit"
         else:
             ending, exit_code = "ok", None
@@ -136,7 +136,7 @@ def make_run_result(child_exit: ChildExit, frame: Any, limits: Limits, isolation
 
 
 def read_error(message: Any) -> RunError | None:
-    """An error as a child describes it, cut to its limits; None where it is not a description of an error."""
+    """An error as described by a child, cut to the limits; None if it is not a valid description."""
     if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
         return None
     line = message.get("line")
@@ -149,5 +149,5 @@ def read_error(message: Any) -> RunError | None:
 
 
 def _clean_text(value: Any) -> str:
-    """Text that can be encoded: no lone surrogates."""
+    """The text without lone surrogates, which cannot be encoded."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""A sandbox on fork servers, wherever these run: the methods of `base.Sandbox` on a pool that passed its self-test."""
+"""The base of all sandboxes on fork servers: the methods of `base.Sandbox`, on a pool that passed its self-test."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PRELOAD_SETS = {"none": (), "numpy": ("numpy",), "science": ("numpy", "pandas")}
 """Preload sets by name."""
 _MANY_TESTS = 200
 MIN_STRONG_LEVEL = 2
-"""The lowest isolation level that is had without `allow_weak_isolation`."""
+"""Lowest isolation level that does not need `allow_weak_isolation`."""
 _PID_NAMESPACE_LEVEL = 3
-"""From this level on a session can fork: its processes end with their namespace."""
+"""From this level on, a session can fork: its processes end with their namespace."""
 _PRELOAD_MEMORY_MB = 1024
-"""Address space of a run with preloaded packages, MiB, where the user sets no limits."""
+"""Address space of a run with preloaded packages, MiB, if the user sets no limits."""
 
 
 class VerifiedPool(NamedTuple):
-    """A pool that passed its self-test, and what the self-test found."""
+    """A pool that passed its self-test, and the results of the self-test."""
 
     pool: ForkServerPool
     isolation: Isolation
@@ -37,7 +37,7 @@ class VerifiedPool(NamedTuple):
 
 
 class ForkServerSandbox:
-    """A sandbox (see `base.Sandbox`) that is complete but for `_start_pool`, which starts its fork servers."""
+    """A sandbox (see `base.Sandbox`) that lacks only `_start_pool`, which starts its fork servers."""
 
     name = ""
 
@@ -59,12 +59,12 @@ class ForkServerSandbox:
         """Start fork servers and run their self-test.
 
         Raises:
-            SandboxError: They do not start, or not at the level asked for.
+            SandboxError: They do not start, or not at the required level.
         """
         raise NotImplementedError
 
     async def _ensure_started(self) -> VerifiedPool:
-        async with self._lock:  # the first runs may come together
+        async with self._lock:  # the first runs may come at the same time
             if self._verified is None:
                 self._verified = await self._start_pool()
             return self._verified
@@ -92,7 +92,7 @@ class ForkServerSandbox:
         return await selftest.run_selftest(run_in_sandbox, namespaces, kinds)
 
     async def guards(self) -> list[Guard]:
-        """Each guard, on or off."""
+        """All guards, on or off."""
         return list((await self._ensure_started()).guards)
 
     async def run(self, code: str, *, stdin: str = "", limits: Limits | None = None) -> RunResult:
@@ -116,7 +116,7 @@ class ForkServerSandbox:
         from foretrace.sandbox.judging.plan import make_judge_plan
 
         make = functools.partial(make_judge_plan, tests, entry_point=entry_point, setup=setup, prompt=prompt, form=form)
-        # Thousands of tests take a second to read, in which the loop must go on.
+        # Thousands of tests take a second to read, which must not block the event loop.
         plan = await asyncio.to_thread(make) if len(tests) > _MANY_TESTS else make()
         pool, isolation, _ = await self._ensure_started()
         return await judge.judge(pool.start_child, plan, code, limits or self._limits, isolation, self._settings.forms)
@@ -141,10 +141,10 @@ class ForkServerSandbox:
 
 
 def parse_preload(text: str) -> tuple[str, ...]:
-    """Modules of a preload setting: a set's name, or module names joined by `+`.
+    """Modules of a preload setting: the name of a set, or module names joined by `+`.
 
     Raises:
-        UsageError: not a module's name.
+        UsageError: a name is not a module name.
     """
     if text in PRELOAD_SETS:
         return PRELOAD_SETS[text]

@@ -1,4 +1,4 @@
-"""The self-test of a sandbox: a program probes each guard from within. A guard is on where it prevented its probe."""
+"""The self-test of a sandbox: a program in it probes each guard. A guard is on if it prevented its probe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEVELS = {
     "jail": 3,
     "scratch": 3,
 }
-"""By guard: the isolation level that needs it."""
+"""The lowest isolation level that needs each guard."""
 RunInSandbox = Callable[[str], Awaitable[str]]
 """Runs a program in the sandbox and returns what it printed."""
 
@@ -43,8 +43,8 @@ async def run_selftest(run_in_sandbox: RunInSandbox, namespaces: dict[str, int],
 
     Args:
         run_in_sandbox: runs a program in the sandbox.
-        namespaces: inode numbers of the fork server's namespaces by kind.
-        kinds: kinds of the namespaces that it must have of its own.
+        namespaces: inode numbers of the fork server's namespaces, by kind.
+        kinds: kinds of namespaces that it must not share with this process.
     """
     with make_decoys() as decoys:
         program = f"{PROBE_PROGRAM.read_text('utf-8')}\nmain({decoys!r})\n"
@@ -54,11 +54,11 @@ async def run_selftest(run_in_sandbox: RunInSandbox, namespaces: dict[str, int],
 
 @contextlib.contextmanager
 def make_decoys() -> Generator[dict[str, Any]]:
-    """A file, a listening port and a variable that code has no business with."""
+    """A file, a listening port and a variable that code must not reach."""
     with tempfile.TemporaryDirectory(prefix="foretrace-selftest-") as folder, socket.socket() as listener:
         decoy = Path(folder, "decoy")
         decoy.write_text("decoy", "utf-8")
-        # Open to every user: what keeps code out must be a guard, and not the owner's good habits.
+        # Readable for every user: what keeps code out must be a guard, and not file permissions.
         os.chmod(folder, 0o777)
         os.chmod(decoy, 0o666)
         listener.bind(("127.0.0.1", 0))
@@ -82,9 +82,9 @@ def _parse_outcomes(printed: str) -> dict[str, str]:
 
 
 def _judge_outcomes(outcomes: dict[str, str]) -> Iterator[Guard]:
-    """Each guard, from the outcomes of the probes."""
+    """All guards, from the outcomes of the probes."""
     for name, level in _LEVELS.items():
-        wanted = name == "scratch"  # the one probe that must get through
+        wanted = name == "scratch"  # the one probe that must succeed
         seen = outcomes.get(name, "no answer")
         on = seen != "no answer" and (seen == "done") == wanted
         reason = "it was possible" if seen == "done" else seen
@@ -111,5 +111,5 @@ def _find_own_namespace(kind: str) -> int | None:
 
 
 def find_level(guards: list[Guard]) -> int:
-    """The highest level of which every guard, and every guard of the levels below, is on; -1 where there is none."""
+    """The highest level whose guards, and those of all lower levels, are on; -1 if there is none."""
     return min((guard.level for guard in guards if not guard.on), default=4) - 1

@@ -1,4 +1,4 @@
-"""One fork server as a process of the parent's: start it, exchange messages with it, notice its death, and kill it."""
+"""One fork server, seen from the parent: start it, exchange messages with it, notice its death, and kill it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ IMPORT_WITHOUT_FORK_HOOKS = (
     "import os; register, os.register_at_fork = os.register_at_fork, lambda **_: None\n"
     "import random, threading, logging; os.register_at_fork = register\n"
 )
-"""What these three do at each fork costs a fifth of a run, and would give each child other random numbers. A fork
-server has one thread, and a session sees to its threads itself."""
+"""The fork hooks of these three modules take a fifth of a run's time, and would give each child other random numbers.
+They are not needed: a fork server has one thread, and a session takes care of its threads itself."""
 _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys; sys.path.insert(0, sys.argv[1])\n"
     "from foretrace.sandbox.inside.server.fork_server import main; main()"
@@ -35,7 +35,7 @@ PYTHON_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START_TIMEOUT_S = 20.0
 _END_COMMAND_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 0.3
-"""How long a fork server gets to end by itself."""
+"""Seconds that a fork server gets to exit on its own."""
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -47,9 +47,9 @@ ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
-"""All that code sees of an environment: none of the user's variables."""
+"""The complete environment of code, without any of the user's variables."""
 NAME_PLACEHOLDER = "{name}"
-"""Stands in the commands of a `LaunchSpec` for a name that each fork server has of its own."""
+"""Placeholder in the commands of a `LaunchSpec` for the unique name of each fork server."""
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,18 +59,18 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     level: int
     preload: tuple[str, ...] = ()
     command: tuple[str, ...] | None = None
-    """What to start instead of the interpreter (a container engine's command); it must end in the fork server. It
-    may hold `NAME_PLACEHOLDER`."""
+    """What to start instead of the interpreter (a container engine's command); it must run the fork server. It may
+    contain `NAME_PLACEHOLDER`."""
     first_input: bytes = b""
-    """What the command is sent before anything else."""
+    """Bytes that the command is sent first."""
     end_command: tuple[str, ...] = ()
-    """A command that ends what `command` started where killing it does not. It may hold `NAME_PLACEHOLDER`."""
+    """Ends what `command` started, if killing `command` does not. It may contain `NAME_PLACEHOLDER`."""
     scratch: str | None = None
-    """Folder in which code may write, where the fork server runs; None makes one here for levels that have none."""
+    """Folder that code may write to, on the fork server's machine; None makes one here for levels without one."""
 
 
 class ForkServerStartError(SandboxError):
-    """A fork server that could not start; `call` names the system call that was refused, where one was."""
+    """A fork server could not start; `call` names the system call that was refused, if any."""
 
     def __init__(self, call: str, message: str) -> None:
         super().__init__(message)
@@ -85,11 +85,11 @@ class ForkServer:
         self.runs = 0
         self.alive = False
         self.facts: dict[str, Any] = {}
-        """What it said of itself when it was ready: `python`, `user`, `spaces` (its namespaces)."""
+        """What it reported when it was ready: `python`, `user`, `spaces` (its namespaces)."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._next_header: tuple[bytes, int] | None = None
-        """Kind and length of the message whose rest is still to come."""
+        """Kind and length of the message that is still incomplete."""
         self._scratch: str | None = None
         name = f"foretrace-{os.getpid()}-{secrets.token_hex(6)}"
         self._command = tuple(part.replace(NAME_PLACEHOLDER, name) for part in launch.command or ())
@@ -97,7 +97,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """Process id of what was started (the fork server itself may be its child)."""
+        """Process id of the started command (the fork server itself may be its child)."""
         assert self._process is not None
         return self._process.pid
 
@@ -105,9 +105,9 @@ class ForkServer:
         """Start it and wait until it is ready.
 
         Raises:
-            ForkServerStartError: which call was refused, or what the interpreter said.
+            ForkServerStartError: it did not start; says which call was refused, or what the interpreter printed.
         """
-        # Levels 0 and 1 let code write where it likes: this is where it shall. At 2 it may write nowhere. The fork
+        # At levels 0 and 1 code may write anywhere, and should write here; at level 2 it may write nowhere. The fork
         # server makes the folder, and so removes it whenever this process is killed.
         if self.launch.level < 2 and self.launch.scratch is None:
             self._scratch = os.path.join(tempfile.gettempdir(), f"foretrace-scratch-{secrets.token_hex(8)}")
@@ -170,7 +170,7 @@ class ForkServer:
         return lines[-1] if lines else f"no answer within {_START_TIMEOUT_S:.0f} s"
 
     async def receive(self) -> tuple[bytes, bytes]:
-        """Kind and body of the fork server's next message; may be cancelled and called again.
+        """Kind and body of the fork server's next message. Can be cancelled and called again.
 
         Raises:
             EOFError: the fork server has died.
@@ -192,21 +192,21 @@ class ForkServer:
         self.send_all((kind, body))
 
     def send_all(self, *each: tuple[bytes, bytes]) -> None:
-        """Send several messages at one time."""
+        """Send several messages at once."""
         if not self._writer.is_closing():
             self._writer.write(b"".join(messages.MESSAGE_HEADER.pack(kind, len(body)) + body for kind, body in each))
 
     async def drain(self) -> None:
-        """Wait until what was sent has left, where much was sent."""
+        """Wait until most of what was sent has left the buffer, if it is a lot."""
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
 
     def check_alive(self) -> bool:
-        """False when the fork server has died since it was last used."""
+        """False if the fork server has died since it was last used."""
         return self.alive and self._process is not None and self._process.poll() is None
 
     def disconnect(self) -> None:
-        """Close the connection: it then kills all that it has started, and exits."""
+        """Close the connection. The fork server then kills everything that it started, and exits."""
         self.alive = False
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -217,7 +217,7 @@ class ForkServer:
             self._socket.close()
 
     def kill(self) -> None:
-        """End it and all its children, at once."""
+        """Kill it and all its children at once."""
         self.disconnect()
         if self._process is not None:
             self._end_process(self._process)
@@ -226,7 +226,7 @@ class ForkServer:
 
     def _end_process(self, process: subprocess.Popen[bytes]) -> None:
         end, self._end_command = self._end_command, ()
-        # Killed from here, its own children would be left for others to wait for.
+        # If it were killed from here, its children would be left for others to reap.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_EXIT_TIMEOUT_S)
         if process.poll() is None:

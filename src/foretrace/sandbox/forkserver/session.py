@@ -1,4 +1,4 @@
-"""Sessions of accumulating blocks: by forked checkpoints where there is a pid namespace, else by replaying blocks."""
+"""Sessions of accumulating blocks: with forked checkpoints if there is a pid namespace, else by replaying blocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_STATES = 256
 _CANNOT_START = "no session can start within these limits: raise memory_mb, open_files or processes"
 _ENDED = ["ended", None]
 _GRACE_S = 1.0
-"""How long after the time limit of a block its fork server may say nothing."""
+"""Seconds after the time limit of a block until a silent fork server counts as lost."""
 
 
 class _BlockSession:
@@ -47,7 +47,7 @@ class _BlockSession:
         self._ended = False
         self._states: set[int] = {0}
         self._next_numbers = {0: 1}
-        """By state: the number in the file's name of the next block on it."""
+        """For each state, the number in the file name of the next block on it."""
 
     async def run(self, block: str, *, at: int | None = None, early: bool = False) -> RunResult:
         """Run a block on the state `at` (see `base.Session`)."""
@@ -76,7 +76,7 @@ class _BlockSession:
         return self._next_numbers[at]
 
     def keep(self, result: RunResult, at: int) -> None:
-        """Keep what an early block did (see `base.Session`)."""
+        """Keep the effects of an early block (see `base.Session`)."""
         self._keep(at, result.step)
 
     def _keep(self, at: int, step: int | None) -> None:
@@ -101,10 +101,10 @@ class _BlockSession:
         raise NotImplementedError
 
     async def _end(self) -> None:
-        """End all processes; no block runs."""
+        """End all processes. No block is running."""
 
     def _interrupt(self) -> None:
-        """Kill the block that runs."""
+        """Kill the running block."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -173,7 +173,7 @@ class ForkSession(_BlockSession):
             return self._end_lost(report, output, "killed")
         if report["step"] is not None:
             report["seconds"] = said_at  # without the time that it waited to be kept
-        # A block that says that it came to its end and then dies has said nothing.
+        # If a block reports its end and then dies, the report does not count.
         frame = None if report["killed"] or (said == _ENDED and report["step"] is None) else said
         status = 0 if frame else report["status"]
         child_exit = read_child_exit(report | {"status": status}, self._limits, output.fields())
@@ -181,7 +181,7 @@ class ForkSession(_BlockSession):
         return msgspec.structs.replace(result, step=report["step"], mode="fork")
 
     def _read_end(self, frames: FrameReader) -> Any:
-        """What a block said at its end, None before that; one that came to its end is kept, one that babbles ended."""
+        """A block's report of its end; None before that. Keeps a completed block, and ends one that sends nonsense."""
         try:
             said = frames.take()
         except FrameError:
@@ -193,7 +193,7 @@ class ForkSession(_BlockSession):
         return said
 
     def _end_lost(self, report: dict[str, Any], output: BoundedOutput, ending: Ending) -> RunResult:
-        """End the session, whose processes have died; return the result of the block that ran."""
+        """End the session because its processes have died; return the result of the running block."""
         why = "its code killed or stopped its own processes" if ending == "killed" else "its fork server has gone"
         self._closed_reason = f"the session was lost: {why}; open a new one"
         self._server.kill()
@@ -203,7 +203,7 @@ class ForkSession(_BlockSession):
         return msgspec.structs.replace(make_run_result(child_exit, None, self._limits, self._isolation), mode="fork")
 
     async def _cancel_block(self, at: int) -> None:
-        """End the block that runs, so that the session is as it was before; where that fails, end the session."""
+        """End the running block and leave the session as it was before it; if that fails, end the session."""
         self._server.send(messages.CANCEL, b"")
         try:
             async with asyncio.timeout(3):
@@ -212,7 +212,7 @@ class ForkSession(_BlockSession):
             report = json.loads(message[1])
             count_cpu(report["cpu_s"])
             if not report["lost"]:
-                if report["step"] is not None:  # it came to its end first
+                if report["step"] is not None:  # it completed first
                     self._forget(at, report["step"])
                 return
         except (EOFError, TimeoutError, KeyError, asyncio.CancelledError):
@@ -241,14 +241,14 @@ class ForkSession(_BlockSession):
 
 
 class ReplaySession(_BlockSession):
-    """Each block runs in a fresh process, behind the blocks before it, of which it repeats all but the output."""
+    """Each block runs in a fresh process, after the earlier blocks are run again with their output discarded."""
 
     mode = "replay"
 
     def __init__(self, pool: ForkServerPool, limits: Limits, isolation: Isolation) -> None:
         super().__init__(pool, limits, isolation)
         self._made_by: list[tuple[int, str]] = [(0, "")]
-        """By number of a state: the state before it, and the block that made it of that."""
+        """For each state, the state before it and the block that led from that to it."""
         self._child: ChildChannel | None = None
 
     async def _run(self, block: str, at: int) -> RunResult:
@@ -267,7 +267,7 @@ class ReplaySession(_BlockSession):
                 began, said = (self._child.elapsed, []) if message == ["begins"] else (began, [*said, message])
             child_exit = await self._child.wait()
         child_exit = msgspec.structs.replace(child_exit, seconds=child_exit.seconds - began)
-        # A block has one thing to say: what says more has written to the channel itself.
+        # A block sends one message; if there are more, its code has written to the channel.
         frame = said[-1] if len(said) == 1 or (said and not began) else None
         result = make_run_result(child_exit, frame, limits, self._isolation)
         step = None

@@ -1,1 +1,1 @@
-"""What runs in the sandboxed processes. Standard library only: any supported interpreter must be able to load it."""
+"""The code of the sandboxed processes. It uses only the standard library, so that any supported Python can load it."""

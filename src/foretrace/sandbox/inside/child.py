@@ -1,4 +1,4 @@
-"""What a fresh child does: take its four descriptors, give up its rights for good, and play its role."""
+"""What a fresh child does: take its four descriptors, give up its privileges for good, and serve its request."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from foretrace.sandbox.inside.wire.frames import FrameChannel
 
 ROLES = {"answer": answer.serve, "tests": tests.serve, "together": together.serve}
 CHANNEL_FD = 3
-"""The channel to the parent; the fork server passes its bytes on."""
+"""Descriptor of the channel to the parent; the fork server forwards its bytes."""
 _exit = os._exit
-"""Held here: code may put something else in its place."""
+"""Kept here, since code may replace `os._exit`."""
 
 
 class Confinement:
-    """How a child gives up its rights, prepared by the fork server so that a run pays as little as possible."""
+    """How a child gives up its privileges, prepared by the fork server so that it takes each run little time."""
 
     def __init__(self, level: int) -> None:
         self.level = level
         self.server_pid = os.getpid()
         self.scratch = "/"
-        """The folder in which code starts; it may write there at level 3 and below 2."""
+        """The folder in which code starts. Code may write to it at level 3 and below level 2."""
         self.user: int | None = None
-        """The user and group that a child becomes, where it can become another one."""
+        """The user and group that a child switches to, if it can."""
         self.calls: list[Callable[[], int]] = []
-        """What gives up rights, in order."""
+        """The calls that give up privileges, in order."""
         self.filter: SeccompFilter | None = None
         """System call filter of a run."""
         self.session_filter: SeccompFilter | None = None
@@ -62,7 +62,7 @@ class Confinement:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
     def close_others(self) -> None:
-        """Close all descriptors behind the channel's."""
+        """Close all descriptors above the channel's."""
         if self._close is not None:
             self._close()
         else:
@@ -75,12 +75,12 @@ def main(
     rlimits: list[tuple[int, int, int]],
     descriptors: tuple[int, ...],
 ) -> NoReturn:
-    """Enter the confinement, then serve the request that comes over the channel. Never returns.
+    """Enter the confinement, then serve the request that arrives on the channel. Never returns.
 
     Args:
         role: the request's `mode`: a key of `ROLES`, `replay` for blocks of a session, `run` for a program.
-        rlimits: what `make_rlimits` gave.
-        descriptors: stdin, stdout, stderr, the channel, all above 3.
+        rlimits: result of `make_rlimits`.
+        descriptors: stdin, stdout, stderr and the channel, all above 3.
     """
     code = 1
     try:
@@ -100,14 +100,14 @@ def main(
             code = 0
         else:
             code = program.run(channel, request["code"])
-    except BaseException as error:  # a confinement that cannot be entered: the parent sees a run that said nothing
+    except BaseException as error:  # the confinement failed: the parent sees a run that sent nothing
         os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace")[:500])
     finally:
         exit_process(code)
 
 
 def exit_process(code: int) -> NoReturn:
-    """End this process, whatever its code has made of `os`."""
+    """Exit this process, even if its code has patched `os`."""
     _exit(code & 0xFF)
 
 
@@ -118,20 +118,20 @@ def place_descriptors(descriptors: tuple[int, ...]) -> None:
 
 
 def place_channel(descriptor: int) -> None:
-    """The same for a process that has only a channel yet, and /dev/null for all else."""
+    """The same for a process that only has a channel so far; the rest is /dev/null."""
     null = os.open("/dev/null", os.O_RDWR)
     place_descriptors((null, null, null, descriptor))
 
 
 def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
-    """Give up rights, in the order in which each step still may be taken; close all descriptors but 0 to 3.
+    """Give up privileges, in an order in which each step is still allowed; close all descriptors except 0 to 3.
 
     Returns:
-        For a session that forks: the descriptor by which the kernel asks the fork server about new processes.
+        For a session that forks: the descriptor through which the kernel asks the fork server about new processes.
     """
     os.setsid()
     if confinement.level < 2:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's own way to end is not this one's
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the fork server's handler is not for children
     for kind, soft, hard in rlimits:
         resource.setrlimit(kind, (soft, hard))
     os.chdir(confinement.scratch)
@@ -147,7 +147,7 @@ def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, in
 
 
 def become_user(user: int) -> None:
-    """Become another user, without groups; all capabilities are dropped with that."""
+    """Switch to another user without groups, which also drops all capabilities."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -160,19 +160,19 @@ def make_rlimits(
 
     Args:
         limits: the fields of `base.Limits`.
-        checkpoints: processes that a session may need beside those of its code.
+        checkpoints: processes that a session may need in addition to those of its code.
     """
     mib = 1024 * 1024
     wanted = {
         "RLIMIT_AS": int(limits["memory_mb"]) * mib,
-        "RLIMIT_CPU": int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server looks more closely
+        "RLIMIT_CPU": int(limits["cpu_s"]) + 2,  # in whole seconds; the fork server is more precise
         "RLIMIT_FSIZE": int(limits["file_mb"]) * mib,
         "RLIMIT_NOFILE": int(limits["open_files"]),
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 0,
         "RLIMIT_MSGQUEUE": 0,
     }
-    if confinement.level == 3:  # elsewhere it would count the processes of the whole user
+    if confinement.level == 3:  # at other levels it would count all processes of the user
         wanted["RLIMIT_NPROC"] = int(limits["processes"]) + checkpoints
     if sys.platform != "linux":
         del wanted["RLIMIT_AS"]  # macOS refuses it

@@ -1,4 +1,4 @@
-"""Describe an exception for its author, in bounded size, whatever its own methods do."""
+"""Describe an exception for the author of the code, in bounded size, whatever the exception's methods do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MESSAGE, _FRAMES, _TRACEBACK = 500, 12, 2000
 def describe_error(error: BaseException) -> dict[str, Any]:
     """Kind, message (500 characters), line (1-based) and traceback (2,000 characters) of `error`.
 
-    Only frames of untrusted code count: their file names are relative, all others are absolute paths.
+    Only frames of untrusted code are included; they are recognized by their relative file names.
     """
     return {"kind": _describe_kind(error), "message": _describe_message(error), **_describe_place(error)}
 

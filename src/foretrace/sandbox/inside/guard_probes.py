@@ -1,4 +1,4 @@
-"""The program of the self-test: it does what each guard must prevent, and prints `done` or the error by guard.
+"""The program of the self-test: it tries what each guard must prevent, and prints `done` or the error for each.
 
 `forkserver.selftest` runs this file in the sandbox, with its parameters appended.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def make_probes(decoys: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """By guard: the act that it must prevent; harmless where it does not."""
+    """By guard: an action that it must prevent, which is harmless if it succeeds."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(number: int, *arguments: int) -> None:

@@ -1,1 +1,1 @@
-"""How code is judged against tests: the plan, and the forms in which tests are run."""
+"""How code is judged against tests: the plan, and the forms of judging."""

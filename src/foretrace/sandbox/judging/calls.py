@@ -1,4 +1,4 @@
-"""Has calls of an answer made, in as few processes as that takes, and says what became of each: the form `values`."""
+"""The form `values`: has the calls of an answer made, in as few processes as possible, and returns their outcomes."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
 from foretrace.sandbox.inside.wire.values import Decoder
 
 EXIT_TIMEOUT_S = 1.0
-"""Seconds that a process gets to end by itself once it has nothing left to do."""
+"""Seconds that a process gets to exit on its own once it has nothing left to do."""
 MAX_PROCESSES = 3
-"""Processes that one verdict may take, one after another, within the limits of one run."""
+"""Most processes for one verdict, one after another, within the limits of one run."""
 NOT_RUN = "not run"
 
 
 class CallAnswer(msgspec.Struct):
-    """What became of one call."""
+    """The outcome of one call."""
 
     value: Any = None
     is_plain: bool = True
-    """Whether the value is plain data, which is compared as Python compares it."""
+    """Whether the value is plain data, which can be compared here as Python compares it."""
     error: str | None = NOT_RUN
     """Why there is no value."""
     seconds: float | None = None
 
 
 class ProcessTotals(msgspec.Struct):
-    """What is known of the processes of a verdict together."""
+    """Totals of all processes of a verdict."""
 
     ending: Ending = "ok"
     error: RunError | None = None
@@ -52,7 +52,7 @@ class ProcessTotals(msgspec.Struct):
     flags: set[str] = set()
 
     def find_next_limits(self, limits: Limits) -> Limits | None:
-        """What is left of a verdict's limits for its next process; None when that is too little."""
+        """What is left of a verdict's limits for its next process; None if it is too little."""
         wall_s = limits.wall_s - self.seconds
         # CPU time is limited in whole seconds.
         cpu_s = limits.cpu_s if not self.count else float(round(limits.cpu_s - self.cpu_s))
@@ -61,7 +61,7 @@ class ProcessTotals(msgspec.Struct):
         return msgspec.structs.replace(limits, wall_s=wall_s, cpu_s=cpu_s)
 
     def add(self, ended: ChildExit, ending: Ending, error: RunError | None, *, beside: bool = False) -> None:
-        """Take the end of one process into account; the first ending other than `ok` is kept.
+        """Add the exit of one process; the first ending other than `ok` is kept.
 
         Args:
             beside: whether it ran at the same time as the one before.
@@ -81,10 +81,10 @@ class ProcessTotals(msgspec.Struct):
 
 
 def find_ending(ended: ChildExit, whole: bool, limits: Limits) -> tuple[Ending, RunError | None]:
-    """How a process ended that should have answered and then come to its end.
+    """The ending of a process that should have answered and then exited.
 
     Args:
-        whole: whether it has given all its answers.
+        whole: whether it gave all its answers.
     """
     if ended.ending not in ("ok", "exit"):
         return ended.ending, make_exit_error(ended, limits)
@@ -99,12 +99,12 @@ def find_load_ending(error: RunError) -> Ending:
 
 
 def format_error(error: RunError) -> str:
-    """One line of an error."""
+    """An error in one line."""
     return f"{error.kind}: {error.message}"[:500] if error.message else error.kind
 
 
 def read_answer(message: Any) -> CallAnswer | None:
-    """The answer to a call as the answer's process gives it; None where it is none."""
+    """Parse the message of the answer's process about a call; None if it is invalid."""
     if not isinstance(message, list):
         return None
     if message[0:1] == ["raised"] and len(message) == 2:
@@ -123,13 +123,13 @@ def read_answer(message: Any) -> CallAnswer | None:
 async def make_calls(
     start_child: StartChild, request: dict[str, Any], calls: Sequence[Any], limits: Limits, process: ProcessTotals
 ) -> list[CallAnswer]:
-    """Make all calls; where one ends the process, those after it are made in a fresh one, while there is time.
+    """Make all calls. If one ends the process, the calls after it are made in a fresh process while there is time.
 
-    Answers stand although the process fails after them: that one has come back shows only what it says, which is
-    compared. Where a process breaks the protocol, none of its answers counts, and no other process is started.
+    Answers count even if the process fails after them, since only their values are compared. If a process breaks the
+    protocol, none of its answers counts, and no other process is started.
 
     Args:
-        request: what the answer's process gets beside the calls.
+        request: what the answer's process gets besides the calls.
     """
     answers = [CallAnswer() for _ in calls]
     position = 0
@@ -154,7 +154,7 @@ async def make_calls(
             break
         ending, error = find_ending(ended, got is not None and len(got) == len(calls) - position, allowed)
         process.add(ended, ending, error)
-        if got is None:  # it was not even loaded
+        if got is None:  # the code was not even loaded
             for answer in answers[position:]:
                 answer.error = format_error(error) if error else NOT_RUN
             break
@@ -169,8 +169,8 @@ async def make_calls(
 
 
 async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[CallAnswer] | None, RunError | None, bool]:
-    """The answers of one process (None: it did not get to say that it was loaded), why it could not be loaded, and
-    whether it said something that it may not say."""
+    """The answers of one process (None: it ended before the code was loaded), why the code could not be loaded, and
+    whether the process broke the protocol."""
     message = await child.receive()
     if message is None:
         return None, None, False
@@ -182,7 +182,7 @@ async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[CallAn
     answers: list[CallAnswer] = []
     before = child.elapsed
     while len(answers) < count and (body := await child.receive_bytes()) is not None:
-        if len(body) > _LONG:  # the loop goes on meanwhile
+        if len(body) > _LONG:  # so that the event loop is not blocked
             answer = await asyncio.to_thread(_read_body, body)
         else:
             answer = _read_body(body)

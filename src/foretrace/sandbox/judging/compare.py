@@ -1,4 +1,4 @@
-"""When a program has printed what it should."""
+"""Compare a program's output with the expected output."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|infinity|nan)", re.IGNORECASE)
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _MAX_TOKEN_CHARS = 400
-"""Characters of a token that may be read as a number."""
+"""Longest token that may be read as a number, characters."""
 
 
 def same_output(printed: str, expected: str, tolerance: float | None = None) -> bool:
-    """Whether a program printed what it should.
+    """Whether a program printed the expected output.
 
-    Line ends are all alike (`\\n`, `\\r\\n`, `\\r`); blanks at the end of a line and blank lines at the end of the
-    output do not count; all else does. With a tolerance, the words of each line are compared one by one, and two
-    numbers are equal when they differ by at most `tolerance`, or by that share of the expected one.
+    All line ends are the same (`\\n`, `\\r\\n`, `\\r`). Blanks at the end of a line and blank lines at the end of the
+    output are ignored. With a tolerance, the words of each line are compared one by one, and two numbers are equal if
+    they differ by at most `tolerance`, or by that share of the expected one.
     """
     if printed == expected:
         return True
@@ -29,7 +29,7 @@ def same_output(printed: str, expected: str, tolerance: float | None = None) -> 
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines without blanks at their ends, one at a time: a long output is not copied."""
+    """The lines without blanks at their ends, one at a time, so that a long output is not copied."""
     at = 0
     while at <= len(text):
         end = _LINE_END.search(text, at)
@@ -50,4 +50,4 @@ def _same_token(ours: str, theirs: str, tolerance: float) -> bool:
     actual, expected = float(ours), float(theirs)
     difference = abs(actual - expected)
     near = difference <= max(tolerance, tolerance * abs(expected)) and math.isfinite(difference)
-    return actual == expected or near  # infinities and NaN are near to nothing but their equals
+    return actual == expected or near  # infinity and NaN are only near to what they equal

@@ -1,8 +1,8 @@
 """Judges code against tests, in the form that was planned for them.
 
-A test that was answered rightly stays passed although the answer's process fails afterwards (it exits, is killed, or
-runs out of time): its value was the right one. A process that breaks the protocol is believed in nothing. All processes
-of a verdict together have the time of one run.
+A test with a right answer stays passed if the answer's process fails afterwards (it exits, is killed, or runs out of
+time), since the value was right. Nothing counts from a process that breaks the protocol. All processes of a verdict
+together have the time of one run.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ async def judge(
     isolation: Isolation,
     forms: Sequence[str] = FORMS,
 ) -> Verdict:
-    """Judge `code` by `plan`. Never raises for what the code does.
+    """Judge `code` by `plan`. Never raises because of what the code does.
 
     Args:
-        forms: those that may decide.
+        forms: the forms of judging that may be used.
 
     Raises:
         SandboxError: no process can be started.
-        ProblemError: the tests need another form.
+        ProblemError: the tests need a form that is not in `forms`.
     """
     if plan.form not in forms:
         raise ProblemError(f"these tests need the form {plan.form}, and only {', '.join(forms)} may decide")
@@ -79,10 +79,10 @@ async def _judge_functions(
     process: ProcessTotals,
     forms: Sequence[str],
 ) -> tuple[Integrity, list[TestResult]]:
-    """The results, and the form that decided: the planned one, or `together` where the answer gives objects."""
+    """The results, and the form used: the planned one, or `together` if that turns out to be necessary."""
     form = plan.form
     if form == "calls" and RANDOM_WORD in code and any(RANDOM_WORD in test.code for test in plan.tests):
-        form = "together"  # the tests may seed what the answer draws from
+        form = "together"  # the tests may seed the random numbers of the answer
     if plan.memory.get(_NEEDS_OBJECTS) and "together" in forms:
         form = "together"
     falls_back, why = False, ""
@@ -118,7 +118,7 @@ def _all_failed(plan: JudgePlan, why: str) -> list[TestResult]:
 async def _compare_values(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
 ) -> list[TestResult] | None:
-    """Compare what the calls give; None where a value is not plain, so that the tests must be run."""
+    """Compare the values of the calls; None if one is not plain, so that the tests must be run."""
     request = {"code": code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
     answers = await make_calls(start_child, {**request, "entry_point": plan.entry_point}, plan.calls, limits, process)
     results: list[TestResult] = []
@@ -146,7 +146,7 @@ async def _run_programs(
         if late >= MAX_PROCESSES:
             results.append(TestResult(name=name, passed=False, expected=show_value(expected), error=NOT_RUN))
             continue
-        # What is expected may be longer than what a run may show.
+        # The expected output may be longer than the output kept of a run.
         room = min(len(expected.encode("utf-8", "replace")) // 512 + limits.stdout_kb, limits.output_mb * 1024)
         longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
         ran = await run_program(start_child, code, test.stdin or "", longer, _NOWHERE)
@@ -167,13 +167,13 @@ async def _run_programs(
 
 
 async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:
-    """As `same_output`; long ones are compared in a thread, line after line, so that the loop goes on meanwhile."""
+    """Like `same_output`; long outputs are compared in a thread, so that the event loop is not blocked."""
     if len(printed) + len(expected) <= _LONG_OUTPUT or printed == expected:
         return same_output(printed, expected, tolerance)
     return await asyncio.to_thread(same_output, printed, expected, tolerance)
 
 
 _LONG_OUTPUT = 1 << 17
-"""Characters that are compared within a millisecond or two."""
+"""Characters that can be compared in a millisecond or two."""
 _NOWHERE = Isolation(level=0)
-"""Of a run's result only the rest is used; the verdict says how it was isolated."""
+"""A placeholder: the isolation is taken from the verdict, not from the run's result."""

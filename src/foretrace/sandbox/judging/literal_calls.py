@@ -1,5 +1,5 @@
-"""Asserts about calls with literals only: these need no process of the tests. The answer's process gets the arguments,
-and the parent compares the values."""
+"""Asserts that only call the answer with literals. They need no process for the tests: the answer's process gets the
+arguments, and the parent compares the values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foretrace.sandbox.judging.rewrite import Check, find_constant_truth, take_a
 from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses, find_check_function
 
 _MAX_ARGUMENT_BYTES = 64 * 1024
-"""Encoded bytes that the arguments of one call may have."""
+"""Longest encoded argument of a call, bytes."""
 
 
 class LiteralCheck(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class _NotLiteralError(Exception):
 def read_literal_tests(
     trees: Sequence[ast.Module], uses: AnswerUses
 ) -> tuple[tuple[tuple[str, list[Any], dict[str, Any]], ...], tuple[LiteralCheck, ...]] | None:
-    """The calls and the asserts of tests, if all are of this kind and there is nothing else in the tests."""
+    """The calls and asserts of the tests; None if the tests contain anything else."""
     if len(uses.callees) > 1 or uses.setup_names & uses.callees:
         return None
     calls: list[tuple[str, list[Any], dict[str, Any]]] = []
@@ -67,7 +67,7 @@ def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Conta
 
 
 def _is_check_of(node: ast.stmt, check: tuple[str, bool] | None, names: Container[str]) -> bool:
-    """Whether a statement calls the check function with the code under test itself."""
+    """Whether a statement calls the check function with the code under test."""
     call = node.value if isinstance(node, ast.Expr) else None
     if not check or not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "check":
         return False
@@ -85,7 +85,7 @@ def _read_statement(node: ast.stmt) -> Iterator[ast.Assert]:
 
 
 def _read_call(node: ast.expr, names: dict[str, str], calls: list[Any]) -> int:
-    """The number of a call of the answer, whose arguments are literals."""
+    """Add a call of the answer with literal arguments, and return its number."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in names:
         raise _NotLiteralError
     if any(keyword.arg is None for keyword in node.keywords):

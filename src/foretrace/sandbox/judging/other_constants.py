@@ -1,4 +1,4 @@
-"""Other constants for asserts on which an object decides: what it says of them, too, is not to be believed."""
+"""Other constants for asserts that an object decides: if it accepts those too, it is not believed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LITERALS = (int, float, str, bool)
 
 
 def make_line_up(real: list[Any], tolerances: set[int]) -> tuple[list[list[Any]], int] | None:
-    """The constants of a check among others like them, and their place; None where there are no others."""
+    """Rows of constants similar to those of a check, and the index of the true row; None if no others are found."""
     rows = [real]
     places = [n for n in range(len(real)) if n not in tolerances]
     for turn in range(40):
@@ -34,7 +34,7 @@ def make_line_up(real: list[Any], tolerances: set[int]) -> tuple[list[list[Any]]
 
 
 def find_variants(leaves: list[ast.expr]) -> tuple[list[str], int]:
-    """One of the leaves with another constant in it, several times, as source; and which leaf it is."""
+    """Source of several variants of one leaf, each with another constant, and the number of the leaf."""
     for place in sorted(range(len(leaves)), key=lambda n: (not isinstance(leaves[n], ast.Call), -n)):
         nodes = list(ast.walk(leaves[place]))
         if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for n in nodes):
@@ -45,7 +45,7 @@ def find_variants(leaves: list[ast.expr]) -> tuple[list[str], int]:
             tree = ast.parse(ast.unparse(leaves[place]), mode="eval")
             found = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) in _LITERALS]
             value: Any = found[which].value
-            near = type(value) is int and len(made) < count  # what is the same for many numbers differs for the next
+            near = type(value) is int and len(made) < count  # an adjacent number is most likely to change the result
             found[which].value = value + RANDOM.choice([-1, 1]) if near else vary(value, RANDOM)
             if (other := ast.unparse(tree)) not in (*made, ast.unparse(leaves[place])):
                 made.append(other)

@@ -1,4 +1,4 @@
-"""Decides how tests are judged, from their text alone: in the strongest form that serves all of them."""
+"""Decides from the text of the tests how they are judged: in the strongest form that works for all of them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from foretrace.sandbox.judging.test_reading import (
 )
 
 _MAX_CODE_CHARS = 1 << 21
-"""Characters that the tests of one problem may have."""
+"""Most characters of the tests of one problem."""
 
 
 class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How tests are judged. Made once for a problem, and used for any number of answers."""
+    """How the tests of a problem are judged. Made once, and used for all answers."""
 
     form: Integrity
     is_program: bool = False
@@ -43,20 +43,20 @@ class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
     setup: str = ""
     tests: tuple[Test, ...] = ()
     calls: tuple[tuple[str, list[Any], dict[str, Any]], ...] = ()
-    """`values`: the calls of the answer: its name, and encoded arguments."""
+    """For the form `values`: the calls of the answer, with names and encoded arguments."""
     literal: tuple[LiteralCheck, ...] = ()
-    """`values`: what is asked of the values, one for each name."""
+    """For the form `values`: the checks of the values, one for each name."""
     preamble: str = ""
-    """Code of the problem that the answer builds on; it runs before the answer, which may define its names anew."""
+    """Code of the problem that the answer builds on. It runs before the answer, which may redefine its names."""
     setup_parts: tuple[str, ...] = ()
-    """Statements of the setup, which run before the answer where they need nothing of it."""
+    """Statements of the setup. Those that do not need the answer also run before it."""
     helpers: str = ""
-    """The imports, functions and constants of the preamble, which tests may rely on; not stubs that an answer fills."""
+    """The imports, functions and constants of the preamble, which tests may use, without stubs for the answer."""
     uses: tuple[str, ...] = ()
-    """Names that tests use and do not define; those that mean nothing else are the answer's."""
+    """Names that tests use and do not define; those without another meaning are the answer's."""
     memory: dict[str, Any] = {}
-    """What was found out about these tests while they were used: their code, compiled, and whether right answers need
-    the form `together`."""
+    """What was found out about the tests while they were used: their compiled code, and whether right answers need the
+    form `together`."""
 
 
 def make_judge_plan(
@@ -70,11 +70,11 @@ def make_judge_plan(
     """The plan for `tests`.
 
     Args:
-        prompt: code that the answer continues or builds on: what it has beside the entry point is there for the answer.
-        form: asks for a form weaker than the tests would get.
+        prompt: code that the answer continues or builds on; all of it but the entry point is available to the answer.
+        form: a weaker form than the tests would get.
 
     Raises:
-        ProblemError: no tests, tests that cannot be parsed or hold no assert, or programs and functions in one set.
+        ProblemError: no tests, tests that cannot be parsed or cannot fail, or programs and functions in one set.
     """
     if any(type(test) is not Test for test in tests):
         raise ProblemError('tests are given as Test objects, e.g. [Test(code="assert f(1) == 2")]')
@@ -129,7 +129,7 @@ def _plan(
 
 
 def _can_fail(tree: ast.Module) -> bool:
-    """Whether a test without `assert` can fail: it raises something, or calls what does, such as `self.assertEqual`."""
+    """Whether a test without `assert` can fail: it raises, or calls a function that may, such as `self.assertEqual`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
             return True
@@ -141,9 +141,9 @@ def _can_fail(tree: ast.Module) -> bool:
 
 
 def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
-    """What a prompt gives to an answer, its code without the entry point, and to the tests: imports and functions.
+    """What a prompt provides: code without the entry point for the answer; imports, constants and functions for tests.
 
-    A prompt may end in a signature and a docstring. One that is not Python gives nothing.
+    A prompt may end in a signature and a docstring. A prompt that is not Python provides nothing.
     """
     tree = None
     for end in ("", "\n    pass\n", "\n        pass\n"):
@@ -164,7 +164,7 @@ def split_prompt(prompt: str, entry_point: str | None) -> tuple[str, str]:
 
 
 def _is_stub(node: ast.FunctionDef) -> bool:
-    """Whether there is nothing in a function but what says that it is to be written."""
+    """Whether a function has only placeholders: docstring, `...`, `pass` or `raise`."""
     return all(
         isinstance(part, (ast.Pass, ast.Raise)) or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
         for part in node.body

@@ -1,7 +1,7 @@
-"""Takes asserts apart: leaves, which are evaluated where the tests run, and a skeleton that says what holds of them.
+"""Takes asserts apart into leaves, which are evaluated where the tests run, and a skeleton, which must hold for them.
 
 `assert abs(c.area() - 12.57) < 1e-2` has the leaf `c.area()` and the skeleton `abs(sub(t0, c0)) < c1`. The constants
-stay in this process: test code is sent with each assert as a call that takes its leaves.
+stay in this process: in the test code that is sent, each assert is replaced by a call with its leaves.
 """
 
 from __future__ import annotations
@@ -66,24 +66,24 @@ _UNITTEST = {
     "NotAlmostEqual": "round(abs({0} - {1}), {2}) != 0",
     "CountEqual": "__same_items__({0}, {1})",
 }
-"""By name of a method `assert...` of unittest: the same as an expression. The third argument is `places`."""
+"""By name of a unittest method (`assert...`): the equivalent expression. The third argument is `places`."""
 
 
 def find_asserts(tree: ast.Module) -> list[ast.Assert]:
-    """The asserts in the order of the source, without those that cannot fail (`assert True`)."""
+    """The asserts in source order, without those that cannot fail (`assert True`)."""
     asserts = (node for node in ast.walk(tree) if isinstance(node, ast.Assert))
     found = (node for node in asserts if find_constant_truth(node) is not True)
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def find_constant_truth(node: ast.Assert) -> bool | None:
-    """Truth of what is asserted where that is a constant; `assert False` marks a place that must not be reached."""
+    """Truth of an assert of a constant, else None; `assert False` marks a place that must not be reached."""
     return bool(node.test.value) if isinstance(node.test, ast.Constant) else None
 
 
 def name_asserts(number: int, tree: ast.Module, found: list[ast.Assert]) -> list[str]:
-    """A name for each assert: the number of the test alone where it has one assert and no more, else with its line.
-    A test without an assert is one test: it passes if nothing is raised."""
+    """A name for each assert: the number of the test, with the line unless the test has a single top-level assert. A
+    test without asserts has one name: it passes if nothing is raised."""
     if not found or (len(found) == 1 and found[0] in tree.body):
         return [str(number)]
     seen: dict[str, int] = {}
@@ -96,22 +96,22 @@ def name_asserts(number: int, tree: ast.Module, found: list[ast.Assert]) -> list
 
 
 class Check(msgspec.Struct):
-    """One assert, or a part of it that stands for itself."""
+    """One assert, or one part of a conjunction."""
 
     result: int
     """The result that it belongs to."""
     skeleton: str = ""
     """An expression over leaves `t0`, `t1`, ... and constants `c0`, `c1`, ..."""
     sides: tuple[str, str] | None = None
-    """Of a comparison: what came, and what should have, as such expressions."""
+    """For a comparison: the actual and the expected side, as such expressions."""
     leaves: list[ast.expr] = []
     constants: list[Any] = []
     kinds: set[str] = set()
-    """Names of its comparisons (`Eq`), `is`, and names of what else is in it."""
+    """Names of its comparisons (`Eq`), functions and other operations (`is`, `not`, `arithmetic`)."""
     tolerances: set[int] = set()
-    """Numbers of the constants that only say how near is near enough."""
+    """Numbers of the constants that are only tolerances."""
     required: bool = False
-    """Whether the tests must come by here."""
+    """Whether the tests must reach it."""
 
     @property
     def parameters(self) -> str:
@@ -120,12 +120,12 @@ class Check(msgspec.Struct):
 
     @property
     def hides(self) -> bool:
-        """Whether there is a constant that an answer has to meet."""
+        """Whether it has a constant other than tolerances, which the answer must not know."""
         return len(self.constants) > len(self.tolerances)
 
     @property
     def claims_sameness(self) -> bool:
-        """Whether it says that something is equal or near to something, or has it."""
+        """Whether it asserts that something equals, is near to, or contains something."""
         near = self.kinds <= {"Lt", "LtE", "abs", "round", "arithmetic"} and bool(self.tolerances)
         compared = self.kinds & {"Eq", "In", "isclose", "same_items"}
         others = self.kinds - {"Eq", "In", "isclose", "same_items", "arithmetic", "abs", "round", "approx"}
@@ -133,13 +133,13 @@ class Check(msgspec.Struct):
 
 
 class _Hoister:
-    """Finds the leaves and the constants of an expression."""
+    """Finds the leaves and constants of an expression."""
 
     def __init__(self, check: Check, shadowed: frozenset[str]) -> None:
         self.check, self._shadowed = check, shadowed
 
     def hoist(self, node: ast.expr) -> str:
-        """The expression over leaves and constants."""
+        """The expression, with names for its leaves and constants."""
         found, value = _read_constant(node, self._shadowed)
         if found:
             self.check.constants.append(value)
@@ -188,7 +188,7 @@ class _Hoister:
         for number, arg in enumerate([*node.args, *(keyword.value for keyword in node.keywords)]):
             is_tolerance = number >= len(node.args) or (name == "round" and number == 1)
             if is_tolerance and not _read_constant(arg, self._shadowed)[0]:
-                raise _NotHoistableError  # how far to round is for the tests to say
+                raise _NotHoistableError  # tolerances must be constants of the tests
             if is_tolerance:
                 check.tolerances.add(len(check.constants))
             word = f"{node.keywords[number - len(node.args)].arg}=" if number >= len(node.args) else ""
@@ -205,11 +205,11 @@ class _NotHoistableError(Exception):
 
 
 def take_apart(test: ast.expr, result: int = 0, shadowed: frozenset[str] = frozenset()) -> Check:
-    """The leaves and the skeleton of what is asserted.
+    """The leaves and the skeleton of an asserted expression.
 
     Args:
         result: the result that the assert belongs to.
-        shadowed: names that do not mean here what they mean in Python.
+        shadowed: names that do not have their usual Python meaning here.
     """
     check = Check(result)
     try:
@@ -238,13 +238,13 @@ def _has_star(nodes: Sequence[ast.expr]) -> bool:
 
 
 class TestRewriter(ast.NodeTransformer):
-    """Has each assert of a test hand over its leaves.
+    """Replaces each assert of a test by a call with its leaves.
 
     Args:
-        number: of the test.
+        number: number of the test.
         uses: what the tests use of the answer.
-        checks: takes what is found.
-        results: how many results earlier tests have.
+        checks: list to which the checks are added.
+        results: number of results of earlier tests.
     """
 
     __test__ = False
@@ -260,11 +260,11 @@ class TestRewriter(ast.NodeTransformer):
         self._runs_tests = re.compile(
             rf"^(raise SystemExit\(|(sys\.)?exit\()?(unittest\.main|pytest\.main{main})\(|exit\(.*wasSuccessful"
         )
-        """A statement that runs tests, or leaves by how they went."""
+        """Matches statements that run tests or exit with their result."""
         self._native = 0
-        """Whether something around may want to see an assert fail: those are left to Python."""
+        """Above 0 inside code that may expect a failing assert: such asserts are left to Python."""
         self._inside = 0
-        """Whether what an assert raises may be wanted by something around."""
+        """Above 0 inside code that may expect an exception of an assert."""
         self._required = True
 
     def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
@@ -277,17 +277,17 @@ class TestRewriter(ast.NodeTransformer):
         return node
 
     def visit_If(self, node: Any) -> Any:
-        """What is in here may be passed by."""
+        """The code inside may be skipped."""
         return self._visit_in(node, False, inside=False)
 
     visit_For = visit_AsyncFor = visit_While = visit_Match = visit_If  # noqa: N815 - ast's names
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
-        """Holds no asserts."""
+        """Contains no asserts."""
         return node
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """A test must be run unless its decorators leave it out, and those may not ask the answer."""
+        """A test must be run unless its decorators skip it, and these must not depend on the answer."""
         texts = [ast.unparse(decorator) for decorator in node.decorator_list]
         required = (node.name.startswith("test") or node.name == "check") and not self._is_left_out(node)
         native = any(re.search(r"xfail|expectedFailure", text) for text in texts)
@@ -297,12 +297,12 @@ class TestRewriter(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """A class of tests, or any other."""
+        """Only the tests of a test class must be run."""
         is_tests = node.name.startswith("Test") or any("TestCase" in ast.unparse(base) for base in node.bases)
         return self._visit_in(node, is_tests and not self._is_left_out(node))
 
     def _is_left_out(self, node: Any) -> bool:
-        """Whether decorators say that a test need not be run, without asking the answer."""
+        """Whether decorators say that a test need not be run, independently of the answer."""
         named = (part for decorator in node.decorator_list for part in ast.walk(decorator))
         asks = any(isinstance(part, ast.Name) and part.id in self._names for part in named)
         texts = map(ast.unparse, node.decorator_list)
@@ -326,7 +326,7 @@ class TestRewriter(ast.NodeTransformer):
     visit_TryStar = visit_Try  # noqa: N815
 
     def visit_With(self, node: Any) -> Any:
-        """Some blocks take exceptions."""
+        """Some `with` blocks expect or suppress exceptions."""
         text = " ".join(ast.unparse(item.context_expr) for item in node.items)
         native = re.search(r"(raises|suppress|Raises\w*)\(.*\b(AssertionError|Exception|BaseException)\b", text)
         takes = "aises" in text or "suppress" in text
@@ -342,7 +342,7 @@ class TestRewriter(ast.NodeTransformer):
         return made
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """The asserts of unittest, of mocks, and `fail`. What would run the tests is left out: they are run later."""
+        """Asserts of unittest and mocks, and `fail`. Removes statements that would run the tests, which run later."""
         call = node.value
         if self._runs_tests.search(ast.unparse(node)):
             return ast.copy_location(ast.Pass(), node)
@@ -363,7 +363,7 @@ class TestRewriter(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> Any:
-        """Each part of a conjunction is a check of its own."""
+        """Each part of a conjunction is a separate check."""
         truth = find_constant_truth(node)
         if truth is not None:
             if truth:
@@ -376,7 +376,7 @@ class TestRewriter(ast.NodeTransformer):
         return [made for part in parts or [node.test] for made in self._make(node, part, result)]
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        """`raise AssertionError` is as good as `assert False`."""
+        """`raise AssertionError` counts as `assert False`."""
         if self._runs_tests.search(ast.unparse(node)):
             return ast.copy_location(ast.Pass(), node)
         if self._native or node.exc is None or not re.match(r"AssertionError\b", ast.unparse(node.exc)):
@@ -412,7 +412,7 @@ def _place(node: Any, at: ast.stmt) -> Any:
 
 
 def _read_unittest(call: ast.Call, name: str) -> ast.expr | None:
-    """The expression that a method of unittest asserts; None where it is left to unittest."""
+    """The expression that a unittest method asserts; None if the call is left to unittest."""
     form = _UNITTEST.get(name)
     named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg != "msg"}
     if form is None or _has_star(call.args) or not named.keys() <= {"places", "delta"}:

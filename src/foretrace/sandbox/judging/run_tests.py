@@ -1,4 +1,4 @@
-"""Judges by running the tests: in a process of their own (`calls`), or in the answer's (`together`)."""
+"""Judges by running the tests: in a separate process (`calls`), or in the answer's process (`together`)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from foretrace.sandbox.judging.verify import TestReport
 
 _QUESTION = b'["call",'
 _REPLIES = (_QUESTION, b'["value",', b'["raised",', b'["other",')
-"""What tests and answer may say to one another; the answer's `other` ends the conversation."""
+"""Messages that tests and answer may send each other; the answer's `other` ends the conversation."""
 _MAX_ENCODED = 1 << 24
 _HEAD_START_S = 0.5
-"""How much longer than the answer the tests may take, so that they can say what it did before it was late."""
+"""Seconds that the tests may take beyond the answer's limit, to report what it did before it was too late."""
 
 _TESTS_CPU_S = 0.5
-"""What the tests may compute beside the answer: those that take longer are run in one process with it."""
+"""CPU seconds of the tests in a separate process; those that take longer are run in one process with the answer."""
 
 
 class Outcome(NamedTuple):
-    """What running the tests gave."""
+    """The outcome of running the tests."""
 
     report: TestReport
     failed: str | None = None
-    """Why all tests have failed, whatever they said."""
+    """Why all tests fail, whatever was reported."""
     why: str = NOT_RUN
-    """Why there is nothing of a test that was not reported."""
+    """Why tests without a report fail."""
     needs_objects: str | None = None
     """Why the tests have to be run in one process with the answer."""
 
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 async def run_apart(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
 ) -> Outcome:
-    """Run the tests in a process of their own, and pass their calls of the answer's functions on."""
+    """Run the tests in a separate process, and forward their calls of the answer's functions."""
     prepared = prepare(plan)
     report = TestReport(prepared.checks, prepared.tests, plan.names, {}, "calls")
     request = {**prepared.request, "mode": "tests", "interactive": True}
@@ -64,7 +64,7 @@ async def run_apart(
     asked = {key: prepared.request[key] for key in ("preamble", "setup_parts", "entry_point", "names")}
     own = {**asked, "mode": "answer", "code": code, "interactive": True}
     longer = msgspec.structs.replace(limits, wall_s=limits.wall_s + _HEAD_START_S, cpu_s=_TESTS_CPU_S)
-    # The answer first: then there is a place for the tests, and neither waits while its time runs.
+    # The answer first: then the tests also get a server, and neither waits for one while its time runs.
     async with start_child(own, limits) as answer, start_child(request, longer) as tests:
         talk = _Conversation(tests, answer, report)
         await talk.hold()
@@ -99,12 +99,12 @@ async def run_apart(
     if needs is None and tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9:
         needs = f"the tests compute for more than {_TESTS_CPU_S:g} s"
     if said[0] == "done" and said[1] and not all(result.passed for result in report.results(why)):
-        needs = "functions of the tests were handed over"  # which the answer may look at more closely
+        needs = "functions of the tests were handed over"  # which the answer may have inspected
     return Outcome(report, why=why, needs_objects=needs)
 
 
 class _Conversation:
-    """Passes messages on between tests and answer, which take turns."""
+    """Forwards messages between tests and answer, which take turns."""
 
     def __init__(self, tests: ChildChannel, answer: ChildChannel, report: TestReport) -> None:
         self._tests, self._answer, self._report = tests, answer, report
@@ -116,7 +116,7 @@ class _Conversation:
         """The last message of the tests."""
 
     async def hold(self) -> None:
-        """Until the tests are through, or one of the two has ended."""
+        """Forward messages until the tests are done, or one of the two processes has ended."""
         match await self._answer.receive():
             case ["loaded", {**names}]:
                 await self._tests.send(["loaded", names])
@@ -150,7 +150,6 @@ class _Conversation:
             return
 
     async def _ask(self, frame: bytes) -> bytes | list[Any]:
-        """The answer's reply."""
         if not self.answer_gone:
             await self._answer.send(frame)
             reply = await self._answer.receive_bytes()
@@ -171,7 +170,7 @@ def _read(frame: bytes) -> Any:
 async def run_together(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
 ) -> Outcome:
-    """Run the tests in the answer's process; where its objects decide, once more, with the constants among others."""
+    """Run the tests in the answer's process. If its objects decide asserts, run them again with decoy constants."""
     outcome = await _run_once(start_child, plan, code, limits, process, {})
     report = outcome.report
     if not report.unsure or not any(result.passed for result in outcome.results()):
@@ -197,7 +196,7 @@ async def _run_once(
     process: ProcessTotals,
     line_ups: dict[int, tuple[list[list[Any]], int]],
 ) -> Outcome:
-    """Run the tests; of some checks, the constants stand among others in rows, at a place that only we know."""
+    """Run the tests; for some checks, the constants are one row of a line-up, and only the parent knows which."""
     prepared = prepare(plan)
     places = {number: place for number, (_, place) in line_ups.items()}
     report = TestReport(prepared.checks, prepared.tests, plan.names, places, "together")
@@ -239,7 +238,7 @@ async def _run_once(
 
 
 def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], process: ProcessTotals) -> str | None:
-    """What the answer did to pass, for which all tests fail."""
+    """What the answer did to cheat, so that all tests fail; None if it did not."""
     failed = None
     for kind, what in (pair for pair in seen if isinstance(pair, list) and len(pair) == 2):
         process.flags.add("peeked" if kind == "peeked" else "tampered")

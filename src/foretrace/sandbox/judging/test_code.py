@@ -1,4 +1,4 @@
-"""The request that has tests run: their code with asserts taken apart, compiled once for many answers."""
+"""The request to run tests: their code with asserts taken apart, compiled once for all answers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _MAX_CONSTANT = 1 << 24
 
 
 class TestCode(msgspec.Struct):
-    """A plan's tests, taken apart."""
+    """The tests of a plan, with asserts taken apart."""
 
     __test__ = False
 
     checks: list[Check]
     tests: list[list[int]]
-    """Of each test: the numbers of its results."""
+    """The numbers of the results of each test."""
     request: dict[str, Any]
 
 
 def prepare(plan: JudgePlan) -> TestCode:
-    """The tests of a plan, made once."""
+    """The taken-apart tests of a plan, cached in it."""
     if "code" not in plan.memory:
         plan.memory["code"] = _prepare(plan)
     made: TestCode = plan.memory["code"]
@@ -78,7 +78,7 @@ def _prepare(plan: JudgePlan) -> TestCode:
 
 
 def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
-    """What of a test is to be called when its statements have run."""
+    """What to call of a test after its statements have run."""
     called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     check = find_check_function(tree)
     functions = [n.name for n in tree.body if isinstance(n, Function) and n.name.startswith("test")]
@@ -98,7 +98,7 @@ def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
 
 
 def _pack(tree: ast.Module, file: str) -> dict[str, Any]:
-    """Compiled code, and its source for a Python that runs other bytecode."""
+    """Compiled code, and its source for a Python with other bytecode."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code = compile(tree, file, "exec", dont_inherit=True, optimize=0)
@@ -116,7 +116,7 @@ def _pack_source(source: str, file: str) -> dict[str, Any]:
 
 
 def _find_modules(texts: list[str]) -> set[str]:
-    """What the tests import, but for what is the answer's or their own."""
+    """The modules that the tests import, except the answer, pytest, and modules with visible side effects."""
     found: set[str] = set()
     for node in (node for text in texts for node in ast.walk(parse_quietly(text))):
         if isinstance(node, ast.Import):
@@ -131,7 +131,7 @@ def _is_order(check: Check) -> bool:
 
 
 def show_constants(code: TestCode, *, all_of_them: bool) -> list[Any]:
-    """The constants that the process of the tests may know: those that no answer has to meet, or all."""
+    """The constants that the tests' process may know: all, or only those of checks that hide none."""
     return [
         [encode(value, _MAX_CONSTANT) for value in check.constants] if all_of_them or not check.hides else []
         for check in code.checks

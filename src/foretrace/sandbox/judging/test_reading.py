@@ -1,4 +1,4 @@
-"""What test code uses of the answer and of pytest, and whether it takes one process: read from its text."""
+"""What test code uses of the answer and of pytest, and whether it needs one process, determined from its text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretrace.sandbox.inside.roles.pytest_stand_in import BUILTIN_FIXTURES, mak
 
 ALIAS = "candidate"
 RANDOM_WORD = "random"
-"""An answer with this word is judged in one process with tests that use random numbers, too."""
+"""If both the answer and its tests have this word, they are judged in one process."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _KNOWN_OF_PYTEST = frozenset(vars(make_module())) | {"fixture(autouse)", "fixture(scope)"}
 _PURE = frozenset({
@@ -22,13 +22,13 @@ _PURE = frozenset({
     "dataclasses", "abc", "numbers", "calendar", "hashlib", "base64", "struct", "array", "time", "random",
     "__future__",
 })  # fmt: skip
-"""Modules that hold no state which tests and answer could share (`random` apart, see `RANDOM_WORD`)."""
+"""Modules without state that tests and answer could share (except `random`, see `RANDOM_WORD`)."""
 _SHARED_STATE = re.compile(
     r"open|input|print|exec|eval|compile|globals|locals|vars|getcontext|localcontext|monkeypatch|capsys|capfd|caplog"
     r"|tmp_path|tmpdir|recwarn|setrecursionlimit|mock|warns|deprecated_call|seed|StopIteration|StopAsyncIteration"
     r"|__(?!(name|main|future|init|eq|lt|hash|repr|str|add|len)__)\w+__"
 )
-"""Names in tests that look at, or change, what only one process has."""
+"""Names in tests that read or change the state of a process."""
 _CHANGING = frozenset({
     "append", "extend", "insert", "remove", "pop", "popitem", "clear", "sort", "reverse", "add", "discard", "update",
     "setdefault", "appendleft",
@@ -43,15 +43,15 @@ class AnswerUses(msgspec.Struct, frozen=True, kw_only=True):
     callees: frozenset[str]
     """The answer's own names: the entry point, and names that nothing else defines."""
     setup_names: frozenset[str]
-    """Names that the setup gives a meaning to, imports aside."""
+    """Names that the setup defines, except imports."""
     shadowed: frozenset[str]
-    """Names that mean something of the tests' own, or of a module that is neither `math` nor `pytest`."""
+    """Names that the tests define, or import from modules other than `math` and `pytest`."""
     setup_reaches_code: bool
-    """Whether the setup uses names that only the answer can have, so that what it defines may be made of them."""
+    """Whether the setup uses names that only the answer can define, so that its own names may depend on the answer."""
 
 
 def find_answer_uses(trees: Sequence[ast.Module], entry_point: str | None, setup: ast.Module) -> AnswerUses:
-    """Read what the tests use."""
+    """Find what the tests use of the answer."""
     setup_names = find_bound(setup)
     imported = {
         name for node in setup.body if isinstance(node, ast.Import | ast.ImportFrom) for name in find_bound(node)
@@ -67,7 +67,7 @@ def find_answer_uses(trees: Sequence[ast.Module], entry_point: str | None, setup
 
 
 def find_bound(tree: ast.AST) -> set[str]:
-    """All names that code gives a meaning to, anywhere in it."""
+    """All names that code binds, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -84,7 +84,7 @@ def find_bound(tree: ast.AST) -> set[str]:
 
 
 def _find_free(tree: ast.Module) -> set[str]:
-    """Names that code uses, and neither it nor Python gives a meaning to."""
+    """Names that code uses, but that neither it nor builtins define."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - find_bound(tree) - vars(builtins).keys()
 
 
@@ -100,7 +100,7 @@ def _find_known(tree: ast.Module) -> set[str]:
 
 
 def find_check_function(tree: ast.Module) -> tuple[str, bool] | None:
-    """Of the function `check`: its parameter's name, and whether the code itself calls it. None without one."""
+    """For the function `check`: its parameter's name, and whether the code calls it. None without such a function."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "check" and node.args.args:
             calls = (other.value for other in tree.body if isinstance(other, ast.Expr))
@@ -109,11 +109,11 @@ def find_check_function(tree: ast.Module) -> tuple[str, bool] | None:
     return None
 
 
-# Whether tests can be judged by calls alone, with their own process.
+# Whether tests can be judged in their own process, by calls alone.
 
 
 def needs_one_process(trees: Sequence[ast.Module], setup: ast.Module, uses: AnswerUses) -> bool:
-    """Whether tests use of the answer anything but calls of functions, or state that it shares with them."""
+    """Whether tests use anything of the answer other than function calls, or state that they share with it."""
     if uses.setup_reaches_code or any(name.lstrip("_")[:1].isupper() for name in uses.callees):
         return True
     return any(_shares_state(tree) or _handles_objects(tree, uses) for tree in (setup, *trees))
@@ -130,7 +130,7 @@ def _shares_state(tree: ast.Module) -> bool:
                 if any(isinstance(op, ast.Is | ast.IsNot) for op in ops):
                     return True
             case ast.ClassDef(name=name) if not name.startswith("Test"):
-                return True  # its objects may be handed over
+                return True  # its objects may be passed to the answer
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith():
                 return True
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) if _SHARED_STATE.fullmatch(name):
@@ -141,8 +141,8 @@ def _shares_state(tree: ast.Module) -> bool:
 
 
 def _handles_objects(tree: ast.Module, uses: AnswerUses) -> bool:
-    """Whether a function of the answer is used otherwise than called, or handed to something that calls it; or tests
-    change what it gave, which may still be the answer's."""
+    """Whether tests use a function of the answer other than by calling it or passing it as an argument, or change its
+    return value, which the answer may still hold."""
     check = find_check_function(tree)
     functions = {*uses.callees, ALIAS, *([check[0]] if check else ())}
     nodes = list(ast.walk(tree))
@@ -166,11 +166,11 @@ def _handles_objects(tree: ast.Module, uses: AnswerUses) -> bool:
     return False
 
 
-# What tests ask pytest for that is not known here: no answer could pass such tests.
+# Features of pytest that are not supported: no answer could pass tests that use them.
 
 
 def find_unknown_features(tree: ast.Module) -> list[str]:
-    """What tests use of pytest that is not known, such as `pytest.warns` and `fixture(params)`."""
+    """Features of pytest that tests use and that are not supported, such as `pytest.warns` and `fixture(params)`."""
     used: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "pytest":
@@ -185,23 +185,23 @@ def find_unknown_features(tree: ast.Module) -> list[str]:
 
 
 def find_unknown_fixtures(tree: ast.Module, others: Sequence[ast.Module]) -> list[str]:
-    """Names of parameters of tests that nothing gives, in the order of the code.
+    """Parameters of tests for which there is no fixture or other value, in source order.
 
     Args:
-        others: the tests' setup and earlier tests, which may define fixtures, too.
+        others: the tests' setup and earlier tests, which may also define fixtures.
     """
     known = {"self", "cls", *BUILTIN_FIXTURES}
     for node in (node for each in (*others, tree) for node in ast.walk(each)):
         if isinstance(node, Function) and node.decorator_list:
             known.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            known.add(node.id)  # which may be a fixture
+            known.add(node.id)  # may be a fixture
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     unknown: dict[str, None] = {}
     for function, decorators in _find_tests(tree):
         texts = [ast.unparse(decorator) for decorator in decorators]
         if function.name in named or not all(text.startswith(("pytest.mark.", "mark.")) for text in texts):
-            continue  # the code calls it, or something else gives it what it takes
+            continue  # the code calls it, or its decorators may pass its arguments
         given = {word for text in texts for word in re.findall(r"\w+", text)}
         parameters = [*function.args.posonlyargs, *function.args.args]
         asked = parameters[: len(parameters) - len(function.args.defaults)]

@@ -1,4 +1,4 @@
-"""Tells from what a recorder noted which asserts hold (see `inside.roles.recorder`): the constants are here."""
+"""Decides from the records of `inside.roles.recorder` which asserts hold; this process has the constants."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from foretrace.sandbox.judging.rewrite import Check
 _MAX_BITS = 1 << 14
 _MAX_ITEMS = 1 << 20
 _WIDTH = re.compile(r"[*\d]")
-"""In a format: how long its result may become."""
+"""The parts of a format that determine how long its result may become."""
 _NUMBERS = (int, float, complex, bool, Decimal, Fraction)
 
 
 def _bound(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that takes a bounded time, whatever an answer has given."""
+    """An operation that takes bounded time, whatever values an answer has returned."""
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
@@ -53,14 +53,14 @@ _BOUNDED = {name: _bound(NAMES[name]) for name in ("add", "sub", "mul", "truediv
 
 
 def evaluate(check: Check, expression: str, leaves: Sequence[Any]) -> Any:
-    """The value of an expression of a check over plain leaves.
+    """The value of an expression of a check for plain leaves.
 
     Raises:
         ValueError: it would take too long.
     """
     if check.kinds & {"In", "NotIn"}:
         given = (*leaves, *check.constants)
-        # only an integer is found in a range without looking through it
+        # only integers are found in a range without iterating over it
         if any(_is_long_range(value) for value in given) and not all(isinstance(v, (int, range)) for v in given):
             raise ValueError("a range is too long to be looked through")
     names = {f"t{n}": leaf for n, leaf in enumerate(leaves)} | {f"c{n}": c for n, c in enumerate(check.constants)}
@@ -77,14 +77,14 @@ def _compile(expression: str) -> Any:
 
 
 class Judgement(msgspec.Struct):
-    """What became of one check or result."""
+    """The outcome of one check or result."""
 
     passed: bool
     error: str | None = None
     actual: str | None = None
     expected: str | None = None
     unsure: bool = False
-    """Whether an object has to be asked again, among decoys."""
+    """Whether an object decided it, which must be asked again with decoys."""
     same_for_others: bool = False
 
     def make_result(self, name: str, seconds: float | None, form: Integrity) -> TestResult:
@@ -116,10 +116,10 @@ def judge_values(check: Check, leaves: Sequence[Any], *, extended: bool = False)
 
 
 def judge_record(check: Check, record: list[Any], place: int | None) -> Judgement:
-    """What one record says of its check.
+    """What one record says about its check.
 
     Args:
-        place: where the true constants stand in a line-up.
+        place: index of the true constants in a line-up.
     """
     match record[1:]:
         case ["v", [*leaves], bool(extended)] if len(leaves) == len(check.leaves):
@@ -160,7 +160,7 @@ def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
     if answers[place] is not True:
         return Judgement(False, "an object of the code's says so")
     exact = check.kinds - {"arithmetic"} == {"Eq"} and not re.search("mul|mod|floordiv", check.skeleton)
-    has_members = "In" in check.kinds  # of which others may be some, but not those that are far off
+    has_members = "In" in check.kinds  # other constants may also be members, but not all of them
     if check.claims_sameness and not has_members and (alike > len(others) / 2 or (alike and exact)):
         return _same_for_others()
     if (has_members or check.kinds & {"Lt", "LtE", "Gt", "GtE"}) and alike == len(others):
@@ -173,13 +173,13 @@ def _same_for_others() -> Judgement:
 
 
 class TestReport:
-    """What the tests came to, in the order of a plan.
+    """The results of the tests, in the order of a plan.
 
     Args:
-        checks: of all tests.
-        tests: of each test, the numbers of its results.
-        places: where true constants stand in the line-ups, by check.
-        form: in which the tests are judged.
+        checks: the checks of all tests.
+        tests: for each test, the numbers of its results.
+        places: by check, the index of the true constants in its line-up.
+        form: the form in which the tests are judged.
     """
 
     __test__ = False
@@ -191,11 +191,11 @@ class TestReport:
         self._results: list[Judgement | None] = [None] * len(names)
         self._seconds: dict[int, float] = {}
         self.unsure: set[int] = set()
-        """Checks that have to be asked again, among decoys."""
+        """Checks that must be repeated with decoys."""
         self.same_for_others = False
 
     def take(self, number: Any, records: Any, problem: Any, seconds: float) -> bool:
-        """Take what was noted in one test; false where it is not one."""
+        """Add the records of one test; false if they are invalid."""
         if type(number) is not int or not 0 <= number < len(self._tests) or not isinstance(records, list):
             return False
         seen: dict[int, Judgement] = {}
@@ -214,7 +214,7 @@ class TestReport:
             if check.result in results and check.required and n not in seen and problem is None:
                 self._fail(check.result, Judgement(False, "not reached"))
         if isinstance(problem, dict) and problem.get("kind") == "AnswerGoneError":
-            return True  # what was not judged until then failed for what ended the answer's process
+            return True  # tests without a result fail for the reason that ended the answer's process
         self._finish(results, problem, {self._checks[n].result for n in seen})
         for result in results:
             self._seconds[result] = seconds
@@ -248,7 +248,7 @@ class TestReport:
                     text is None, text if alone or text is None else f"not reached: {text}"[:500]
                 )
             elif self._results[result] is None:
-                self._results[result] = _PASSED  # unsure: the next run says
+                self._results[result] = _PASSED  # unsure: the next run decides
         last = self._results[results[-1]] if results else None
         if text is not None and all(made is not None and made.passed for made in (self._results[r] for r in results)):
             self._results[results[-1]] = Judgement(False, text, last.actual if last else None)
@@ -257,8 +257,8 @@ class TestReport:
         """All results.
 
         Args:
-            why: why there is nothing of a test that was not reported.
-            failed: why all have failed, whatever was reported.
+            why: why tests without a report fail.
+            failed: why all tests fail, whatever was reported.
         """
         made: list[TestResult] = []
         for number, name in enumerate(self._names):

@@ -1,1 +1,1 @@
-"""How a sandboxed process gives up its rights: jail, Landlock, seccomp, plain system calls."""
+"""How a sandboxed process gives up its privileges: jail, Landlock, seccomp, and the system calls for them."""

@@ -1,7 +1,7 @@
-"""The jail: namespaces of its own, and a root folder that holds an interpreter's library and nothing else.
+"""The jail: separate namespaces, and a root folder that contains only what an interpreter needs.
 
-A fork server enters it once. Its children then see read-only binds of the standard library, of shared libraries and
-of preloaded packages, an empty scratch folder (/tmp leads to it), no /proc, no network, and no process but their own.
+A fork server enters it once. Its children then see read-only binds of the standard library, shared libraries and
+preloaded packages, an empty scratch folder (/tmp links to it), no /proc, no network, and only their own processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from foretrace.sandbox.inside.confine import syscalls
 from foretrace.sandbox.inside.confine.syscalls import CallError
 
 BOX = "/box"
-"""Holds the scratch folder: Landlock's rules go on the parent of what is mounted anew for each run."""
+"""Contains the scratch folder: Landlock rules must be on its parent, since it is mounted anew for each run."""
 SCRATCH = "/box/tmp"
 INNER_UID = 1000
 NOBODY = 65534
@@ -30,18 +30,18 @@ _NO_ACCESS_TIMES, _RELATIVE_TIMES, _STATVFS_RELATIVE = 1024, 1 << 21, 4096
 def unshare() -> None:
     """Enter new namespaces; the caller's next child is the first process of the new pid namespace.
 
-    A process with the rights to do so is mapped to two users, so that children can be `nobody` on the host: the limit
-    on the number of processes is void for the host's root.
+    For root, two users are mapped, so that children can be `nobody` on the host: the limit on the number of processes
+    does not apply to the host's root.
 
     Raises:
-        CallError: which call the system refused (`unshare`, or a file of /proc that sets the mapping).
+        CallError: the system refused a call (`unshare`, or a write to the mapping in /proc).
     """
     uid, gid = os.getuid(), os.getgid()
     ready, go = os.pipe()
     target = os.getpid()
-    helper = os.fork() if uid == 0 else 0  # only a process that stays outside may write a mapping of two users
+    helper = os.fork() if uid == 0 else 0  # only a process outside may write a mapping of two users
     if helper == 0 and uid == 0:
-        os.close(go)  # so that the other's death is the end of the pipe
+        os.close(go)  # so that the pipe ends if the other process dies
         if not os.read(ready, 1):
             os._exit(1)
         try:
@@ -67,15 +67,15 @@ def unshare() -> None:
 
 
 def has_two_users() -> bool:
-    """True where the inner user is another one than the fork server's own."""
+    """Whether the inner user differs from the fork server's own."""
     return os.getuid() != INNER_UID
 
 
 def find_paths(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
-    """Existing paths that code may read, folders within them that it may not, and packages in these that it may.
+    """Existing paths that code may read, folders within them that it may not read, and packages in those that it may.
 
-    Readable are the standard library, shared libraries and devices. Folders of installed packages are not, since what
-    is installed there may hold the answers to problems; a preloaded package is.
+    Code may read the standard library, shared libraries and devices. It may not read folders of installed packages,
+    which may contain the answers to problems, except for preloaded packages.
     """
     standard = os.path.realpath(os.path.dirname(os.__file__))
     libraries = {os.path.realpath(p.format(m=syscalls.MACHINE)) for p in _LIBRARIES} - {"/lib", "/usr/lib"}
@@ -86,15 +86,15 @@ def find_paths(preloaded: Iterable[str]) -> tuple[list[str], list[str], list[str
         holes += [p for p in inside if os.path.isdir(p) and not f"{standard}/".startswith(p + "/")]
     own = os.path.join(sys.base_prefix, "lib")
     if os.path.isdir(own) and os.path.realpath(own) not in {"/lib", "/usr/lib", *roots}:
-        roots += [os.path.join(own, n) for n in sorted(os.listdir(own)) if ".so" in n]  # its own shared libraries
+        roots += [os.path.join(own, n) for n in sorted(os.listdir(own)) if ".so" in n]  # the interpreter's
     roots += [p for p in (*_DEVICES, *_FILES) if os.path.exists(p)]
     return roots, holes, sorted(p for p in preloaded if os.path.exists(p))
 
 
 def carve_holes(roots: list[str], holes: list[str]) -> tuple[list[str], list[str]]:
-    """For rules that can only allow: the roots without their holes, and the folders that must be listed for that.
+    """For rules that can only allow: what is readable of the roots without their holes, and folders to list only.
 
-    A folder with a hole is given up for its entries, and may only be listed: Python's imports look at the list.
+    A folder with a hole is replaced by its entries. It may still be listed, since Python's imports list folders.
     """
     whole: list[str] = []
     listable: list[str] = []
@@ -111,13 +111,13 @@ def carve_holes(roots: list[str], holes: list[str]) -> tuple[list[str], list[str
 
 
 def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None:
-    """Make a new root that holds these places read-only and an empty scratch folder, and move into it.
+    """Make a new root with these paths, read-only, and an empty scratch folder, and move into it.
 
     Raises:
-        CallError: which call the system refused.
+        CallError: the system refused a call.
     """
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    # Opened before anything is mounted: the new root may hide a folder in which the interpreter lies.
+    # Opened before anything is mounted: the new root may hide the folder of the interpreter.
     opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*roots, *preloaded)}
     links = {p: os.readlink(p) for p in ("/lib", "/lib64", "/bin") if os.path.islink(p)}
     base = next(p for p in ("/tmp", "/var/tmp", "/run", "/mnt", "/") if os.path.isdir(p))
@@ -136,7 +136,7 @@ def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None
         os.close(handle)
     os.makedirs(base + SCRATCH)
     os.symlink(SCRATCH, base + "/dev/shm")
-    if not os.path.lexists(base + "/tmp"):  # something that is readable may lie there
+    if not os.path.lexists(base + "/tmp"):  # it exists if a readable path is below it
         os.symlink(SCRATCH, base + "/tmp")
     os.chdir(base)
     syscalls.call("pivot_root", b".", b".")
@@ -147,14 +147,14 @@ def enter_root(roots: list[str], holes: list[str], preloaded: list[str]) -> None
 
 
 class ScratchFolder:
-    """The scratch folder of a run, a mount: one that was left untouched serves the next run, since mounts are slow."""
+    """The scratch folder of a run, a mount. Since mounts are slow, an untouched one is used again for the next run."""
 
     def __init__(self) -> None:
         self._size_mb = 0
         self._last_state = (0, 0, 0)
 
     def renew(self, size_mb: int) -> None:
-        """Have an empty scratch folder of that size: the same one where nothing has touched it."""
+        """Provide an empty scratch folder of that size: the current one if nothing has touched it."""
         if self._size_mb == size_mb and self._is_untouched():
             return
         if self._size_mb:
@@ -167,7 +167,7 @@ class ScratchFolder:
         return self._read_state() == self._last_state and not os.listdir(SCRATCH)
 
     def _read_state(self) -> tuple[int, int, int]:
-        # Nobody can set the first: a file that was made and removed, or a mode set and set back, shows there.
+        # Nobody can set the ctime: it shows if a file was made and removed, or the mode changed and restored.
         now = os.stat(SCRATCH)
         return now.st_ctime_ns, now.st_mtime_ns, now.st_mode
 
@@ -185,7 +185,7 @@ def _bind(handle: int, target: str) -> None:
 
 
 def _make_read_only(target: str) -> None:
-    has = os.statvfs(target).f_flag  # the host's own flags may not be taken off
+    has = os.statvfs(target).f_flag  # the host's own flags cannot be removed
     own_flags = has & (_PLAIN | syscalls.MS_NOEXEC | _NO_ACCESS_TIMES)
     relative = _RELATIVE_TIMES if has & _STATVFS_RELATIVE else 0
     flags = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | syscalls.MS_NOSUID

@@ -1,4 +1,4 @@
-"""Landlock: which files a process may read and write, and that it may neither use TCP nor signal strangers."""
+"""Landlock: which files a process may read and write; also denies TCP and signals to processes outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretrace.sandbox.inside.confine import syscalls
 
 _EXECUTE, _WRITE, _READ, _READ_DIR = 1, 2, 4, 8
 _FIRST_MISSING = {1: 1 << 13, 2: 1 << 14, 3: 1 << 15, 4: 1 << 15}
-"""The first file right that a version of the interface does not know."""
+"""By version of the interface: the first file access right that it does not have."""
 _ALL = 1 << 16
 _DEVICE_IOCTL = 1 << 15
 _RULE_PATH = 1
@@ -22,7 +22,7 @@ def find_version() -> int:
     """Version of the kernel's interface.
 
     Raises:
-        CallError: the kernel has no Landlock, or it is switched off.
+        CallError: the kernel has no Landlock, or it is disabled.
     """
     return syscalls.call("landlock_create_ruleset", None, 0, 1)
 
@@ -30,7 +30,7 @@ def find_version() -> int:
 def make_ruleset(readable: list[str], listable: list[str], writable: list[str]) -> int:
     """Make rules, and return their descriptor.
 
-    All is denied but reading below `readable`, listing below `listable`, and anything below `writable`.
+    Everything is denied except reading below `readable`, listing below `listable`, and all access below `writable`.
 
     Raises:
         CallError: the kernel refused.
@@ -56,7 +56,7 @@ def _allow(handle: int, path: str, rights: int) -> None:
     try:
         found = os.open(path, _O_PATH_CLOEXEC)
     except OSError:
-        return  # what is not there needs no right
+        return  # a path that does not exist needs no rule
     try:
         if not stat.S_ISDIR(os.fstat(found).st_mode):
             rights &= _WRITE | _READ | (1 << 14)

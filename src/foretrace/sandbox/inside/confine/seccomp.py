@@ -1,7 +1,7 @@
-"""System call filters as BPF programs: an allowlist, with ENOSYS for all that is not on it.
+"""System call filters as BPF programs: an allowlist, with ENOSYS for everything else.
 
-It comes in two parts, since the kernel compiles a filter anew for each process that puts one in force: the list itself,
-which the fork server enters once and children inherit, and what it grants the fork server and a child may not do.
+There are two filters, since the kernel compiles a filter anew for each process that installs it: the allowlist, which
+the fork server installs once and children inherit, and a small one that denies a child what only the server may do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ALLOWED = _names(
     """
 )
 
-# Changes of metadata. Landlock does not govern them: only a file system that is read-only outside of the scratch does.
+# Changes of metadata. Landlock does not restrict them, so they need a file system that is read-only except the scratch.
 _METADATA = _names(
     """
     chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat truncate getxattr lgetxattr fgetxattr
@@ -58,7 +58,7 @@ _REFUSED = _names(
     """
 )
 
-# What the fork server does beside that, and a child until its own filter is in force.
+# What else the fork server needs, and a child until its own filter is installed.
 _SERVER = _names(
     """
     clone fork kill tgkill pidfd_open prctl prlimit64 setsid setgroups setresgid setresuid capset landlock_restrict_self
@@ -78,16 +78,16 @@ _FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _RLIMIT_STACK = 3
 _OWN_PID = 0x7E5E7E5E
-"""Stands in the program where the child's own process id goes."""
+"""Placeholder in the program for the child's own process id."""
 
 Instructions = list[bytes]
 
 
 def make_server_program(*, metadata: bool) -> bytes:
-    """The instructions of the fork server's own filter: the list of what is allowed, which each child inherits.
+    """The instructions of the fork server's filter: the allowlist, which each child inherits.
 
     Args:
-        metadata: allow chmod, utime and the like: for a jail where all but the scratch is read-only.
+        metadata: allow chmod, utime and the like: for a jail where everything but the scratch is read-only.
     """
     code = [
         _op(_LOAD, _ARCH),
@@ -101,13 +101,13 @@ def make_server_program(*, metadata: bool) -> bytes:
 
 
 def make_child_program(*, metadata: bool, forks: bool) -> bytes:
-    """The instructions of a child's filter on top of that, without the own process id (see `SeccompFilter`).
+    """The instructions of a child's additional filter; its process id is filled in later (see `SeccompFilter`).
 
-    It holds only what the fork server may do and a child may not: the kernel compiles it anew for each child.
+    It only lists what the fork server may do and a child may not, since the kernel compiles it anew for each child.
 
     Args:
-        metadata: as given to the fork server's.
-        forks: have the kernel ask the fork server about each new process (see `ForkGate`): for a session.
+        metadata: as for the fork server's filter.
+        forks: have the kernel ask the fork server about each new process (see `ForkGate`), for a session.
     """
     of_server, of_child = _server_rules(metadata), _rules(metadata, forks)
     rules = {number: of_child.get(number, _UNKNOWN) for number in of_server}
@@ -116,7 +116,7 @@ def make_child_program(*, metadata: bool, forks: bool) -> bytes:
 
 
 def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
-    """What a child may do, by the call's number; any other number is unknown."""
+    """The rule for each system call of a child, by number; all other numbers are unknown."""
     refusal = [_op(_RETURN, _ERRNO | errno.EPERM)]
     rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
     allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
@@ -137,26 +137,26 @@ def _numbered(rules: dict[str, Instructions]) -> dict[int, Instructions]:
 
 
 class SeccompFilter:
-    """A filter, ready to be put in force by a child."""
+    """A filter that a child can install."""
 
     def __init__(self, instructions: bytes, *, notifies: bool = False) -> None:
         self._buffer = ctypes.create_string_buffer(instructions, len(instructions))
         mark = struct.pack("=I", _OWN_PID)
         self._marks = [i for i in range(4, len(instructions), 8) if instructions[i : i + 4] == mark]
-        """Where the own process id goes."""
+        """Offsets of the process id."""
         self._program = struct.pack("@HP", len(instructions) // 8, ctypes.addressof(self._buffer))
-        set_filter, allow_speculation = 1, 1 << 2  # the slower mode protects one's own memory from oneself
+        set_filter, allow_speculation = 1, 1 << 2  # the slower mode only protects a process from itself
         flags = allow_speculation | (1 << 3 if notifies else 0)
         self._call = syscalls.prepare_call("seccomp", set_filter, flags, self._program)
 
     def install(self, own_pid: int) -> int:
-        """Put it in force for this process and all that it starts, for good (no_new_privs must be set).
+        """Install it for good for this process and all that it starts (no_new_privs must be set).
 
         Returns:
-            Where the filter notifies: the descriptor of the kernel's questions (see `ForkGate`).
+            If the filter notifies: the descriptor of the kernel's requests (see `ForkGate`).
 
         Raises:
-            CallError: the kernel has no seccomp filters, or they are forbidden here.
+            CallError: the kernel has no seccomp filters, or they are not allowed here.
         """
         for mark in self._marks:
             struct.pack_into("=I", self._buffer, mark, own_pid)
@@ -164,15 +164,15 @@ class SeccompFilter:
 
 
 class ForkGate:
-    """Answers the kernel's questions about new processes of a session."""
+    """Answers the kernel's requests about new processes of a session."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     def answer_request(self, *, allow: bool = False) -> None:
-        """Answer the request that is waiting."""
+        """Answer the pending request."""
         request = bytearray(80)
-        with contextlib.suppress(OSError):  # the process that asked has gone
+        with contextlib.suppress(OSError):  # the process that asked has exited
             fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV
             (number,) = struct.unpack_from("=Q", request)
             answer = struct.pack("=QqiI", number, 0, *((0, 1) if allow else (-errno.EPERM, 0)))
@@ -187,12 +187,12 @@ _LEAVE, _UNKNOWN = [_op(_RETURN, _ALLOW)], [_op(_RETURN, _ERRNO | errno.ENOSYS)]
 
 
 def _choose(rules: dict[int, Instructions]) -> Instructions:
-    """Go by the rule of the call's number, if it has one. (The kernel remembers which calls are always allowed.)"""
+    """Apply the rule of the call's number, if it has one. (The kernel caches which calls are always allowed.)"""
     return [line for number, rule in rules.items() for line in (_op(_JEQ, number, 0, len(rule)), *rule)]
 
 
 def _one_of(argument: int, values: tuple[int, ...]) -> Instructions:
-    """Allow the call where its argument (the low half, which is all that the kernel takes of these) is in `values`."""
+    """Allow the call if its argument is in `values` (only the low half, which is all the kernel uses of these)."""
     code = [_op(_LOAD, _ARGUMENTS + 8 * argument)]
     for value in values:
         code += [_op(_JEQ, value, 0, 1), _op(_RETURN, _ALLOW)]
@@ -200,7 +200,7 @@ def _one_of(argument: int, values: tuple[int, ...]) -> Instructions:
 
 
 def _clone(otherwise: int) -> Instructions:
-    """Allow threads, refuse new namespaces, and do `otherwise` about new processes."""
+    """Allow threads, refuse new namespaces, and return `otherwise` for new processes."""
     return [
         _op(_LOAD, _ARGUMENTS),
         _op(_JSET, sum(syscalls.NEW_NAMESPACES.values()), 2, 0),
@@ -212,7 +212,7 @@ def _clone(otherwise: int) -> Instructions:
 
 
 def _stream_pair() -> Instructions:
-    """Allow a pair of connected streams: an unconnected socket could be told an address in each message."""
+    """Allow only pairs of stream sockets: datagram sockets could send to any address."""
     return [
         _op(_LOAD, _ARGUMENTS),
         _op(_JEQ, _AF_UNIX, 0, 4),
@@ -225,7 +225,7 @@ def _stream_pair() -> Instructions:
 
 
 def _limits() -> Instructions:
-    """Allow the call where it only reads a limit: its new one is a null pointer; else as `_stack_limit`."""
+    """Allow the call if it only reads a limit (the new limit is a null pointer); otherwise like `_stack_limit`."""
     new = _ARGUMENTS + 8 * 2
     return [
         _op(_LOAD, new),
@@ -238,8 +238,8 @@ def _limits() -> Instructions:
 
 
 def _stack_limit(argument: int) -> Instructions:
-    """Of the stack, say that its limit was set and do nothing: programs that recurse deeply ask for more of it, and a
-    stack counts as memory all the same. Refuse to set any other."""
+    """For the stack limit, do nothing and report success: programs that recurse deeply set it, and the memory limit
+    covers the stack anyway. Refuse to set any other limit."""
     return [
         _op(_LOAD, _ARGUMENTS + 8 * argument),
         _op(_JEQ, _RLIMIT_STACK, 1, 0),

@@ -97,7 +97,7 @@ SYSCALL_TABLES = {"x86_64": (0xC000003E, _table(_X86_64)), "aarch64": (0xC00000B
 """Audit number of the architecture (as seccomp sees it), and its system calls."""
 AUDIT_ARCH, NUMBERS = SYSCALL_TABLES.get(MACHINE, (0, {}))
 
-# Constants of the kernel's own headers.
+# Constants from the kernel headers.
 CLONE_THREAD = 0x00010000
 NEW_NAMESPACES = {
     "mnt": 0x00020000,
@@ -121,7 +121,7 @@ if os.name == "posix":
 
 
 class CallError(OSError):
-    """A system call that was refused; `call` names it."""
+    """A system call was refused; `call` names it."""
 
     def __init__(self, call: str, number: int) -> None:
         super().__init__(number, f"{call}: {errno.errorcode.get(number, number)} ({os.strerror(number)})")
@@ -132,13 +132,13 @@ def call(name: str, *arguments: object) -> int:
     """Make a system call by name; integers, bytes and ctypes references are passed as they are.
 
     Raises:
-        CallError: the kernel refused; also for a name that this machine's table does not have.
+        CallError: the kernel refused, or this machine's table does not have the name.
     """
     return prepare_call(name, *arguments)()
 
 
 def prepare_call(name: str, *arguments: object) -> Callable[[], int]:
-    """Prepare a call (see `call`) to be made later: the child that makes it touches less memory of its own.
+    """Prepare a call (see `call`), so that the child that makes it later touches less memory.
 
     Raises:
         CallError: this machine's table does not have the name.
@@ -170,6 +170,6 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
 
 
 def prepare_capability_drop() -> Callable[[], int]:
-    """Prepare the call that gives up every capability of the process that makes it."""
+    """Prepare the call that drops all capabilities of the calling process."""
     header = struct.pack("=II", 0x20080522, 0)
     return prepare_call("capset", header, bytes(24))

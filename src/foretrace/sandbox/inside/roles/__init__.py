@@ -1,1 +1,1 @@
-"""What a child can be: a program, a candidate, a judge, a session."""
+"""The roles of a child: program, answer, tests, tests and answer together, session."""

@@ -1,4 +1,4 @@
-"""The answer's process: load its code, and make the calls that it is asked for. It never holds an expected value."""
+"""The answer's process: load the code, and make the requested calls. It never has an expected value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from foretrace.sandbox.inside.wire.values import decode, encode
 MODULE = "solution"
 FILE = "solution.py"
 _METHOD_CLASS = "Solution"
-"""The class whose methods may answer where a function is asked for."""
+"""The class whose methods may stand in for a required function."""
 
 
 def load_module(request: dict[str, Any]) -> dict[str, Any]:
-    """Run the code of a request as a module of its own (never as `__main__`) and return its namespace.
+    """Run the code of a request as a separate module (never as `__main__`) and return its namespace.
 
-    What it may build on runs before it: the prompt, and the statements of the tests' setup that need nothing of it.
+    What the code may build on runs first: the statements of the tests' setup that do not need it, and the prompt.
     """
     module = types.ModuleType(MODULE)
     space = module.__dict__
@@ -40,7 +40,7 @@ def load_module(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(request: dict[str, Any]) -> dict[str, Any] | list[Any]:
-    """The namespace of the loaded code, or the frame that says why there is none."""
+    """The namespace of the loaded code, or the frame that says why it cannot be loaded."""
     try:
         namespace = load_module(request)
     except BaseException as error:
@@ -54,8 +54,8 @@ def load(request: dict[str, Any]) -> dict[str, Any] | list[Any]:
 
 
 def bind_method(namespace: dict[str, Any], entry_point: str) -> None:
-    """Have a function stand for an entry point that is a method, `Solution().f`, which may also be called `f`: each
-    call is one of a new object."""
+    """If the entry point is a method, `Solution().f` or just `f`, define a function in its place that calls the method
+    of a new object each time."""
     owner, _, method = entry_point.rpartition("().")
     kind = namespace.get(owner or _METHOD_CLASS)
     if entry_point in namespace or not isinstance(kind, type) or not hasattr(kind, method):
@@ -70,8 +70,8 @@ def bind_method(namespace: dict[str, Any], entry_point: str) -> None:
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Load `request["code"]`, then make the calls of the request, or those that the tests ask for."""
-    # Held here: code that patches modules shall harm itself as little as possible.
+    """Load `request["code"]`, then make the calls of the request or those that the tests ask for."""
+    # Kept here, so that code that patches modules breaks as little as possible.
     send, limit, make_call = channel.send, int(request["limits"]["reply_kb"]) * 1024, _make_call
     caller = Caller(channel) if "calls" not in request else None
     loaded = load(request)
@@ -102,12 +102,12 @@ def _make_call(
     decode: Any = decode,
     describe: Any = describe_error,
 ) -> list[Any]:
-    """Make one call: plain values in, plain values out."""
+    """Make one call with plain values, and return a plain value."""
     try:
         if name not in namespace:
             raise NameError(f"name {name!r} is not defined")
         positional = [decode(arg) for arg in args]
         options = {key: decode(arg) for key, arg in named.items()}
         return ["value", encode(namespace[name](*positional, **options), limit), None]
-    except BaseException as error:  # SystemExit and all: raised by a call, it is an answer
+    except BaseException as error:  # even SystemExit: what a call raises is its answer
         return ["raised", describe(error)]

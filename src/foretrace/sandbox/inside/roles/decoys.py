@@ -1,4 +1,4 @@
-"""Plain values like a given one and unequal to it."""
+"""Plain values that are similar to a given one, but not equal to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _DIGITS, _LETTERS = "0123456789", "abcdefghijklmnopqrstuvwxyz"
 
 
 class NoDecoyError(Exception):
-    """There is no other value like it."""
+    """No similar value is known."""
 
 
 def vary(value: Any, random: Any) -> Any:

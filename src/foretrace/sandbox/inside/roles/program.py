@@ -1,4 +1,4 @@
-"""Run whole programs: once, as Python would run a script, or block after block in one namespace."""
+"""Run programs: once, as Python would run a script, or block by block in one namespace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foretrace.sandbox.inside.wire.frames import FrameChannel
 FILE = "main.py"
 _STREAMS = (sys.stdout, sys.stderr)
 _exit = os._exit
-"""Held here, both: code may put something else in their place."""
+"""Kept here, like the streams, since code may replace them."""
 _STDIN = "/dev/stdin"
 _plain_open: Any = io.open
 
@@ -27,7 +27,7 @@ _plain_open: Any = io.open
 def run(channel: FrameChannel, source: str) -> int:
     """Run `source` as `__main__`, with its threads and exit handlers, and return the exit code."""
     if _STDIN in source:
-        builtins.open = io.open = _open  # the jail has no /proc, through which the name would lead
+        builtins.open = io.open = _open  # the jail has no /proc, which /dev/stdin links to
     namespace = main_module()
     code, error = execute(source, FILE, namespace)
     import threading
@@ -38,7 +38,7 @@ def run(channel: FrameChannel, source: str) -> int:
         except BaseException as raised:
             error = error or describe_error(raised)
             code = code or 1
-    if code is None or error is not None:  # came to its end; a program that left by itself says nothing here
+    if code is None or error is not None:  # it completed or failed; a program that called exit sends nothing
         channel.send(["ended", error])
     return code or 0
 
@@ -48,9 +48,9 @@ def _open(file: Any, *args: Any, **options: Any) -> Any:
 
 
 def replay(channel: FrameChannel, blocks: list[str]) -> None:
-    """Run the blocks one after the other in this process, all but the last without a word, and say how it ended.
+    """Run the blocks one after another in this process. The output of all but the last is discarded.
 
-    Sends ["begins"] before the last one, then what `run_block` sends.
+    Sends ["begins"] before the last block, and what `run_block` sends.
     """
     namespace = main_module()
     outputs = [os.dup(1), os.dup(2)]
@@ -67,9 +67,9 @@ def replay(channel: FrameChannel, blocks: list[str]) -> None:
 
 
 def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[str, Any]) -> bool:
-    """Run one block of a session, say how it ended, and return whether it came to its end.
+    """Run one block of a session, send how it ended, and return whether it completed.
 
-    A block that leaves by SystemExit says nothing, and leaves.
+    If it raises SystemExit, nothing is sent and the process exits.
     """
     code, error = execute(source, f"block_{number}.py", namespace)
     if code is not None and error is None:
@@ -85,7 +85,7 @@ def run_block(channel: FrameChannel, source: str, number: int, namespace: dict[s
 
 
 def flush() -> None:
-    """Flush what code has in the place of stdout and stderr, which may be nothing, and what it began with."""
+    """Flush `sys.stdout` and `sys.stderr`, which code may have replaced or set to None, and the original streams."""
     for stream in (sys.stdout, sys.stderr, *_STREAMS):
         if stream is not None and not stream.closed:
             stream.flush()
@@ -101,9 +101,9 @@ def main_module() -> dict[str, Any]:
 
 
 def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | None, dict[str, Any] | None]:
-    """Run source text; return the exit code where it left by SystemExit or failed, and the error that it raised.
+    """Run source text; return the exit code (None if it completed), and the error if it raised one.
 
-    A traceback is printed to stderr, as Python does.
+    Prints a traceback to stderr, as Python does.
     """
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     try:
@@ -119,7 +119,7 @@ def execute(source: str, file: str, namespace: dict[str, Any]) -> tuple[int | No
         own = raised.__traceback__.tb_next if raised.__traceback__ else None
         try:
             _print("".join(traceback.format_exception(type(raised), raised, own)))
-        except BaseException as again:  # an exception whose text raises
+        except BaseException as again:  # getting the exception's text raised
             _print(f"{error['kind']}: (its text raised {describe_error(again)['kind']})\n")
         return 1, error
     return None, None

@@ -1,4 +1,4 @@
-"""What tests use of pytest, for interpreters without it: `raises`, `approx`, `parametrize`, and fixtures."""
+"""A replacement for pytest in interpreters without it: `raises`, `approx`, `parametrize`, and fixtures."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 CASES = "__cases__"
-"""Attribute of a parametrised function: its calls' keyword arguments."""
+"""Attribute of a parametrized function: the keyword arguments of its calls."""
 _FIXTURE = "__fixture__"
 _ABSENT = object()
 
 
 def make_module() -> types.ModuleType:
-    """A module that serves as `pytest`."""
+    """A module that replaces `pytest`."""
     module = types.ModuleType("pytest")
     vars(module).update(
         **dict.fromkeys(("fail", "skip", "xfail", "exit"), fail),
@@ -43,7 +43,7 @@ def fail(reason: str = "", **_: Any) -> None:
 
 
 class Param:
-    """Values of one case, with what else is said of it."""
+    """Values of one case, with its marks."""
 
     def __init__(self, *values: Any, marks: Any = (), **_: Any) -> None:
         self.values = values
@@ -52,7 +52,7 @@ class Param:
 
 
 class Marks:
-    """`pytest.mark`: all but those that give a test its cases, or leave it out, leave it as it is."""
+    """`pytest.mark`: marks have no effect, except those for parameters and for skipping."""
 
     def __getattr__(self, name: str) -> Any:
         if name in _MARKS:
@@ -66,7 +66,7 @@ class Marks:
 
 
 def leave_out(condition: Any = True, *_: Any, **__: Any) -> Any:
-    """Give a test no case where the condition holds; also as a decorator without one."""
+    """Give a test no cases if the condition holds; also usable as a decorator without one."""
     if callable(condition) or isinstance(condition, Param):
         setattr(condition, CASES, [])
         return condition
@@ -74,7 +74,7 @@ def leave_out(condition: Any = True, *_: Any, **__: Any) -> Any:
 
 
 def parametrize(argnames: Any, argvalues: Any, *_: Any, **__: Any) -> Any:
-    """Call the function once for each of the values."""
+    """Call the function once for each value."""
     texts = argnames.split(",") if isinstance(argnames, str) else argnames
     listed = [name for text in texts if (name := text.strip())]
     values, is_one = list(argvalues), isinstance(argnames, str) and len(listed) == 1
@@ -98,7 +98,7 @@ _MARKS: dict[str, Any] = {
 
 
 class _Raises:
-    """A block that must raise one of some exceptions; in the block, what was raised."""
+    """A block that must raise one of the given exceptions; afterwards has what was raised."""
 
     value: Any = None
     type: Any = None
@@ -112,7 +112,7 @@ class _Raises:
         return str(self.type.__name__)
 
     def match(self, pattern: str) -> bool:
-        """Whether the exception's text matches; an AssertionError where it does not."""
+        """True if the exception's text matches; raises AssertionError if not."""
         assert re.search(pattern, str(self.value)), f"{pattern!r} does not match {str(self.value)!r}"
         return True
 
@@ -129,7 +129,7 @@ class _Raises:
 
 
 def raises(expected: Any, *call: Any, match: str | None = None, **named: Any) -> _Raises:
-    """A block, or a call, that must raise one of some exceptions."""
+    """A block or a call that must raise one of the given exceptions."""
     block = _Raises(expected, match)
     if call:
         with block:
@@ -174,13 +174,13 @@ class approx:  # noqa: N801 - pytest's name
 
 
 class MonkeyPatch:
-    """Replaces things until the test is over."""
+    """Replaces attributes, items and variables until the test ends."""
 
     def __init__(self) -> None:
         self._undo = contextlib.ExitStack()
 
     def setattr(self, target: Any, name: Any, value: Any = _ABSENT, raising: bool = True) -> None:
-        """Set an attribute; of a module, it may be named with that in one text."""
+        """Set an attribute; that of a module may be given as one dotted name."""
         if value is _ABSENT:
             place, _, attribute = target.rpartition(".")
             target, name, value = importlib.import_module(place), attribute, name
@@ -220,13 +220,13 @@ class MonkeyPatch:
         os.chdir(path)
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Undo all changes."""
         self._undo.close()
 
     @staticmethod
     @contextlib.contextmanager
     def context() -> Generator[MonkeyPatch]:
-        """One whose replacements end with a block."""
+        """A MonkeyPatch whose changes are undone at the end of a block."""
         made = MonkeyPatch()
         with made._undo:
             yield made
@@ -238,13 +238,13 @@ class _Printed(NamedTuple):
 
 
 class _Capture:
-    """`capsys`: what is printed while a test runs."""
+    """`capsys`: captures what is printed while a test runs."""
 
     def __init__(self) -> None:
         self.streams = io.StringIO(), io.StringIO()
 
     def readouterr(self) -> _Printed:
-        """What was printed since the last time."""
+        """Stdout and stderr since the last call."""
         texts = [stream.getvalue() for stream in self.streams]
         for stream in self.streams:
             stream.seek(0)
@@ -262,7 +262,7 @@ def _capture() -> Generator[_Capture]:
 @contextlib.contextmanager
 def _make_folder() -> Generator[Any]:
     import pathlib
-    import tempfile  # after the fork server has seen to what it does at forks (see `server.preload`)
+    import tempfile  # imported late: it imports random, which registers a fork hook
 
     yield pathlib.Path(tempfile.mkdtemp())
 
@@ -273,17 +273,17 @@ BUILTIN_FIXTURES: dict[str, Callable[[], Any]] = {
     "capsys": _capture,
     "capfd": _capture,
 }
-"""By name what makes each: a context manager."""
+"""The context manager that makes each fixture, by name."""
 
 
 class _Options(NamedTuple):
     kept: bool
-    """Whether one is made for all tests."""
+    """Whether one value is shared by all tests."""
     autouse: bool
 
 
 def fixture(function: Any = None, *, scope: str = "function", autouse: bool = False) -> Any:
-    """Mark a function as one that makes what tests ask for by its name."""
+    """Mark a function as a fixture: it makes the value for test parameters of its name."""
 
     def decorate(function: Any) -> Any:
         setattr(function, _FIXTURE, _Options(scope != "function", autouse))
@@ -293,7 +293,7 @@ def fixture(function: Any = None, *, scope: str = "function", autouse: bool = Fa
 
 
 class FixtureRunner:
-    """Runs test functions with what they ask for.
+    """Runs test functions with their fixtures.
 
     Args:
         names: what the test's code defines.
@@ -307,11 +307,11 @@ class FixtureRunner:
         self._until_end = contextlib.ExitStack()
 
     def close(self) -> None:
-        """End what was made for all tests."""
+        """Tear down the fixtures shared by all tests."""
         self._until_end.close()
 
     def run(self, function: Any, owner: Any = None) -> None:
-        """Run a test, or a method of a class of tests, for each of its cases."""
+        """Run a test function, or a method of a test class, for each of its cases."""
         fixtures = {**self._fixtures, **_find_fixtures(vars(owner) if owner else {})}
         for case in [{**own, **more} for own in getattr(owner, CASES, [{}]) for more in getattr(function, CASES, [{}])]:
             self._run_case(function, owner, case, fixtures)
@@ -345,7 +345,7 @@ _METHOD_HOOKS = ("setup_method", "teardown_method")
 
 
 def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.ExitStack) -> Any:
-    """What a fixture gives."""
+    """The value of a fixture."""
     if function is None:
         if name not in BUILTIN_FIXTURES:
             raise LookupError(f"a test asks for {name!r}, which is not a known fixture")
@@ -359,12 +359,12 @@ def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.E
 
 
 def _find_fixtures(names: Any) -> dict[str, Any]:
-    # What the code says of its functions is of another type.
+    # If the code itself sets this attribute, it has another type.
     return {key: value for key, value in names.items() if type(getattr(value, _FIXTURE, None)) is _Options}
 
 
 def _list_asked(function: Any) -> list[str]:
-    """Names of the parameters that must be given to a test; `mock.patch` gives the first ones by itself."""
+    """Names of the parameters that a test needs, except the first ones, which `mock.patch` provides."""
     parameters = inspect.signature(function).parameters.values()
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     asked = [p.name for p in parameters if p.name != "self" and p.default is p.empty and p.kind not in variadic]
@@ -374,6 +374,6 @@ def _list_asked(function: Any) -> list[str]:
 
 
 def _call_with_nothing(function: Any) -> None:
-    """Call what sets up for a test, if it is there, which may take the test's function or method."""
+    """Call a setup or teardown function if it exists, with None if it takes an argument."""
     if function is not None:
         function(*[None] * len(inspect.signature(function).parameters))

@@ -1,17 +1,17 @@
-"""Takes what asserts hand over while tests run, and says of each what the parent needs to judge it.
+"""Records the values in asserts while tests run, so that the parent can judge them.
 
-The code of tests calls the recorder with the leaves of each assert (see `judging.rewrite`). What it notes of check `n`:
+The code of tests calls the recorder with the leaves of each assert (see `judging.rewrite`). The records of check `n`:
 
-    [n, "v", leaves, extended]   their plain values, from which the parent tells whether the assert holds; `extended`:
-                                 one is of a class that extends its plain type
-    [n, "n", holds, actual, expected]  the assert as Python has it, where tests and answer are two processes
-    [n, "e", error]              evaluating the leaves raised
-    [n, "f"]                     result `n`: a place was reached that must not be
+    [n, "v", leaves, extended]   plain values of the leaves, from which the parent evaluates the assert; `extended`: a
+                                 class of one of them extends its plain type
+    [n, "n", holds, actual, expected]  the assert as Python evaluates it, if tests and answer are two processes
+    [n, "e", error]              evaluating the leaves raised an exception
+    [n, "f"]                     for result `n`, a place was reached that must not be reached
 
-and where the answer's objects are in this process and one of them has to say itself whether the assert holds:
+and, if the answer's objects are in this process and one of them decides whether the assert holds:
 
-    [n, "l", answers]            what it says of each of a line-up of constants; null without one
-    [n, "b", holds, others]      what it says, and what of other operands
+    [n, "l", answers]            its answer for each row of a line-up of constants; null without a line-up
+    [n, "b", holds, others]      its answer, and its answers for other operands
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ NAMES: dict[str, Any] = {
     "approx": pytest_stand_in.approx,
     "same_items": same_items,
 }
-"""What skeletons call."""
+"""The functions that skeletons call."""
 
 
 class _PlainEncoder(Encoder):
-    """Encodes plain values, and those of classes that extend a plain type as that type."""
+    """Encodes plain values; objects of classes that extend a plain type are encoded as that type."""
 
     extended = False
 
@@ -81,7 +81,7 @@ _EXTENDED: dict[type, Any] = {
     **{kind: lambda v, kind=kind: kind(kind.__iter__(v)) for kind in (tuple, list, set, frozenset)},
     dict: lambda v: dict(dict.items(v)),
 }
-"""Plain types that a class may extend, and what reads an object's value past its class."""
+"""Plain types that a class may extend, and a function that reads the value without calling the class's methods."""
 
 
 def _is_enum(kind: type) -> bool:
@@ -93,9 +93,9 @@ class Recorder:
     """Called by rewritten tests as `__check__`.
 
     Args:
-        request: `skeletons` (source of a tuple of pairs of functions), `facts` (of each check: whether constants are
-            hidden, whether it asks for members, whether it orders two leaves strictly) and `constants` (those that may
-            be known here); for a second run `line_ups`: rows of constants of the checks that are asked anew.
+        request: `skeletons` (source of a tuple of pairs of functions), `facts` (for each check: whether constants are
+            hidden, whether it tests membership, whether it is `<` or `>` of two leaves) and `constants` (those that may
+            be known here); in a second run also `line_ups`: rows of constants for the checks to repeat.
         together: whether the answer's objects are in this process.
     """
 
@@ -108,15 +108,15 @@ class Recorder:
         self._limit = self._left = int(request["limits"]["reply_kb"]) * 1024
         self._records: dict[bytes, list[Any]] = {}
         self.strangers: list[type] = []
-        """Classes of objects that were leaves, and are not plain."""
+        """Classes of leaves that are not plain."""
 
     def take(self) -> list[list[Any]]:
-        """What was noted since the last time, without repetitions."""
+        """The records since the last call, without repetitions."""
         records, self._records = list(self._records.values()), {}
         return records
 
     def _note(self, *record: Any) -> bool:
-        """Keep a record; false where it is too large for that."""
+        """Keep a record; false if it is too large."""
         key = marshal.dumps(record)
         if key not in self._records:
             if len(key) > self._left:
@@ -128,10 +128,10 @@ class Recorder:
         return True
 
     def __call__(self, n: int, *leaves: Any, variants: tuple[int, tuple[Any, ...]] = (0, ())) -> None:
-        """Take the leaves of an assert.
+        """Record the leaves of an assert.
 
         Args:
-            variants: number of a leaf, and functions that give it as it were with other constants in it.
+            variants: number of a leaf, and functions that evaluate it with other constants.
         """
         if not self._together:
             holds, sides = self._skeleton(n)
@@ -155,11 +155,11 @@ class Recorder:
             self._ask_objects(n, leaves, encoded, strict, variants)
 
     def _ask_objects(self, n: int, leaves: tuple[Any, ...], encoded: list[Any], strict: bool, variants: Any) -> None:
-        from random import Random  # after the fork server has seen to what it does at forks (see `server.preload`)
+        from random import Random  # imported late, since it registers a fork hook (see `server_process`)
 
         holds, random = self._skeleton(n)[0], Random()
         said = _try(holds, *leaves)
-        if len(leaves) == 1:  # a truth that changes by itself is none
+        if len(leaves) == 1:  # a truth value that changes is not accepted
             self._note(n, "b", said if said == _try(holds, *leaves) == _try(holds, *leaves) else None, [])
             return
 
@@ -176,25 +176,25 @@ class Recorder:
         is_sure = bool(others) or all(type(leaf).__module__ != OWN_MODULE for leaf in leaves)
         if strict:
             others += [_try(holds, leaves[1], leaves[0]), _try(holds, leaves[0], leaves[0])]
-        for variant in () if is_sure else variants[1]:  # last, since it may change what it is asked of
+        for variant in () if is_sure else variants[1]:  # last, since this may change the objects
             with contextlib.suppress(Exception):
                 others.insert(0, ask(variants[0], variant()))
         self._note(n, "b", said, others)
 
     def raised(self, n: int) -> None:
-        """Note that evaluating the leaves raised the exception that is being handled."""
+        """Record that evaluating the leaves raised the exception that is being handled."""
         error = sys.exc_info()[1]
         assert error is not None
         if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
-            raise error  # not one of Python's
+            raise error  # the sandbox's own, such as `NotPlainError`
         self._note(n, "e", describe_error(error))
 
     def fail(self, result: int) -> None:
-        """Note that a place was reached that must not be."""
+        """Record that a place was reached that must not be reached."""
         self._note(result, "f")
 
     def mock(self, target: Any, name: str, *args: Any, **named: Any) -> None:
-        """An assert of a mock of the tests, past what the answer has put in its place."""
+        """Call an assert method of a mock, or fail if the answer has replaced the mock."""
         mock = sys.modules.get("unittest.mock")
         if mock is not None and isinstance(target, mock.NonCallableMock):
             getattr(mock.NonCallableMock, name)(target, *args, **named)
@@ -204,7 +204,7 @@ class Recorder:
             getattr(target, name)(*args, **named)
 
     def _skeleton(self, n: int) -> Any:
-        """Whether an assert holds for leaves, and what it compares, as two functions."""
+        """Two functions of the leaves: whether the assert holds, and what it compares."""
         if self._skeletons is None:
             self._skeletons = eval(self._request["skeletons"], {**NAMES})
         functions, values = self._skeletons[n], [decode(constant) for constant in self._request["constants"][n]]
@@ -221,7 +221,7 @@ class Recorder:
 
 
 def _list_iterator(value: Any) -> Any:
-    """What an iterator has left: it is asked for members more than once."""
+    """The rest of a builtin iterator as a list, since membership is tested more than once."""
     is_iterator = hasattr(type(value), "__next__") and type(value).__module__ in ("builtins", "itertools")
     return list(value) if is_iterator else value
 

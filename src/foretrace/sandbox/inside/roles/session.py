@@ -1,9 +1,9 @@
-"""The processes of a session that forks: the one that ran the blocks so far is forked for the next one, and stays.
+"""The processes of a session that forks: the process that ran the blocks so far forks for the next one, and stays.
 
 Such a process is a checkpoint, or state. It waits on its channel for one of two orders of the fork server: `FORK` with
-a number and the four descriptors of a new process, which runs the block of that number and is a checkpoint itself
-afterwards; and `REPORT_STATUS` with the pid of a process that it forked. The answers are the pid of the new process (-1
-where there is none) and the exit status, and a dot.
+a number and the four descriptors of a new process, which runs the block of that number and then becomes a checkpoint
+itself; and `REPORT_STATUS` with the pid of a process that it forked. The answers are the pid of the new process (-1 if
+the fork failed) and the exit status, each followed by a dot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DESCRIPTOR_SPACE = socket.CMSG_SPACE(4 * struct.calcsize("=i"))
 
 
 def run_session(confinement: Confinement, request: dict[str, Any], descriptor: int) -> None:
-    """Be the empty state, then, in forks, the state after each block. Never returns."""
+    """Serve as the empty state and, in forks, as the state after each block. Never returns."""
     code = 1
     try:
         child.place_channel(descriptor)
@@ -57,7 +57,7 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
                     os.close(descriptor)
                 channel.sendall(b"%d." % pid)
                 continue
-            if has_threads:  # of earlier blocks: they are not here
+            if has_threads:  # threads of earlier blocks, which a fork does not have
                 threading._after_fork()
                 logging._after_at_fork_child_reinit_locks()
             channel.detach()
@@ -74,8 +74,8 @@ def run_session(confinement: Confinement, request: dict[str, Any], descriptor: i
 
 
 def _open_channel() -> Any:
-    """The channel of this process. The plain kind of socket: what the socket module builds around it is dear after each
-    fork, since each page of memory that is written to is copied."""
+    """The channel of this process, as a plain socket object: the wrapper of the socket module is expensive after each
+    fork, since every memory page that is written to is copied."""
     return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, child.CHANNEL_FD)
 
 

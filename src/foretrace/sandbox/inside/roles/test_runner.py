@@ -1,4 +1,4 @@
-"""Runs rewritten test code: statements, `check`, test functions, and classes of unittest and pytest."""
+"""Runs rewritten test code: statements, `check`, test functions, and test classes of unittest and pytest."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from foretrace.sandbox.inside.roles import pytest_stand_in
 from foretrace.sandbox.inside.roles.pytest_stand_in import FixtureRunner
 
 BYTECODE = importlib.util.MAGIC_NUMBER.hex()
-"""Says which compiled code this Python runs."""
+"""Identifies the bytecode version of this Python."""
 
 
 def import_modules(request: dict[str, Any]) -> None:
-    """Import what the tests import, before any code of the answer's is there."""
+    """Import what the tests import, before any code of the answer is loaded."""
     for name in request["modules"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -31,7 +31,7 @@ def import_modules(request: dict[str, Any]) -> None:
 
 
 def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """What tests find beside what they define: the setup, the prompt's helpers, the standard library, the answer.
+    """The names that tests can use besides their own: those of the setup, the prompt's helpers and the answer.
 
     Args:
         answer: what the answer defines.
@@ -55,7 +55,7 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
 
 
 def _load(part: dict[str, Any], file: str) -> Any:
-    """The compiled code of a part of the request."""
+    """The code of a part of the request, compiled if its bytecode is of another version."""
     if part["bytecode"] == BYTECODE:
         return marshal.loads(base64.b64decode(part["code"]))
     return compile(part["source"], file, "exec", dont_inherit=True, optimize=0)
@@ -67,7 +67,7 @@ def run_tests(
     recorder: Any,
     report: Callable[[int, dict[str, Any] | None], None],
 ) -> None:
-    """Run the tests of a request one after another, and report each: its number, and what it raised."""
+    """Run the tests of a request one after another, and report for each its number and what it raised."""
     earlier: dict[str, Any] = {}
     entry_point = request["entry_point"]
     for number, test in enumerate(request["tests"]):
@@ -79,7 +79,7 @@ def run_tests(
             problem = describe_error(error)
             if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
                 report(number, problem)
-                raise  # not one of Python's: there is no going on
+                raise  # the sandbox's own, such as `NotPlainError`: stop here
         report(number, problem)
         earlier.update({key: value for key, value in run.defined.items() if key not in (entry_point, "candidate")})
 
@@ -97,7 +97,7 @@ class _TestRun:
         """What the test's code defined, for later tests."""
 
     def run(self) -> None:
-        """Run it; raises what it raises, and where a test that it defines was not run."""
+        """Run it. Raises what it raises, or AssertionError if a test that it defines was not run."""
         sys.modules["__main__"] = self._module
         sys.argv = [self._file]
         exec(_load(self._test, self._file), self._space)
@@ -135,7 +135,7 @@ class _TestRun:
 
 
 def _call(function: Any) -> None:
-    """Call a test; one that is a coroutine function is run to its end."""
+    """Call a test; if it is a coroutine function, run the coroutine."""
     result = function()
     if isinstance(result, types.CoroutineType):
         import asyncio
@@ -144,7 +144,7 @@ def _call(function: Any) -> None:
 
 
 def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
-    """Run the tests of a class that is not one of unittest's, inherited ones too, and classes within it."""
+    """Run the tests of a class without unittest, including inherited tests and nested classes."""
     found = {key: value for base in reversed(kind.__mro__) for key, value in vars(base).items()}
     if "setup_class" in found:
         kind.setup_class()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The process of the tests where the answer has one of its own: `calls`. Only calls of functions go there."""
+"""The tests' process in the form `calls`: the answer has a separate process, and only function calls reach it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from foretrace.sandbox.inside.roles.recorder import Recorder
 from foretrace.sandbox.inside.wire.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
 
 _MAX_CALLS = 500
-"""Calls that are passed on: tests with more are run in one process."""
+"""Most calls that are passed on: tests with more are run in one process."""
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Run the tests on functions of the answer, whose numbers are the first message."""
+    """Run the tests on functions of the answer; the first message has their numbers."""
     caller = Caller(channel, _MAX_CALLS)
     test_runner.import_modules(request)
     recorder = Recorder(request, together=False)
@@ -30,7 +30,7 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     except NotPlainError as error:
         channel.send(["other", str(error), bool(caller.functions)])
     except AnswerGoneError:
-        channel.send(["done", False, False])  # what it did until then is reported
+        channel.send(["done", False, False])  # tests that finished before are already reported
     except BrokenError:
         channel.send(["broken"])
     except BaseException as error:

@@ -1,5 +1,5 @@
-"""Tests and answer in one process, for tests that use objects of the answer's. What the tests compare with constants is
-not here (see `judging.rewrite`), and what the answer does to what judges it is noted."""
+"""Tests and answer in one process, for tests that use objects of the answer. The constants of the tests' comparisons
+are not in this process (see `judging.rewrite`), and tampering of the answer with the judging is recorded."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PEEKING = frozenset(
         *("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys.addaudithook"),
     }
 )
-"""Audit events of looking at other code's frames and objects."""
+"""Audit events of code that inspects frames and objects of other code."""
 _FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
 _OWN_CODE = "foretrace.sandbox.inside."
 _OWN_MODULES = tuple(_OWN_CODE + name for name in ("roles.recorder", "roles.test_runner", "wire.frames", "wire.values"))
-"""What judges in this process. To look at more would copy its memory, which costs more than the rest of a run."""
+"""The modules that judge in this process. Reading more would copy their memory, and cost more than the run itself."""
 
 
 def serve(channel: Any, request: dict[str, Any]) -> None:
-    """Load the answer and run the tests on it, with a watch over what the answer does (a `Watch`)."""
+    """Load the answer and run the tests on it, watching what the answer does (see `Watch`)."""
     send, describe, load, token = channel.send, describe_error, answer.load, request["token"]
     test_runner.import_modules(request)
     noted = Recorder(request, together=True)
@@ -55,14 +55,14 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
 
 
 class _Snapshot(NamedTuple):
-    """What a module or class defined at one time."""
+    """The attributes of a module or class at one time."""
 
     name: str
     owner: Any
     before: dict[str, Any]
 
     def find_changes(self) -> list[str]:
-        """Qualified names of the functions and classes that are others by now."""
+        """Qualified names of the functions and classes that have been replaced since."""
         now, before = vars(self.owner), self.before
         if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
             return []
@@ -71,7 +71,7 @@ class _Snapshot(NamedTuple):
 
 
 def _take_snapshots(modules: dict[str, Any]) -> list[_Snapshot]:
-    """Of modules and the classes that they define."""
+    """Snapshots of modules and the classes that they define."""
     owners = {
         f"{name}.{key}": value
         for name, module in modules.items()
@@ -81,15 +81,15 @@ def _take_snapshots(modules: dict[str, Any]) -> list[_Snapshot]:
     return [_Snapshot(name, owner, dict(vars(owner))) for name, owner in (modules | owners).items()]
 
 
-@functools.cache  # the fork server takes it, for all
+@functools.cache  # taken by the fork server for all runs
 def snapshot_own_code() -> list[_Snapshot]:
-    """Of builtins, and of what judges."""
+    """Snapshots of builtins and of the modules that judge."""
     own = {name: sys.modules[name] for name in _OWN_MODULES}
     return _take_snapshots({"builtins": builtins, **own})
 
 
 class Watch:
-    """Sees what the answer does beside its task. Made before the answer is there."""
+    """Notices tampering by the answer. Must be made before the answer is loaded."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._peeked: list[str] = []
@@ -120,7 +120,7 @@ class Watch:
             frames.clear()
 
     def find_flags(self) -> list[list[str]]:
-        """What was seen: kinds of `Verdict.flags` and what each was."""
+        """What was noticed: pairs of a flag (see `Verdict.flags`) and its detail."""
         changed = [name for name, module in self._modules.items() if sys.modules.get(name) is not module]
         changed += [name for snapshot in self._snapshots for name in snapshot.find_changes()]
         by_answer = [name for name in changed if not self._is_of_tests(name)]
@@ -132,14 +132,14 @@ class Watch:
 
 
 class _Unknown:
-    """Equal to nothing that anybody can know."""
+    """An object that is equal only to itself."""
 
 
 def find_agreeable_class(values: Iterable[Any]) -> str | None:
-    """A class of the answer's whose objects say that they are equal to what they cannot know, or have it.
+    """A class of the answer whose objects claim to equal, or to contain, objects that they cannot know; None if none.
 
     Args:
-        values: what the answer defines; bases of these classes and classes that extend them are looked at, too.
+        values: what the answer defines; base classes and subclasses are examined, too.
     """
     todo = [value if isinstance(value, type) else type(value) for value in values]
     seen: set[int] = set()

@@ -1,1 +1,1 @@
-"""The fork server: its start, its link to the parent, and how it watches children and sessions to their end."""
+"""The fork server: its start, its connection to the parent, and how it watches children and sessions."""

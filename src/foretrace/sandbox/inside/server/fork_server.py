@@ -1,6 +1,6 @@
-"""The fork server's main program: prepare all that children share, then fork a fresh one for each run.
+"""The fork server's main program: prepare what children share, then fork a fresh child for each run.
 
-It never runs untrusted code itself.
+The server never runs untrusted code itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
     """Import the packages to preload, enter the jail, and prepare the confinement of children.
 
     Raises:
-        CallError: a call that the level needs was refused.
+        CallError: the system refused a call that the level needs.
     """
     confinement = Confinement(int(configuration["level"]))
     confinement.scratch = jail.SCRATCH if confinement.level == 3 else configuration["scratch"] or "/"
@@ -44,7 +44,7 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
     if confinement.level == 3:
         jail.enter_root(roots, holes, packages)
         os.environ["TMPDIR"] = os.environ["HOME"] = jail.SCRATCH
-        scratch.renew(16)  # proves now that it can be done
+        scratch.renew(16)  # so that it fails now if it cannot be done
         readable, listable, writable = ["/"], [], ["/dev/null", jail.BOX]
     else:
         readable, listable = jail.carve_holes(roots, holes)
@@ -65,13 +65,13 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
 
 
 def filter_self(level: int) -> None:
-    """Put the list of allowed system calls in force, for this process and all its children."""
+    """Install the allowlist of system calls for this process and all its children."""
     syscalls.call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     SeccompFilter(make_server_program(metadata=level == 3)).install(0)
 
 
 def can_drop_user() -> bool:
-    """Whether another user could still read the interpreter's library (not where it lies in a private home)."""
+    """Whether another user could still read the interpreter's library (not if it is in a private home folder)."""
     probe = os.fork()
     if probe == 0:
         try:
@@ -85,14 +85,14 @@ def can_drop_user() -> bool:
 
 
 def main_in_container(archive: str) -> None:
-    """Serve in a container, of which this is the first process.
+    """Serve as the first process of a container.
 
     Args:
-        archive: the file that these modules were imported from; it is removed, since code may look around here.
+        archive: the file that these modules were imported from; it is removed so that code does not see it.
     """
     folder = os.path.dirname(archive)
     if not os.path.ismount(folder) or os.listdir(folder) != [os.path.basename(archive)]:
-        sys.exit(f"{folder} is not a fresh folder of a container")  # it will be emptied after each run
+        sys.exit(f"{folder} is not a fresh folder of a container")  # it would be emptied after each run
     sys.path.remove(archive)
     sys.path_importer_cache.pop(archive, None)
     os.unlink(archive)
@@ -100,7 +100,7 @@ def main_in_container(archive: str) -> None:
 
 
 def main() -> None:
-    """Serve until the parent goes away."""
+    """Serve until the parent disconnects."""
     os.set_inheritable(0, False)
     parent = ParentConnection(move_descriptor_up(os.dup(0)), move_descriptor_up(os.dup(1)))
     for target in (0, 1, 3):
@@ -115,7 +115,7 @@ def main() -> None:
         if configuration["level"] == 3:
             enter_namespaces()
         if sys.platform == "linux":
-            # Where no namespace ends its processes with it, the fork server must outlive its parent to kill them.
+            # Without a namespace that ends all processes, the fork server must outlive its parent to kill them.
             weak = configuration["level"] < 2
             if weak:
                 signal.signal(signal.SIGTERM, lambda *_: parent.exit())
@@ -123,7 +123,7 @@ def main() -> None:
             syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(wanted), 0, 0, 0)
             syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if configuration["level"] and not parent.wiped:
-            raise CallError("madvise", errno.EINVAL)  # a run would find in its memory what earlier ones were sent
+            raise CallError("madvise", errno.EINVAL)  # else a run could find data of earlier runs in its memory
         warm_up()
         spaces = find_namespaces()
         scratch = jail.ScratchFolder()
@@ -144,7 +144,7 @@ def main() -> None:
     try:
         serve_requests(parent, confinement, scratch)
     finally:
-        parent.exit()  # a fault here must not leave processes and files behind either
+        parent.exit()  # even an error here must not leave processes or files behind
 
 
 def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: jail.ScratchFolder) -> NoReturn:
@@ -152,7 +152,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
     stdin: int | None = None
     known, request = b"", {}
     while True:
-        if not parent.forward_stream(None):  # for a run that has ended already
+        if not parent.forward_stream(None):  # bytes for a run that has already ended
             parent.fill()
             continue
         kind, body = parent.receive()
@@ -160,7 +160,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
             stdin = read_input(parent)
         if kind != messages.RUN:
             continue
-        if body != known:  # hardly ever: less to do is less memory that a fork makes dear
+        if body != known:  # rare; touching less memory keeps forks cheap
             known, request = body, json.loads(body)
             request["rlimits"] = make_rlimits(request["limits"], confinement)
         if confinement.level == 3:
@@ -175,7 +175,7 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
 
 
 def find_namespaces() -> dict[str, int]:
-    """Inode numbers of this process' namespaces, for the parent to compare with its own."""
+    """Inode numbers of this process's namespaces, which the parent compares with its own."""
     try:
         return {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
     except OSError:
@@ -183,7 +183,7 @@ def find_namespaces() -> dict[str, int]:
 
 
 def enter_namespaces() -> None:
-    """Become the first process of a new pid namespace; the process outside of it waits, and ends when it ends."""
+    """Become the first process of a new pid namespace; the process outside waits for it, and ends when it ends."""
     syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     jail.unshare()
     inner = os.fork()
@@ -197,13 +197,13 @@ def empty_folder(folder: str) -> None:
     """Remove what a run left in a scratch folder of the host."""
     if folder == "/":
         return
-    with contextlib.suppress(OSError):  # code may have taken the folder itself away
+    with contextlib.suppress(OSError):  # code may have removed the folder itself
         os.mkdir(folder, 0o700)
     remove_contents(folder)
 
 
 def forget_own_modules() -> None:
-    """Take this program's own modules, and the way to them, out of what children can import."""
+    """Make this program's own modules impossible to import for children."""
     for name in [n for n in sys.modules if n == "foretrace" or n.startswith("foretrace.")]:
         del sys.modules[name]
     own = sys.argv[1] if len(sys.argv) > 1 else None

@@ -1,7 +1,7 @@
 """The fork server's connection to its parent: messages (`wire.messages`) both ways, and streams of bytes to children.
 
-What a run is sent and what it says passes through memory that no child inherits: a child of this process must find
-nothing of an earlier run, be it code, arguments, answers, or a test.
+Everything that is sent to or by a run passes through memory that no child inherits. A child of this process must not
+find anything of an earlier run, be it code, arguments, answers or tests.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
 
 CHUNK_SIZE = 1 << 16
-"""Bytes that are read from a descriptor at one time."""
+"""Most bytes that are read from a descriptor at a time."""
 _BUFFER_SIZE = 1 << 20
 _STREAM_KINDS = (TO_CHILD, STDIN)
-"""Messages whose bytes are forwarded as they come, and never held as a whole."""
+"""Messages whose bytes are forwarded as they arrive, and never held as a whole."""
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
 
 
@@ -37,29 +37,29 @@ def make_wiped_memory() -> tuple[memoryview, bool]:
 
 
 class ParentConnection:
-    """The connection to the parent: a socket, or the two pipes that a container has."""
+    """The connection to the parent: a socket, or the two pipes of a container."""
 
     def __init__(self, incoming: int, outgoing: int) -> None:
         self.incoming, self._outgoing = incoming, outgoing
         self.scratch: str | None = None
         """A folder of the host that is removed when this process ends."""
         self.stream_left = 0
-        """Bytes of a stream message that are still to be forwarded (see `forward_stream`)."""
+        """Bytes of a stream message that are not forwarded yet (see `forward_stream`)."""
         self._in, self.wiped = make_wiped_memory()
         self._start = self._end = 0
         self._out, _ = make_wiped_memory()
         self._queued = 0
 
-    # What comes from the parent.
+    # From the parent.
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Kind and body of the next message; exits the process when the parent has gone."""
+        """Kind and body of the next message; exits the process if the parent has gone."""
         while (message := self.take()) is None:
             self.fill()
         return message
 
     def fill(self) -> None:
-        """Read what is there (blocks when nothing is)."""
+        """Read what is available; blocks if nothing is."""
         if self._start == self._end:
             self._start = self._end = 0
         elif self._end == _BUFFER_SIZE:
@@ -68,14 +68,14 @@ class ParentConnection:
             self._start, self._end = 0, length
         try:
             count = os.readv(self.incoming, [self._in[self._end :]])
-        except OSError:  # the parent died with something unread
+        except OSError:  # the parent died with unread data
             count = 0
         if not count:
             self.exit()
         self._end += count
 
     def take(self) -> tuple[bytes, bytes] | None:
-        """The next message that has come as a whole, or None; of a stream message only its kind (see `stream_left`)."""
+        """The next complete message, or None; for a stream message, only its kind (see `stream_left`)."""
         if self.stream_left or self._end - self._start < MESSAGE_HEADER.size:
             return None
         kind, length = MESSAGE_HEADER.unpack_from(self._in, self._start)
@@ -89,10 +89,10 @@ class ParentConnection:
         return kind, bytes(self._in[body : self._start])
 
     def forward_stream(self, descriptor: int | None) -> bool:
-        """Write what has arrived of a stream message; true when it has been written as a whole.
+        """Forward what has arrived of a stream message; true once all of it has been written.
 
         Args:
-            descriptor: where to; None throws it away, as does a descriptor that nobody reads any more.
+            descriptor: target; the bytes are discarded if it is None or closed at the other end.
         """
         while self.stream_left and self._start < self._end:
             part = self._in[self._start : min(self._end, self._start + self.stream_left)]
@@ -108,17 +108,17 @@ class ParentConnection:
 
     @property
     def stream_blocked(self) -> bool:
-        """Whether bytes wait here for a child that does not take them."""
+        """Whether bytes are waiting for a child that does not read them."""
         return bool(self.stream_left) and self._start < self._end
 
-    # What goes to the parent.
+    # To the parent.
 
     def send_json(self, kind: bytes, message: Any) -> None:
-        """Send a message of JSON, after all that is queued."""
+        """Send a JSON message, after everything in the queue."""
         self.send(kind, json.dumps(message).encode("ascii"))
 
     def send(self, kind: bytes, body: bytes) -> None:
-        """Send a message, after all that is queued."""
+        """Send a message, after everything in the queue."""
         if _BUFFER_SIZE - self._queued < MESSAGE_HEADER.size + len(body):
             self.flush()
         MESSAGE_HEADER.pack_into(self._out, self._queued, kind, len(body))
@@ -128,10 +128,10 @@ class ParentConnection:
         self.flush()
 
     def queue_from(self, descriptor: int, kind: bytes, stamp: float | None = None) -> memoryview | None:
-        """Queue a message of what can be read from a descriptor.
+        """Queue a message with what can be read from a descriptor.
 
         Returns:
-            What was read: empty at the end of the stream, None when there is nothing now.
+            The bytes read: empty at the end of the stream, None if there is nothing to read now.
         """
         head = MESSAGE_HEADER.size + (TIMESTAMP.size if stamp is not None else 0)
         if _BUFFER_SIZE - self._queued < head + CHUNK_SIZE:
@@ -151,7 +151,7 @@ class ParentConnection:
         return self._out[start : start + count]
 
     def flush(self) -> None:
-        """Send all that is queued."""
+        """Send everything in the queue."""
         left = self._out[: self._queued]
         while left:
             try:
@@ -161,8 +161,8 @@ class ParentConnection:
         self._queued = 0
 
     def exit(self) -> NoReturn:
-        """Exit this process; kill all that it has started, and remove the scratch folder."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not start this again in the middle
+        """Kill all processes that this one started, remove the scratch folder, and exit."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not restart this halfway
         kill_descendants()
         if self.scratch is not None:
             remove_contents(self.scratch)
@@ -172,7 +172,7 @@ class ParentConnection:
 
 
 def read_input(parent: ParentConnection) -> int:
-    """Store the input that the parent sends now, and return a descriptor from which it can be read."""
+    """Store the input that the parent is sending, and return a descriptor to read it from."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("stdin")
     else:
@@ -187,7 +187,7 @@ def read_input(parent: ParentConnection) -> int:
 
 
 def move_descriptor_up(descriptor: int) -> int:
-    """Duplicate a descriptor at a number above 9, which a child's 0 to 3 do not overwrite, and close the old one."""
+    """Move a descriptor to a number above 9, so that a child's descriptors 0 to 3 do not overwrite it."""
     if descriptor > 9:
         return descriptor
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
@@ -196,7 +196,7 @@ def move_descriptor_up(descriptor: int) -> int:
 
 
 def remove_contents(folder: str) -> None:
-    """Remove what is in a folder, as far as that can be; `shutil` would have each fork map six libraries more."""
+    """Remove a folder's contents as far as possible; `shutil` would make each fork map six more libraries."""
     for above, folders, files in os.walk(folder, topdown=False):
         for name in (*files, *folders):
             path = os.path.join(above, name)
@@ -205,7 +205,7 @@ def remove_contents(folder: str) -> None:
 
 
 def kill_descendants() -> None:
-    """Kill and reap every process that a run left; in a pid namespace that is one call."""
+    """Kill and reap every process that a run left; in a pid namespace this is one call."""
     for _ in range(1000):
         if os.getpid() == 1:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What the fork server does once, so that no run need: import modules and fill caches."""
+"""What the fork server does once to save time in each run: import modules and fill caches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from foretrace.sandbox.inside.roles import together
 _MODULES = """
 collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
 """
-"""What programs import most; each costs them nothing then."""
+"""The modules that programs import most; with this they take no time in a run."""
 _PRINT_FOLDERS = "import sysconfig; print(*map(sysconfig.get_path, ('purelib', 'platlib')), sep='\\n')"
 _LINE_BUFFERED_WRITES = 4000
-"""Writes to stdout that are passed on line by line; `print` makes two or more of each line."""
+"""Writes to stdout after which output is no longer flushed per line; `print` makes two or more writes per line."""
 
 
 def preload_packages(modules: list[str]) -> list[str]:
-    """Import modules from where packages are installed, and return the paths of those that came with them."""
+    """Import installed packages, and return the paths of all packages that this loaded."""
     if not modules:
         return []
     before = set(sys.modules)
@@ -38,7 +38,7 @@ def preload_packages(modules: list[str]) -> list[str]:
 
 
 def find_package_folders() -> list[str]:
-    """Folders in which packages are installed for this interpreter: asked of one that has read its `site` module."""
+    """This interpreter's folders of installed packages, from a fresh process that has run its `site` module."""
     import subprocess
 
     command = (sys.executable, "-I", "-c", _PRINT_FOLDERS)
@@ -48,9 +48,9 @@ def find_package_folders() -> list[str]:
 
 
 def warm_up() -> None:
-    """Do once what every child does, so that its pages and caches are there to be shared."""
+    """Do once what every child does, so that children share the memory pages and caches."""
     import builtins
-    import site  # not its start-up: only what it defines for scripts
+    import site  # without its start-up: only what it defines for scripts
     import traceback
 
     buffer_long_output(sys.stdout)
@@ -69,10 +69,10 @@ def warm_up() -> None:
 
 
 def buffer_long_output(stream: Any) -> None:
-    """Have a stream pass each line on, and after many writes whole blocks, as plain Python does.
+    """Make a stream flush each line, and after many writes only whole blocks, as plain Python does.
 
-    What was printed before a hang or a crash is what its author needs most. But a line costs as much as a hundred do in
-    one block, so that a right program that prints a hundred thousand would run out of time.
+    What was printed before a hang or a crash is what the author of the code needs most. But flushing one line takes as
+    long as a block of a hundred, so a correct program that prints a hundred thousand lines would run out of time.
     """
     stream.reconfigure(line_buffering=True)
     write, left = stream.write, _LINE_BUFFERED_WRITES

@@ -1,4 +1,4 @@
-"""One child from its start to its end: pass on what it says, and kill it where it breaks a limit.
+"""Watch one child from start to end: forward its output, and kill it if it exceeds a limit.
 
 A child is a run, or a block of a session (see `watch_session`).
 """
@@ -20,16 +20,16 @@ from foretrace.sandbox.inside.server.parent_connection import CHUNK_SIZE, Parent
 from foretrace.sandbox.inside.wire.messages import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
 _READ_ONCE_S = 0.002
-"""A run that ends within this time is read once, at its end; a longer one is read as it goes."""
+"""The output of a run that ends within this time is read once, at the end; of a longer one, continuously."""
 _MAX_DATA = 64 << 20
-"""Bytes that a child may say over its channel."""
+"""Most bytes that a child may send over its channel."""
 _POLL_S = 0.05
-"""How long to wait for an event before the limits are looked at again."""
+"""Longest time between two checks of the limits."""
 _KILLED_BY = {KILL: "ended", CANCEL: "cancelled"}
 
 
 class WatchedChild:
-    """A child's streams, how much it has said, and why it must end.
+    """A child's streams, how much it has sent, and why it was killed.
 
     Args:
         limits: the fields of `base.Limits`.
@@ -43,9 +43,9 @@ class WatchedChild:
         self._output_bytes = self._data_bytes = 0
         self.kill_reason: str | None = None
         self.is_kept = False
-        """Whether the parent has said that its block came to its end: it lives on as a state of its session."""
+        """Whether the parent has confirmed that its block completed, so that it stays as a state of its session."""
         self.pid, self._pidfd = 0, -1
-        # The plain kind: what the socket module builds around it is expensive after each fork.
+        # The plain socket class: the wrapper of the socket module is expensive after each fork.
         self.channel, self._their_channel = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._out, their_out = os.pipe()
         self._err, their_err = os.pipe()
@@ -61,10 +61,10 @@ class WatchedChild:
         self._deadline = self.started + wall_s
 
     def begin(self, pid: int, *, reads_at_once: bool) -> None:
-        """Begin to watch: the child is there, and has its ends of the streams.
+        """Start watching: the child has started and has its ends of the streams.
 
         Args:
-            reads_at_once: for a child that is answered; what another one says may be read at its end.
+            reads_at_once: read its output from the start, for a child that waits for replies.
         """
         self.pid = pid
         self.close_theirs()
@@ -90,9 +90,9 @@ class WatchedChild:
         """Return when the child has ended, has been killed, or is kept.
 
         Args:
-            has_ended: is asked where it may have.
-            max_threads: threads that it may have; None where the system counts them.
-            others: what else to listen to, by descriptor, and what to do when something has come there.
+            has_ended: tells whether the child has ended; called when it may have.
+            max_threads: most threads that it may have; None if the system limits them.
+            others: further descriptors to wait for, with what to call when they are readable.
         """
         others = others or {}
         for descriptor in others:
@@ -113,21 +113,21 @@ class WatchedChild:
             self._has_ended = True
 
     def finish(self) -> None:
-        """Queue the last of what the child has said, and close its output."""
+        """Queue the rest of the child's output, and close its streams."""
         self._read_output(to_the_end=True)
         for descriptor in (self._out, self._err, self._pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
 
     def kill(self, why: str) -> None:
-        """Kill the child; what it says after this is not read."""
+        """Kill the child; what it sends after this is not read."""
         if not (self.kill_reason or self.is_kept or self._has_ended):
             self.kill_reason = why
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def _handle_messages(self) -> None:
-        """Do what the parent asks for: forward bytes to the child, keep it, or have it killed."""
+        """Carry out the parent's messages: forward bytes to the child, keep it, or kill it."""
         while self._parent.forward_stream(self.channel.fileno()) and (message := self._parent.take()):
             if message[0] in _KILLED_BY:
                 self.kill(_KILLED_BY[message[0]])
@@ -159,10 +159,10 @@ class WatchedChild:
             return 0
 
     def _read_output(self, *, to_the_end: bool = False) -> bool:
-        """Queue what the child has printed and sent, in this order; return whether there was anything.
+        """Queue what the child has printed, then what it has sent; return whether there was anything.
 
         Args:
-            to_the_end: for a child that has ended; else what comes while this reads may be left for the next time.
+            to_the_end: read everything, for a child that has ended; otherwise some may be left for the next call.
         """
         before = self._output_bytes + self._data_bytes
         for descriptor, kind in ((self._out, STDOUT), (self._err, STDERR)):
@@ -179,16 +179,16 @@ class WatchedChild:
             if self._data_bytes > _MAX_DATA:
                 self.kill("reply")
             if len(chunk) < CHUNK_SIZE and not to_the_end:
-                break  # the rule: one frame at a time, and then nothing
+                break  # usually one frame comes at a time
         return self._output_bytes + self._data_bytes > before
 
     def _wait_for_event(self, others: dict[int, Callable[[], None]]) -> bool:
-        """Sleep until something has happened or a limit is to be looked at; return whether the child may have ended."""
+        """Wait for an event or the next check of the limits; return whether the child may have ended."""
         parent, poller = self._parent, self._poller
         blocked, parent_fd, channel = parent.stream_blocked, parent.incoming, self.channel.fileno()
         poller.modify(parent_fd, 0 if blocked else select.POLLIN)
         if self._is_read and channel in self._streams:
-            reads = 0 if self._channel_ended else select.POLLIN  # one that is half closed is readable for ever
+            reads = 0 if self._channel_ended else select.POLLIN  # a half-closed channel is always readable
             poller.modify(channel, reads | (select.POLLOUT if blocked else 0))
         left = min(self._deadline - time.monotonic(), _POLL_S if self._is_read else _READ_ONCE_S)
         happened = poller.poll(max(0, left if self._pidfd >= 0 else min(left, 0.005)) * 1000 + (not self._is_read))
@@ -201,29 +201,29 @@ class WatchedChild:
             elif descriptor in others:
                 others[descriptor]()
             elif not what & (select.POLLIN | select.POLLOUT) or (what & select.POLLHUP and self._channel_ended):
-                poller.unregister(descriptor)  # its other end is closed, which would wake us for ever
+                poller.unregister(descriptor)  # its other end is closed, which would wake us every time
                 self._streams.discard(descriptor)
         if not self._is_read and time.monotonic() - self.started >= _READ_ONCE_S:
             self._watch_output()
         return may_have_ended
 
     def _watch_output(self) -> None:
-        """From now on read what the child says as it comes."""
+        """From now on, read the child's output as it arrives."""
         self._is_read = True
         for descriptor in self._streams:
             self._poller.register(descriptor, select.POLLIN)
 
 
 def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[str, Any], stdin: int | None) -> None:
-    """Serve one run, from the fork of its child until nothing of it is left.
+    """Serve one run, from forking its child until all its processes are gone.
 
     Args:
-        stdin: what the run reads, None for nothing; this closes it.
+        stdin: descriptor of the run's input, None for no input; it is closed.
     """
     limits = request["limits"]
     watched = WatchedChild(parent, limits, float(limits["wall_s"]))
     if stdin is None:
-        stdin = os.open("/dev/null", os.O_RDONLY)  # anew: what is shared would carry marks from run to run
+        stdin = os.open("/dev/null", os.O_RDONLY)  # opened anew, so that runs do not share its state
     pid = os.fork()
     if pid == 0:
         child.main(confinement, request["mode"], request["rlimits"], (stdin, *watched.theirs))
@@ -235,10 +235,10 @@ def serve_run(parent: ParentConnection, confinement: Confinement, request: dict[
         ended[:] = os.wait4(pid, os.WNOHANG)
         return ended[0] != 0
 
-    # At levels 1 and 2 the system has no limit that counts only this child.
+    # At levels 1 and 2 the system has no limit on the threads of this child alone.
     watched.watch(has_ended, max_threads=int(limits["processes"]) if confinement.level in (1, 2) else None)
     _, status, usage = ended if ended[0] else os.wait4(pid, 0)
-    if confinement.level in (0, 3):  # at the others a child cannot make processes
+    if confinement.level in (0, 3):  # at other levels a child cannot start processes
         kill_descendants()
     watched.finish()
     watched.channel.close()

@@ -1,11 +1,11 @@
-"""A session that forks: order a fork for each block, watch it, and kill and reap all of it at the end.
+"""A session that forks: order a fork for each block, watch it, and at the end kill and reap all processes.
 
-The parent sends `BLOCK` with JSON {"at", "number", "wall_s"} and then `TO_CHILD` with a frame ["block", code] for a
-block, and `KEEP` when the block says that it came to its end; `CANCEL` ends the block that runs, `FORGET` with JSON
-{"at", "step"} a state, `KILL` the session. For each block it gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's frame)
-and `EXIT` {"step", "killed", "status", "seconds", "cpu_s", "lost"}; at the end one more `EXIT`.
-Only in a pid namespace: everything of the session dies with it. Its code cannot fork: the kernel asks the fork server
-about each new process, and it agrees to the one that it has just ordered.
+For each block, the parent sends `BLOCK` with JSON {"at", "number", "wall_s"}, then `TO_CHILD` with a frame ["block",
+code], and `KEEP` when the block reports that it completed. `CANCEL` ends the running block, `FORGET` with JSON {"at",
+"step"} a state, and `KILL` the session. For each block, the parent gets `STDOUT`, `STDERR`, `FROM_CHILD` (the block's
+frame) and `EXIT` {"step", "killed", "status", "seconds", "cpu_s", "lost"}; at the end it gets one more `EXIT`.
+This needs a pid namespace, with which all processes of the session die. Session code cannot fork: the kernel asks the
+fork server about each new process, and it allows only the one that it has just ordered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEEP_WAIT_S = 0.5
 
 
 class _State(NamedTuple):
-    """A process that ran blocks and waits to be forked."""
+    """A process that has run blocks and waits to be forked."""
 
     pid: int
     channel: Any
@@ -48,10 +48,11 @@ class _Session:
         self.lost = fork_gate.descriptor < 0
 
     def run_block(self, step: int, at: int, number: int, wall_s: float) -> None:
-        """Run a block, which its file is named after by `number`, on a state, and report how it ended.
+        """Run a block on the state `at`, and report how it ended.
 
         Args:
-            step: What the new state is called.
+            step: Number of the new state.
+            number: The number in the block's file name.
         """
         state, gate = self._states[at], self._fork_gate
         block = WatchedChild(self._parent, self._limits, wall_s, _KEEP_WAIT_S)
@@ -78,7 +79,7 @@ class _Session:
         self.lost = self.lost or block.kill_reason == "ended"
 
     def _fork(self, state: _State, number: int, theirs: tuple[int, ...]) -> int | None:
-        """Have the process of a state fork for a block; return the new process, -1 without one, None without answer."""
+        """Have the process of a state fork for a block; return the new pid, -1 if it failed, None without an answer."""
         null = os.open("/dev/null", os.O_RDONLY)
         try:
             socket.send_fds(state.channel, [FORK + b"%d" % number], [null, *theirs])
@@ -93,7 +94,7 @@ class _Session:
         return _ask(state, b"")
 
     def forget(self, at: int, step: int) -> None:
-        """End the state `step`, which was made of the state `at`."""
+        """End the state `step`, which was forked from the state `at`."""
         state = self._states.pop(step)
         with contextlib.suppress(OSError):
             os.kill(state.pid, signal.SIGKILL)
@@ -109,7 +110,7 @@ class _Session:
 
 
 def serve_session(parent: ParentConnection, confinement: Confinement, request: dict[str, Any]) -> None:
-    """Serve one session until the parent ends it; afterwards none of its processes is left."""
+    """Serve one session until the parent ends it; none of its processes is left then."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -141,7 +142,7 @@ def serve_session(parent: ParentConnection, confinement: Confinement, request: d
 
 
 def _ask(state: _State, order: bytes) -> int | None:
-    """A number that the process of a state answers to an order, and a dot; None where it does not answer."""
+    """The number with which the process of a state answers an order (sent with a final dot); None without an answer."""
     answer = b""
     try:
         state.channel.settimeout(_ANSWER_S)

@@ -1,1 +1,1 @@
-"""What goes between the processes of a sandbox: messages, frames, and values as tagged JSON. No pickle anywhere."""
+"""What the processes of a sandbox exchange: messages, frames, and values as tagged JSON, never pickles."""

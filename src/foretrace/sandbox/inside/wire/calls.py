@@ -1,8 +1,8 @@
-"""Calls between tests and answer in two processes: plain data, exceptions and functions cross, and nothing else.
+"""Calls between tests and answer in two processes: only plain data, exceptions and functions are transferred.
 
-A function crosses as a number, by which the other side has it called. Messages, in turns: `["call", number, args,
-named]`, answered by `["value", value]`, `["raised", classes, args, text]`, or `["other", why]` where something else
-would have to cross; within a call the other side may call back.
+A function is transferred as a number, with which the other side can call it. The two sides take turns: `["call",
+number, args, named]` is answered by `["value", value]`, `["raised", classes, args, text]`, or `["other", why]` if
+something else would have to be transferred. Before it answers, the other side may call back.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any
 from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableError
 
 _MAX_BYTES = 1 << 20
-"""Of one value: tests with larger ones are run in one process."""
+"""Most bytes of one value: tests with larger values are run in one process."""
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _CHANGING = (list, dict, set, bytearray)
 OWN_MODULE = "solution"
 
 
 class NotPlainError(BaseException):
-    """Something that is neither plain data nor a function would have to cross. (No `except Exception` stops it.)"""
+    """A value that is neither plain data nor a function would be needed. (`except Exception` does not catch this.)"""
 
 
 class AnswerGoneError(BaseException):
-    """The other side has ended."""
+    """The other side has exited."""
 
     def __init__(self) -> None:
         super().__init__("the code's process ended")
 
 
 class BrokenError(BaseException):
-    """The other side says what cannot be read."""
+    """The other side sent something invalid."""
 
 
 class _CallEncoder(Encoder):
@@ -81,17 +81,17 @@ class Caller:
 
     def __init__(self, channel: Any, max_calls: int = 1 << 30) -> None:
         self._channel, self._calls_left = channel, max_calls
-        self._lock = _thread.RLock()  # one call at a time, also of threads
+        self._lock = _thread.RLock()  # one call at a time, even with threads
         self.functions: list[Any] = []
-        """What the other side may have called, by number."""
+        """Functions that the other side may call, by number."""
         self.exited: list[BaseException] = []
-        """Exceptions by which the other side would have left."""
+        """Exceptions raised by the other side that exit a process, such as SystemExit."""
 
     def encode(self, value: Any) -> Any:
-        """The value for the other side.
+        """Encode a value for the other side.
 
         Raises:
-            NotPlainError: it cannot cross.
+            NotPlainError: it cannot be transferred.
         """
         try:
             return _CallEncoder(_MAX_BYTES, self.functions).walk(value, 0)
@@ -101,10 +101,10 @@ class Caller:
             raise NotPlainError(f"a value cannot be read: {type(error).__name__}"[:200]) from None
 
     def decode(self, tagged: Any) -> Any:
-        """The value that the other side has sent.
+        """Decode a value from the other side.
 
         Raises:
-            BrokenError: it is none.
+            BrokenError: it is not a valid value.
         """
         try:
             return _CallDecoder(self).walk(tagged, 0)
@@ -112,7 +112,7 @@ class Caller:
             raise BrokenError(str(error)) from None
 
     def make_function(self, number: int, name: str) -> Callable[..., Any]:
-        """A function that has the other side call its one of this number."""
+        """A function that calls the function of this number on the other side."""
 
         def call(*args: Any, **named: Any) -> Any:
             return self._call(number, args, named)
@@ -138,7 +138,7 @@ class Caller:
         raise NotPlainError(str(reply[1]))
 
     def serve(self) -> list[Any] | None:
-        """Make the calls that the other side asks for, until it answers a call of this side's; None when it ends."""
+        """Make the calls that the other side requests, until it answers this side's call; None if it has exited."""
         while (message := self._channel.receive()) is not None:
             if message[0] != "call":
                 return message  # type: ignore[no-any-return]

@@ -1,16 +1,16 @@
-"""Frames: a 4-byte big-endian length, then that many bytes of JSON. No pickle anywhere.
+"""Frames: a 4-byte big-endian length, then that many bytes of JSON.
 
-The parent and an untrusted child exchange them over the child's channel, whose bytes the fork server passes on (see
-`messages`). What a child says is only ever parsed as JSON of a limited length.
+The parent and an untrusted child exchange them over the child's channel, whose bytes the fork server forwards (see
+`messages`). What a child sends is only ever parsed as JSON of a limited length.
 
-Frames of a child on its channel (file descriptor 3), all JSON lists whose first item names them:
+Frames of a child on its channel (file descriptor 3) are JSON lists whose first item is their name:
 
     run       ["ended", error|null]
     answer    ["loaded"] or ["failed", error]; then an answer to each of the request's calls, in order: ["value",
-              encoded, null] or ["raised", error] (`encoded` is what `values.encode` gives). Without calls in the
-              request it says ["loaded", names] and goes on as `calls` has it
+              encoded, null] or ["raised", error] (`encoded` is the result of `values.encode`). Without calls in the
+              request it sends ["loaded", names] and continues as in `calls`
     tests     calls of the answer (see `calls`); ["test", number, records, error|null, []] for each test (see
-              `roles.recorder`); at the end ["done", ...], or ["other", why, ...] where it takes one process
+              `roles.recorder`); at the end ["done", ...], or ["other", why, ...] if one process is needed
     together  ["loaded"] or ["failed", error]; ["test", number, records, error|null, flags, token] for each test; at the
               end ["done", class, flags, token]
     session   for each block ["ended", error|null]
@@ -27,13 +27,13 @@ from typing import Any
 
 HEADER = struct.Struct(">I")
 MAX_FRAME = 64 * 1024 * 1024
-"""Largest frame that is read by default, bytes; a child's frames are held to the reply limit."""
+"""Default for the largest frame that is read, bytes; the reply limit applies to a child's frames."""
 
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 class FrameError(Exception):
-    """Bytes that are not a frame, or a frame longer than it may be."""
+    """The bytes are not a frame, or the frame is too long."""
 
 
 def pack_frame(message: Any) -> bytes:
@@ -43,8 +43,8 @@ def pack_frame(message: Any) -> bytes:
 
 
 def encode_body(message: Any) -> bytes:
-    """What a frame holds behind its header."""
-    # ensure_ascii keeps lone surrogates, which model-written code may hold, out of the encoder's way.
+    """The body of a frame, without its header."""
+    # ensure_ascii escapes lone surrogates, which cannot be encoded and which model-written code may contain.
     return _encoder.encode(message).encode("ascii")
 
 
@@ -64,7 +64,7 @@ def unpack_frame(body: bytes) -> Any:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames; `feed` any chunk, `take` what is whole."""
+    """Splits a stream of bytes into frames: `feed` it any chunks, `take` complete frames."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._limit = limit
@@ -74,7 +74,7 @@ class FrameReader:
         self._buffer += chunk
 
     def take(self) -> Any:
-        """The next frame's JSON, or None when none is whole yet (no frame is JSON null).
+        """The next frame's JSON, or None if none is complete yet (a frame is never JSON null).
 
         Raises:
             FrameError: too long, or not JSON.
@@ -83,7 +83,7 @@ class FrameReader:
         return None if body is None else unpack_frame(body)
 
     def take_bytes(self) -> bytes | None:
-        """The next frame as bytes that nobody has read, or None when none is whole yet.
+        """The undecoded bytes of the next frame, or None if none is complete yet.
 
         Raises:
             FrameError: too long.
@@ -103,7 +103,7 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are left that are not a whole frame."""
+        """Number of bytes that do not form a complete frame yet."""
         return len(self._buffer)
 
 
@@ -112,7 +112,7 @@ class FrameChannel:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # Held here: code that patches `os` shall harm itself as little as possible.
+        # Kept here, so that code that patches `os` breaks as little as possible.
         self._read, self._write, self._pack, self._unpack = os.read, os.write, pack_frame, unpack_frame
         self._frames = FrameReader()
 
@@ -123,7 +123,7 @@ class FrameChannel:
             left = left[self._write(self._descriptor, left) :]
 
     def receive(self) -> Any | None:
-        """The next frame, or None when the other side has gone."""
+        """The next frame, or None if the other side has gone."""
         while True:
             message = self._frames.take()
             if message is not None:
@@ -132,5 +132,5 @@ class FrameChannel:
             if not chunk:
                 return None
             if not self._frames.pending_bytes and len(chunk) == 4 + int.from_bytes(chunk[:4], "big"):
-                return self._unpack(chunk[4:])  # the rule: one whole frame at a time
+                return self._unpack(chunk[4:])  # usually one complete frame at a time
             self._frames.feed(chunk)

@@ -1,7 +1,7 @@
-"""Values on the wire: builtin types and a few more as tagged JSON; all else is opaque, and equal to nothing.
+"""Values as tagged JSON: builtin types and a few more; all others are opaque, and equal to nothing.
 
-None, bools, strings, finite floats and small ints are JSON as they are. Containers are `["l", item, ...]` with a tag of
-`_CONTAINERS`; values that are written as text are `["x", type, text]`; what has no encoding is `["o", type, why]`.
+None, bools, strings, finite floats and small ints are plain JSON. Containers are `["l", item, ...]` with a tag from
+`_CONTAINERS`, values that are written as text are `["x", type, text]`, and opaque values are `["o", type, why]`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 MAX_DEPTH = 200
-"""Containers within one another; what is deeper is opaque."""
+"""Deepest nesting of containers; deeper values are opaque."""
 _MAX_ITEMS = 1 << 22
-"""Values in one value that a decoder takes."""
+"""Most nested values that a decoder accepts in one value."""
 _MAX_SAME_HASH = 100
-"""Members of one set or dict that may share a hash: more are made to be slow."""
+"""Most members of one set or dict that may share a hash: more are an attempt to make lookups slow."""
 _MAX_NAME = 200
 _MAX_TEXT = 2000
-"""Characters in which a value of the standard library may be written."""
+"""Most characters in the text of a standard library value."""
 _MAX_EXPONENT = 1_000_000
-"""Above this, to make an int of a decimal takes for ever."""
+"""Decimals with larger exponents take too long to convert to int."""
 _MANY = 32
-"""Items from which on a look at all of their types is worth it: those of a long list are not walked one by one."""
+"""From this many items on, all types are checked first: a list of simple values need not be walked item by item."""
 _LOW, _HIGH = -(1 << 53), 1 << 53
-"""Between these an int is a number of JSON."""
+"""Ints between these are written as JSON numbers."""
 _NUMBERS = frozenset({int, float, complex, bool})
 _DICTS = frozenset({dict, Counter, OrderedDict, defaultdict})
 _TAGS = {list: "l", tuple: "t", set: "S", frozenset: "F"}
@@ -65,18 +65,18 @@ _TEXTS: dict[str, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     "bytearray": (bytearray.hex, bytearray.fromhex),
     "ellipsis": (lambda value: "", lambda text: ...),
 }
-"""By the name of a builtin type how its values are written and read that JSON has no way to write."""
+"""By name of a builtin type: how to write and read those of its values that JSON cannot represent."""
 _LIBRARY = {
     "Decimal": "decimal",
     "Fraction": "fractions",
     "UUID": "uuid",
     **dict.fromkeys(("date", "time", "datetime", "timedelta"), "datetime"),
 }
-"""By the name of a type of the standard library whose values are written as text, too: its module."""
+"""Types of the standard library whose values are also written as text, and their modules."""
 
 
 def _is_of_library(value: Any) -> bool:
-    """Whether the value is of a type of `_LIBRARY`, exactly."""
+    """Whether the value's exact type is in `_LIBRARY`."""
     kind = type(value)
     return getattr(sys.modules.get(_LIBRARY.get(kind.__name__, "")), kind.__name__, None) is kind
 
@@ -97,7 +97,7 @@ def _write_library(value: Any) -> str:
 
 def _read_library(name: str, text: str) -> Any:
     kind = getattr(__import__(_LIBRARY[name]), name)
-    if len(text) > _MAX_TEXT or (name == "Fraction" and "e" in text.lower()):  # a power is dear
+    if len(text) > _MAX_TEXT or (name == "Fraction" and "e" in text.lower()):  # powers take too long
         raise ValueError("too long")
     if name == "timedelta":
         days, seconds, microseconds = map(int, text.split())
@@ -108,11 +108,11 @@ def _read_library(name: str, text: str) -> Any:
 
 
 class NotEncodableError(Exception):
-    """Why a value has no encoding."""
+    """A value has no encoding; says why."""
 
 
 def encode(value: Any, limit: int) -> Any:
-    """JSON of `value`, at most about `limit` bytes long; that of an `OpaqueValue` where there is none. Never raises."""
+    """JSON of `value`, at most about `limit` bytes long; that of an `OpaqueValue` if it has none. Never raises."""
     try:
         return Encoder(limit).walk(value, 0)
     except NotEncodableError as why:
@@ -122,7 +122,7 @@ def encode(value: Any, limit: int) -> Any:
 
 
 class Encoder:
-    """One walk over a value, which counts bytes before it makes them."""
+    """One walk over a value, which counts bytes before it creates them."""
 
     max_depth = MAX_DEPTH
 
@@ -179,7 +179,7 @@ class Encoder:
         return self.written(kind.__name__, _TEXTS[kind.__name__][0](value))
 
     def written(self, name: str, text: str) -> list[str]:
-        """A value that is written as text."""
+        """The encoding of a value that is written as text."""
         self.pay(len(text) + len(name) + 11)
         return ["x", name, text]
 
@@ -202,7 +202,7 @@ class Encoder:
         return out
 
     def other_value(self, value: Any, kind: type, depth: int) -> Any:
-        if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple is equal to a tuple
+        if kind.__base__ is tuple and hasattr(kind, "_fields"):  # a named tuple equals a tuple
             return self.walk(tuple(tuple.__iter__(value)), depth)
         known = self.library_value(value)
         if known is not None:
@@ -212,7 +212,7 @@ class Encoder:
         return ["o", name, ""]
 
     def library_value(self, value: Any) -> Any:
-        """The encoding of a number of numpy's, or of a value such as a Decimal; None for all else."""
+        """The encoding of a numpy number or of a value such as a Decimal; None for everything else."""
         kind = type(value)
         generic = getattr(sys.modules.get("numpy"), "generic", None)
         if type(generic) is type and issubclass(kind, generic) and kind.__module__ == "numpy":
@@ -223,10 +223,10 @@ class Encoder:
 
 
 def decode(tagged: Any) -> Any:
-    """A fresh value from what `encode` gave, whoever made it.
+    """A new value from the result of `encode`. The input need not be trusted.
 
     Raises:
-        ValueError: `encode` cannot have given this.
+        ValueError: `encode` cannot have returned this.
     """
     return Decoder().decode(tagged)
 
@@ -235,7 +235,7 @@ _AS_THEY_ARE = {int, str, bool, type(None)}
 
 
 class Decoder:
-    """One walk over what an encoder gave; it takes only so many values, and only so deep."""
+    """One walk over an encoded value; limits the number of values and the depth."""
 
     max_depth = MAX_DEPTH + 1
 
@@ -245,7 +245,7 @@ class Decoder:
         """Whether nothing in the value is opaque."""
 
     def decode(self, tagged: Any) -> Any:
-        """The value; a ValueError where there is none."""
+        """The value; raises ValueError if it is invalid."""
         try:
             return self.walk(tagged, 0)
         except RecursionError:
@@ -265,7 +265,7 @@ class Decoder:
         if kind is not list or not tagged or type(tagged[0]) is not str:
             raise ValueError("no value")
         make = _CONTAINERS.get(tagged[0])
-        if make is not None:  # one frame a level: what is as deep as may be must not meet Python's own limit
+        if make is not None:  # one stack frame per level, to stay below Python's recursion limit
             items: list[Any] = tagged[1:]
             if len(items) >= _MANY and set(map(type, items)) <= _AS_THEY_ARE:
                 self.left -= len(items)
@@ -286,7 +286,7 @@ class Decoder:
         return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
     def read_other(self, tag: str, rest: list[Any]) -> Any:
-        """A value of another kind."""
+        """Decode a value with another tag."""
         raise ValueError("no known kind of value")
 
 
@@ -306,7 +306,7 @@ def _make_dict(items: list[Any]) -> dict[Any, Any]:
 
 
 def _hashable(items: list[Any]) -> list[Any]:
-    """The items, if they can be the members of a set at a fair price."""
+    """The items, if making a set of them does not take too long."""
     seen: dict[int, int] = {}
     for item in items:
         try:
@@ -329,13 +329,13 @@ _CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
 _BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 _SHOWN_WHOLE = frozenset({type(None), bool, float, complex, type(...), range, OpaqueValue})
 _LONG_INT = 2000
-"""Bits above which an int is shown in base 16, which is cheap."""
+"""Bits above which an int is shown in base 16, which is fast."""
 _MAX_SORTED = 200
-"""Members of a set that are shown in the order of their texts, which does not depend on hashes."""
+"""Largest set whose members are shown sorted by their texts, so that the order does not depend on hashes."""
 
 
 def find_type_name(value: Any) -> str:
-    """Name of the value's type, read past anything that its class overrides."""
+    """Name of the value's type, even if its class overrides attribute access."""
     try:
         return str(type.__dict__["__name__"].__get__(type(value)))[:_MAX_NAME]
     except Exception:
@@ -343,13 +343,13 @@ def find_type_name(value: Any) -> str:
 
 
 def show_value(value: Any, limit: int = 500) -> str:
-    """`repr` for a human, at most `limit` characters long, the same for equal sets."""
+    """`repr` for humans, at most `limit` characters long; equal sets give the same text."""
     text = _show(value, limit)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _show(value: Any, limit: int) -> str:
-    """The text of a value; of a longer one than `limit` not all of it is there."""
+    """The text of a value; may be incomplete if it is longer than `limit`."""
     kind = type(value)
     if kind is int:
         return repr(value) if value.bit_length() <= _LONG_INT else hex(value)
@@ -371,7 +371,7 @@ def _show(value: Any, limit: int) -> str:
 
 
 def _join(texts: Iterable[str], limit: int) -> str:
-    """The texts with commas, up to the one with which they are longer than `limit`."""
+    """The texts joined by commas, up to the one that exceeds `limit`."""
     joined: list[str] = []
     length = 0
     for text in texts:
