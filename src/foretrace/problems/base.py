@@ -195,27 +195,6 @@ def get_text(row: ProblemRow, key: str) -> str:
     return value
 
 
-def get_texts(row: ProblemRow, key: str) -> list[str]:
-    """The texts of a list under a key, or a single text as a list; empty if the key is missing or all texts are blank.
-
-    Raises:
-        UnusableError: the key holds anything else.
-    """
-    value = row.value.get(key)
-    texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
-        raise UnusableError(f"`{key}` must be a list of texts")
-    return [text for text in texts if text.strip()]
-
-
-def split_asserts(code: str) -> tuple[Test, ...]:
-    """One Test for each assert if the code consists only of asserts, otherwise one Test of all of it."""
-    body = parse_code(code).body
-    if not body or not all(isinstance(node, ast.Assert) for node in body):
-        return (Test(code=code),)
-    return tuple(Test(code=ast.get_source_segment(code, node) or ast.unparse(node)) for node in body)
-
-
 def parse_code(code: str) -> ast.Module:
     """The syntax tree of the code.
 
