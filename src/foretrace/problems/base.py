@@ -89,7 +89,7 @@ def make_problems(
         try:
             problem = check_problem(make(row))
             if problem.id in seen:
-                raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
+                raise UnusableError(f"the id {problem.id!r} is used by {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
             task = error.task if isinstance(error, NeedsImageError) else None
             yield UnusableRow(row.at, _find_reason(error), _find_id(getattr(row, "value", {})), task)
@@ -122,7 +122,7 @@ def check_problems(problems: Iterable[Problem]) -> list[Problem]:
     """
     listed = list(problems)
     if not listed:
-        raise ProblemError("there is no problem to attempt")
+        raise ProblemError("no problems to attempt: the set is empty, or none of its problems was chosen")
     seen: set[str] = set()
     for problem in listed:
         require_tests(problem)
