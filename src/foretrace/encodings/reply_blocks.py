@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import functools
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Literal
@@ -43,22 +42,20 @@ _MARKER = re.compile(
     rf"|<(?P<tag_end>/?)(?P<tag>(?i:{_ALTERNATIVES}))(?:\s[^<>\n]*)?>",
     re.MULTILINE,
 )
-_OBSERVATION = re.compile(r"(?:\A|\n)[ \t]*(?P<at>Observation:)")
 _QUOTES = frozenset("`\"'")
-_OUTPUT_NAMES = (
+_ANSWER_LABEL = re.compile(
+    r"\s*(?P<at>[*_#> \t]*(?:"
     r"(?:(?:execution|tool|function|test|program|code|console|sandbox|python|the|actual)[ \t_-])?"
-    r"(?:outputs?|results?|stdout|stderr|response)"
+    r"(?:outputs?|results?|stdout|stderr|response|observation)"
+    r"|user|human|system|environment|tool|sandbox|interpreter|executor)[*_ \t]*:)",
+    re.IGNORECASE,
 )
-_SPEAKER_NAMES = r"(?:user|human|system|environment|tool|sandbox|interpreter|executor)"
-_OUTPUT_LABEL = re.compile(rf"\s*(?P<at>[*_#> \t]*(?:{_OUTPUT_NAMES}|{_SPEAKER_NAMES})[*_ \t]*:)", re.IGNORECASE)
-"""Words with which a model that continues after its code makes up the answer of the environment."""
-_SPEAKER_LABEL = re.compile(r"\n[ \t]*\n(?P<at>[*_#> \t]*(?:User|Human|System)[*_ \t]*:)")
+"""Words right after code with which a model makes up the answer of the environment."""
 _CHAT_TEMPLATE_TURN = re.compile(
     r"<\|(?:(?:im_start|start_header_id)\|>\s*(?:user|tool|system|ipython)\b|(?:user|tool|observation)\|>)"
 )
 """The start of somebody else's turn, in the control tokens of chat templates."""
 _EXECUTED_KINDS = frozenset({"code", "action", "verify"})
-_END_OF_CODE = re.compile(r"(?:```|</(?:code|tool_call|action)>|\[/(?:CODE|ACTION)\]|\nAction Input:[^\n]*)\s*\Z")
 
 
 class ReplyBlock(msgspec.Struct, frozen=True):
@@ -119,18 +116,15 @@ def find_hallucinated_result(text: str) -> int | None:
     """The start of the first result that the model made up; `None` if there is none.
 
     Only the environment writes results, errors, hints and the turns of others: as markers, tags, an `output` fence or
-    control tokens. Right after code or a call, `Output:`, `User:` and the like also count, and so does text that ends
-    in a closing tag. They count inside thinking too, but not inside code or calls.
+    control tokens. Right after code or a call, `Output:`, `User:` and the like also count. They count inside thinking
+    too, but not inside code or calls.
     """
     scan = _scan_reply(text)
     results = [m.start for m in scan.markers if m.kind in _ENVIRONMENT_KINDS and not m.closes and scan.is_used(m)]
-    for match in _OBSERVATION.finditer(text):
-        if _END_OF_CODE.search(text, max(0, match.start() - 400), match.start()):
-            results.append(match.start("at"))
     for match in _CHAT_TEMPLATE_TURN.finditer(text):
         if text[max(0, match.start() - 1) : match.start()] not in _QUOTES:
             results.append(match.start())
-    results += scan.find_unmarked_results()
+    results += scan.find_labeled_answers()
     inert = scan.list_inert_spans()
     starts = [start for start, _ in inert]
     for at in sorted(results):
@@ -316,36 +310,10 @@ class _Scanner:
         end = None if quoted or marker.syntax != "xml" else next(ends, None)
         return end is not None and bool(self._text[marker.end : end.start].strip())
 
-    def find_unmarked_results(self) -> Iterator[int]:
-        """The starts of results or others' turns without a marker, after code or a call that is run."""
-        ends = [end for _, end in self._calls]
-        for block, following in itertools.zip_longest(self.blocks, self.blocks[1:]):
-            if block.kind in _EXECUTED_KINDS:
-                ends.append(block.span[1])
-                stop = len(self._text) if following is None else following.span[0]
-                yield from (m.start("at") for m in _SPEAKER_LABEL.finditer(self._text, ends[-1], stop))
-        yield from (m.start("at") for end in ends if (m := _OUTPUT_LABEL.match(self._text, end)))
-        yield from self._find_lone_closing_tags(sorted(ends))
-
-    def _find_lone_closing_tags(self, ends: list[int]) -> Iterator[int]:
-        """Find closing tags of results without an opening one: the start of the text between the code and the tag.
-
-        If there are other markers between them, the tag itself, if it begins a line.
-        """
-        last = 0
-        for marker in self.markers:
-            if marker.kind not in _ENVIRONMENT_KINDS or not marker.closes:
-                last = last if marker.closes else marker.end
-                continue
-            index = bisect.bisect_right(ends, marker.start) - 1
-            line = self._text[: marker.start].rpartition("\n")[2]
-            if index < 0 or marker.start in self._hidden or self._text[marker.start - 1] in _QUOTES:
-                continue
-            if ends[index] >= last:
-                between = self._text[ends[index] : marker.start]
-                yield marker.start - len(between.lstrip())
-            elif not line.strip():
-                yield marker.start
+    def find_labeled_answers(self) -> Iterator[int]:
+        """The starts of `Output:` and the like right after code or a call that is run."""
+        ends = [end for _, end in self._calls] + [b.span[1] for b in self.blocks if b.kind in _EXECUTED_KINDS]
+        return (match.start("at") for end in ends if (match := _ANSWER_LABEL.match(self._text, end)))
 
     def list_inert_spans(self) -> list[tuple[int, int]]:
         """The sorted spans of code and calls, in which nothing counts as a result."""
