@@ -58,6 +58,8 @@ class Otlp(TraceFormat):
         for trace in family.list_traces():
             for counts, more in zip((lost, kept), split_losses(trace, _CARRIED), strict=True):
                 counts.update(more)
+            hidden = (m for m in trace.messages if m.role != "tool" and not all(map(_has_address, m.parts)))
+            kept.update("messages.parts" for _ in hidden)
         groups = list(_make_groups(family, _make_id(family.trace.key, "", 16), ""))
         return Exported(data=msgspec.json.encode({"resourceSpans": groups}) + b"\n", lost=lost, kept=kept)
 
@@ -195,14 +197,17 @@ class _Spans:
         if message.role == "tool":
             parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
         else:
-            shown = [part for part in message.parts if part.ref and not part.ref.startswith("data:")]
-            parts = [*map(_make_part, split_at_parts(text, shown))]
+            parts = [*map(_make_part, split_at_parts(text, filter(_has_address, message.parts)))]
         if message.role == "assistant":
             if message.reasoning:
                 parts.append({"type": "reasoning", "content": message.reasoning})
             parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-        kept = keep_message_fields(drop_numbers(message), has_parts=False, call_ids=ids)
+        kept = keep_message_fields(drop_numbers(message), call_ids=ids)
         return {"role": message.role, "parts": parts, FIELD: kept}
+
+
+def _has_address(part: Part) -> bool:
+    return bool(part.ref) and not str(part.ref).startswith("data:")
 
 
 def _make_part(piece: str | Part) -> dict[str, Any]:
