@@ -36,8 +36,7 @@ _RESULT_FENCES = frozenset({"output", "result", "stdout", "stderr", "tool_output
 _MAX_TRIES = 8
 _ALTERNATIVES = "|".join(sorted(_KIND_OF_NAME, key=len, reverse=True))
 _MARKER = re.compile(
-    rf"^(?:[ \t]*(?P<ticks>`{{3,}})[ \t]*(?P<info>[^`\n]*)"
-    rf"|[ ]{{0,3}}(?P<tildes>~{{3,}})[ \t]*(?P<language>\w*)[ \t\r]*)$"
+    rf"^[ \t]*(?P<ticks>`{{3,}})[ \t]*(?P<info>[^`\n]*)$"
     rf"|\[(?P<bracket_end>/?)(?P<bracket>{_ALTERNATIVES.upper()})\]"
     rf"|<(?P<tag_end>/?)(?P<tag>(?i:{_ALTERNATIVES}))(?:\s[^<>\n]*)?>",
     re.MULTILINE,
@@ -92,9 +91,13 @@ class _Marker(msgspec.Struct, frozen=True):
     may_open: bool
     """Whether it may open a block: it begins a line, or follows a block."""
     ticks: str = ""
-    """The backticks or tildes of a fence."""
+    """The backticks of a fence."""
     info: str = ""
     """The language of a fence, in lower case."""
+
+    def ends(self, opening: _Marker) -> bool:
+        """Whether it is the closing marker or tag of this block."""
+        return self.closes and (self.syntax, self.kind) == (opening.syntax, opening.kind)
 
 
 def split_reply(text: str) -> list[ReplyBlock]:
@@ -136,7 +139,7 @@ def find_hallucinated_result(text: str) -> int | None:
 
 def _extract_code(content: str) -> str:
     """The code of a block: the content of its only Python fence, if the content as a whole is not Python."""
-    if ("```" not in content and "~~~" not in content) or parse_python(content) is not None:
+    if "```" not in content or parse_python(content) is not None:
         return content.strip("\n")
     inner = [b for b in _Scanner(content, fences_only=True).blocks if b.kind == "code"]
     return inner[0].content.strip("\n") if len(inner) == 1 else strip_fence(content).strip("\n")
@@ -177,7 +180,7 @@ class _Scanner:
             if marker.syntax != "fence":
                 continue
             if opening is None or (not opening.info and marker.info in _CODE_FENCES):
-                opening = marker if marker.info or marker.ticks[0] == "`" else None  # `~~~` alone underlines
+                opening = marker
             elif not marker.info and marker.ticks.startswith(opening.ticks) and self._may_close(opening, marker, index):
                 yield opening.start, index
                 opening = None
@@ -204,10 +207,8 @@ class _Scanner:
         return marker.may_open and not marker.closes and marker.start not in self._hidden and marker.kind != "text"
 
     def _iterate_after(self, marker: _Marker) -> Iterator[_Marker]:
-        index = bisect.bisect_right(self._starts, marker.start)
-        while index < len(self.markers):
-            yield self.markers[index]
-            index += 1
+        first = bisect.bisect_right(self._starts, marker.start)
+        return (self.markers[index] for index in range(first, len(self.markers)))
 
     @functools.cached_property
     def blocks(self) -> list[ReplyBlock]:
@@ -257,8 +258,7 @@ class _Scanner:
         """
         following: _Marker | None = None
         for other in self._iterate_after(marker):
-            same = other.syntax == marker.syntax and other.kind == marker.kind
-            if same and other.closes:
+            if other.ends(marker):
                 return self._make_block(marker, other, closes=True)
             if other.syntax == "fence" and (
                 marker.syntax != "bracket" or self._has_code_markers or other.kind != "code"
@@ -266,7 +266,7 @@ class _Scanner:
                 continue
             if following is None and self._opens(other):
                 following = other
-            if same and self._opens(other):
+            if (other.syntax, other.kind) == (marker.syntax, marker.kind) and self._opens(other):
                 break
         return self._make_block(marker, following, closes=False)
 
@@ -278,12 +278,7 @@ class _Scanner:
         first: _Marker | None = None
         tries = 0
         for other in self._iterate_after(marker):
-            closes = (
-                other.closes
-                and other.syntax == marker.syntax
-                and other.kind == marker.kind
-                and marker.syntax != "fence"
-            )
+            closes = other.ends(marker)
             if not closes and (other.syntax == "fence" or not self._opens(other)):
                 continue
             first = first or other
@@ -304,9 +299,7 @@ class _Scanner:
         if marker.may_open:
             return True
         quoted = self._text[max(0, marker.start - 1) : marker.start] in _QUOTES
-        ends = (
-            m for m in self._iterate_after(marker) if m.closes and m.syntax == marker.syntax and m.kind == marker.kind
-        )
+        ends = (other for other in self._iterate_after(marker) if other.ends(marker))
         end = None if quoted or marker.syntax != "xml" else next(ends, None)
         return end is not None and bool(self._text[marker.end : end.start].strip())
 
@@ -335,8 +328,8 @@ def _scan_reply(text: str) -> _Scanner:
 
 
 def _make_marker(match: re.Match[str], may_open: bool) -> _Marker:
-    if ticks := match["ticks"] or match["tildes"]:
-        info = (match["info"] or match["language"] or "").strip().lower()
+    if ticks := match["ticks"]:
+        info = match["info"].strip().lower()
         kind: BlockKind = "code" if info in _CODE_FENCES else "result" if info in _RESULT_FENCES else "text"
         return _Marker(*match.span(), kind, "fence", False, True, ticks, info)
     syntax: BlockSyntax = "bracket" if match["bracket"] else "xml"
