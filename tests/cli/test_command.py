@@ -81,7 +81,7 @@ def test_no_local_folder_is_named_like_a_store(
     monkeypatch.chdir(tmp_path)
     result = run(*arguments)
     address = next(each for each in arguments if "://" in each)
-    assert result.code == 2 and result.err.startswith(f"foretrace: {address}: has to be on this machine")
+    assert result.code == 2 and result.err.startswith(f"foretrace: {address}: must be a path of this machine")
     assert not list(tmp_path.iterdir())
 
 

@@ -27,7 +27,7 @@ def test_a_path_of_this_machine_is_taken_as_it_is(place: str) -> None:
 def test_an_address_is_refused_where_a_path_is_wanted() -> None:
     check_place("s3://b/t", may_be_in_store=True)
     for place in ("s3://b/t", Path("gs://b/t")):
-        with pytest.raises(UsageError, match=f"^{write_place(place)}: has to be on this machine"):
+        with pytest.raises(UsageError, match=f"^{write_place(place)}: must be a path of this machine"):
             make_local_path(place)
     for place in ("s4://b/t", "S3://b/t", "https://b/t", Path("file:///t")):
         with pytest.raises(UsageError, match="is not a path of this machine, and addresses begin with s3://, gs://"):
@@ -60,7 +60,7 @@ def test_no_function_takes_a_store_for_a_folder(
     call: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"^s3://b/t: has to be on this machine"):
+    with pytest.raises(UsageError, match=r"^s3://b/t: must be a path of this machine"):
         call("s3://b/t")
     assert not list(tmp_path.iterdir())
 

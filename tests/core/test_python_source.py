@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from foretrace.core.python_source import PARSE_ERRORS, parse_literal, parse_quietly, try_parse
+from foretrace.core.python_source import PARSE_ERRORS, parse_quietly, try_parse
 
 
 def test_a_tree_without_warnings() -> None:
@@ -16,14 +16,6 @@ def test_a_tree_without_warnings() -> None:
         tree = parse_quietly("a = '\\d'\nb = a is 'x'\n", compiles=True)
         assert isinstance(tree.body[0], ast.Assign)
         assert isinstance(parse_quietly("'\\d'", "eval").body, ast.Constant)
-
-
-def test_a_value_without_warnings() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert parse_literal(" {'a': ('\\d', None)}\n") == {"a": ("\\d", None)}
-    with pytest.raises(ValueError, match="malformed"):
-        parse_literal("f(1)")
 
 
 @pytest.mark.parametrize("code", ["def f(:", "x = '\x00'", "(" * 100_000])

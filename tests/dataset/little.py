@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foretrace.actions.label_steps import collect_evidence
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolCall, ToolSpec, Trace
+from foretrace.dataset.filters.base import FoundTrace, TraceFilter, encode_examined
+from foretrace.dataset.trace_filters import examine_trace
 
 RUN_BUILD = Path(__file__).with_name("run_build.py")
 """A script that builds in a process of its own: `run_build.py '{"traces": [..], "out": ..., ...}'`."""
@@ -99,6 +102,11 @@ def corpus(groups: int = 24, seed: int = 0) -> list[Trace]:
             name = f"repo-{number:03d}"
             traces.append(attempt(key, rng, name=name, task=f"task-{number}", group=name, success=success))
     return traces
+
+
+def examine(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:
+    """The traces as a worker of a build reports them."""
+    return (encode_examined(examine_trace(trace, filters, collect_evidence(trace))) for trace in traces)
 
 
 def tree(folder: Path) -> dict[str, str]:

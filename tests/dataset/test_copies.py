@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dataset.little import attempt, corpus, rows, runs, trace, user
+from dataset.little import attempt, corpus, examine, rows, runs, trace, user
 from foretrace.api.datasets import build
 from foretrace.core.errors import GateError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.filters.base import Decision, sort_examined
 from foretrace.dataset.filters.copies import CopyFilter, make_copies_gate, read_statement
-from foretrace.dataset.trace_filters import examine_trace, examine_traces, select_traces
+from foretrace.dataset.trace_filters import examine_trace, select_traces
 
 _ISSUE = (
     "The parser loses the last line of a file that has no line break at its end, and the report that is printed "
@@ -118,7 +118,7 @@ def test_the_decision_does_not_depend_on_the_order_or_the_workers() -> None:
     expected, _ = decide(traces, keeps_best=True)
     filters = [CopyFilter(keeps_best=True)]
     mixed = rng.sample(traces, len(traces))
-    with sort_examined(examine_traces(mixed, filters)) as found:
+    with sort_examined(examine(mixed, filters)) as found:
         assert filters[0].decide(found) == expected
     whole = select_traces([CopyFilter()], [])
     assert whole.filters["copies"]["tasks"]["copies"] == 0

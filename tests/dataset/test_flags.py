@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import foretrace
-from dataset.little import runs, says, seen, trace, user
+from dataset.little import examine, runs, says, seen, trace, user
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import FlagFilter, examine_traces, select_traces
+from foretrace.dataset.trace_filters import FlagFilter, select_traces
 
 CHEAT = "git log --all --oneline"
 
@@ -39,7 +39,7 @@ def attempt(number: int, *, cheats: bool, success: bool | None = True) -> Trace:
 def decide(*traces: Trace, keep: bool = False) -> tuple[dict[str, str], dict[str, Any]]:
     """What is left out, and what the manifest says."""
     filters = [FlagFilter(BuildSettings(keep_flagged=keep))]
-    selection = select_traces(filters, examine_traces(traces, filters))
+    selection = select_traces(filters, examine(traces, filters))
     return selection.left_out, selection.filters["flags"]
 
 

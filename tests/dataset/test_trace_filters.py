@@ -63,7 +63,7 @@ class NoneAtAll:
 def use(monkeypatch: pytest.MonkeyPatch, *filters: TraceFilter) -> None:
     """Have a build ask these filters, and that of copies, of which a gate reads what it found."""
 
-    def make(settings: BuildSettings, benchmarks: Path | None = None) -> list[TraceFilter]:
+    def make(settings: BuildSettings, benchmarks: Path) -> list[TraceFilter]:
         return [*filters, CopyFilter()]
 
     for module in (plan, shard_job):

@@ -74,7 +74,7 @@ def test_a_store_gets_the_bytes_of_a_local_folder(bucket: S3Objects, rows: FileR
     before = read_objects(bucket, "t")
     report = import_source(SweSmith(), [rows], f"{bucket.address}/t")
     assert report.already_done == 120 and read_objects(bucket, "t") == before
-    with pytest.raises(BuildError, match=f"{bucket.address}/d: holds 'README.md'; choose another folder"):
+    with pytest.raises(BuildError, match=f"{bucket.address}/d: contains 'README.md'; choose another folder"):
         foretrace.build(f"{bucket.address}/t", out=f"{bucket.address}/d", **BUILD, overwrite=True)
 
 
@@ -303,9 +303,9 @@ def test_what_cannot_be_used_is_said_before_work_begins(
     with pytest.raises(StoreError, match=r"s3://no-such-bucket/t/.*: cannot .*bucket does not exist"):
         import_source(SweSmith(), [rows], "s3://no-such-bucket/t")
     bucket.put("d/other.txt", b"", instead_of=None)
-    with pytest.raises(BuildError, match=r"holds 'other.txt'; choose another folder"):
+    with pytest.raises(BuildError, match=r"contains 'other.txt'; choose another folder"):
         foretrace.build(local / "t", out=f"{bucket.address}/d", **BUILD)
-    with pytest.raises(StoreError, match=r"is not a traces folder and holds 'other.txt'; choose another"):
+    with pytest.raises(StoreError, match=r"is not a traces folder \(it contains 'other.txt'\); choose another folder"):
         import_source(SweSmith(), [rows], f"{bucket.address}/d")
     for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         monkeypatch.delenv(f"AWS_{key}")

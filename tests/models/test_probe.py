@@ -107,7 +107,7 @@ def test_what_was_not_found_is_refused_with_the_reason(kind: str) -> None:
         async with model_at(kind, server.url) as model:
             await model.probe()
             if kind != "llamacpp":
-                with pytest.raises(UsageError, match=r"cannot go on with an assistant turn: .*(count|new turn)"):
+                with pytest.raises(UsageError, match=r"cannot continue an assistant turn: .*(count|new turn)"):
                     await model.complete(asking(prefill="x"))
             with pytest.raises(UsageError, match="cannot take a prompt of token ids: "):
                 await model.complete(Request(prompt_ids=(1, 2)))

@@ -150,7 +150,7 @@ def test_nothing_said_is_a_failure(kind: str) -> None:
 @pytest.mark.parametrize("logprobs", [True, False])
 def test_a_reply_of_a_megabyte_is_not_believed(kind: str, logprobs: bool) -> None:
     class Deaf(ModelServer):
-        """Does not hold to the limit."""
+        """Ignores the limit."""
 
         async def _reply(self, *args: Any) -> tuple[str, str, str]:
             return "x" * 1_000_000, "stop", ""

@@ -210,7 +210,9 @@ def test_tasks_lie_at_any_depth_and_refusals_are_counted(tmp_path: Path, run: Ru
     write_task(tmp_path / "b" / "again")
     good, again, image = load(tmp_path)
     assert isinstance(good, Problem) and isinstance(image, UnusableRow)
-    assert isinstance(again, UnusableRow) and again.reason.startswith("the id 'org/clamp' stands at") and not again.task
+    assert (
+        isinstance(again, UnusableRow) and again.reason.startswith("the id 'org/clamp' is used by") and not again.task
+    )
     result = run("problems", "check", f"harbor:{tmp_path}", "--json")
     assert result.code == 1 and [fault["fault"] for fault in result.json["findings"]] == ["bad_row", "bad_row"]
     result = run(

@@ -217,7 +217,7 @@ def test_a_row_that_cannot_be_used_names_file_and_row(
 def test_an_id_stands_once(tmp_path: Path) -> None:
     (problem,), (drop,) = read("jsonl", tmp_path, {**OWN, "id": "a"}, {**OWN, "id": "a"})
     assert problem.id == "a" and drop.at.endswith("row 1")
-    assert drop.reason == f"the id 'a' stands at {tmp_path / 'set.jsonl'} row 0 too; ids must differ"
+    assert drop.reason == f"the id 'a' is used by {tmp_path / 'set.jsonl'} row 0 too; ids must differ"
 
 
 def test_what_follows_a_row_that_cannot_be_used_is_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.trace import Usage
+from foretrace.core.trace import Record, Usage
 
 TokenExactness = Literal["token", "text", "none"]
 """`token`: the ids are the sampled ones. `text`: logprobs belong to pieces of text without ids. `none`: neither."""
@@ -15,18 +15,14 @@ FinishReason = Literal["stop", "length", "stop_sequence", "tool_calls"]
 """Why a completion ended: the model finished, the token limit, one of our stop sequences, or native tool calls."""
 
 
-class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Base of these records: immutable, defaults left out of the JSON."""
-
-
-class ChatMessage(_Record, frozen=True):
+class ChatMessage(Record, frozen=True):
     """One message in the form that a model server takes."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
 
 
-class Sampling(_Record, frozen=True, kw_only=True):
+class Sampling(Record, frozen=True, kw_only=True):
     """How to sample. Sent in full with each request, since servers have their own defaults."""
 
     temperature: float = 0.7
@@ -35,11 +31,11 @@ class Sampling(_Record, frozen=True, kw_only=True):
     max_tokens: int = 4096
     """The most tokens in one completion."""
     seed: int | None = None
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further options, as the server names them."""
 
 
-class Request(_Record, frozen=True, kw_only=True):
+class Request(Record, frozen=True, kw_only=True):
     """A request for one completion."""
 
     messages: tuple[ChatMessage, ...] = ()
@@ -54,7 +50,7 @@ class Request(_Record, frozen=True, kw_only=True):
     """Ask for logprobs if the server supports them."""
 
 
-class Completion(_Record, frozen=True, kw_only=True):
+class Completion(Record, frozen=True, kw_only=True):
     """What a model returned."""
 
     text: str
@@ -77,10 +73,10 @@ class Completion(_Record, frozen=True, kw_only=True):
     """Wall-clock seconds from the request to the last byte, not counting retries."""
     model: str = ""
     """The model name in the server's reply."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Capabilities(_Record, frozen=True, kw_only=True):
+class Capabilities(Record, frozen=True, kw_only=True):
     """What a model server was found to support, and if not, why."""
 
     logprobs: bool = False
@@ -93,7 +89,7 @@ class Capabilities(_Record, frozen=True, kw_only=True):
     reasoning_apart: bool = False
     """Returns thinking separately from the text."""
     context_length: int | None = None
-    reasons: dict[str, str] = {}
+    reasons: dict[str, str] = msgspec.field(default_factory=dict)
     """By missing capability: what was observed."""
 
 

@@ -81,7 +81,7 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise StoreError(f"{path}: cannot read: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path}: is damaged, or no manifest of traces: {error}") from error
+        raise StoreError(f"{path}: is damaged or is not the manifest of a traces folder: {error}") from error
     if manifest.schema_version != SCHEMA_VERSION:
         raise StoreError(f"{path}: schema version {manifest.schema_version}, this foretrace reads {SCHEMA_VERSION}")
     if strange := [s.path for s in manifest.segments if not _SEGMENT.fullmatch(s.path)]:

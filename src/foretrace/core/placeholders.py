@@ -16,10 +16,3 @@ USER_NAME = "user_name"
 def make_placeholder(type: str, number: int) -> str:
     """The mark of secret number `number` of its type in a trace, from 1."""
     return f"redacted-user-{number}" if type == USER_NAME else f"<SECRET:{type}:{number}>"
-
-
-def write_as_words(text: str) -> str:
-    """The text with each mark as one word of the same length, for parsers that give `<` and `>` a meaning."""
-    if "<SECRET:" not in text:
-        return text
-    return PLACEHOLDER.sub(lambda mark: f"_{mark[0][1:-1].replace(':', '_')}_", text)

@@ -65,8 +65,8 @@ def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
         raise UsageError(f"{place}: is not a path of this machine, and addresses begin with {'://, '.join(SCHEMES)}://")
     if not may_be_in_store:
         raise UsageError(
-            f"{find_address(place)}: has to be on this machine; what `import`, `label` and `build` read and write in "
-            "an object store is copied from there with tools of its own"
+            f"{find_address(place)}: must be a path of this machine; copy it from the object store first. Only "
+            "`import`, `label` and `build` read and write object stores"
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.trace import Isolation, TestCounts
+from foretrace.core.trace import Isolation, Record, TestCounts
 
 Integrity = Literal["values", "calls", "together"]
 """The form in which tests were judged, from strongest to weakest.
@@ -32,11 +32,7 @@ cannot cause it.
 """
 
 
-class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Base of these records: immutable, defaults left out of the JSON."""
-
-
-class Test(_Record, frozen=True, kw_only=True):
+class Test(Record, frozen=True, kw_only=True):
     """One test: code with asserts, or one case of a program's input and output."""
 
     __test__ = False  # not a pytest class
@@ -52,7 +48,7 @@ class Test(_Record, frozen=True, kw_only=True):
     """Largest absolute or relative difference at which two printed numbers are equal; `None` requires equal text."""
 
 
-class Problem(_Record, frozen=True, kw_only=True):
+class Problem(Record, frozen=True, kw_only=True):
     """A task with tests: what is asked, and how an answer is judged."""
 
     id: str
@@ -78,10 +74,10 @@ class Problem(_Record, frozen=True, kw_only=True):
     group: str | None = None
     """All problems of a group go into the same split; `None` means the id."""
     license: str | None = None
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class RunError(_Record, frozen=True, kw_only=True):
+class RunError(Record, frozen=True, kw_only=True):
     """Why code failed, in terms that help its author."""
 
     kind: str
@@ -94,7 +90,7 @@ class RunError(_Record, frozen=True, kw_only=True):
     """Frames of the code itself, innermost last; at most 2,000 characters."""
 
 
-class RunResult(_Record, frozen=True, kw_only=True):
+class RunResult(Record, frozen=True, kw_only=True):
     """The result of one run of code. Everything except ending, seconds and isolation was reported by untrusted code."""
 
     ending: Ending
@@ -122,7 +118,7 @@ class RunResult(_Record, frozen=True, kw_only=True):
         return self.ending == "ok" or (self.ending == "exit" and self.exit_code == 0 and self.mode is None)
 
 
-class TestResult(_Record, frozen=True, kw_only=True):
+class TestResult(Record, frozen=True, kw_only=True):
     """The result of one test."""
 
     __test__ = False
@@ -143,7 +139,7 @@ class TestResult(_Record, frozen=True, kw_only=True):
     """The form that decided this test."""
 
 
-class Verdict(_Record, frozen=True, kw_only=True):
+class Verdict(Record, frozen=True, kw_only=True):
     """The result of judging code against tests. The total does not depend on the candidate."""
 
     tests: tuple[TestResult, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 """Raised by `parse_quietly` for text that is not Python (`ValueError`: null bytes; the last two: nested too deeply)."""
@@ -43,13 +43,3 @@ def try_parse(code: str, mode: Literal["eval", "exec"] = "exec") -> ast.AST | No
         return parse_quietly(code, mode)
     except PARSE_ERRORS:
         return None
-
-
-def parse_literal(code: str) -> Any:
-    """The value of a Python literal, such as `{'a': (1, None)}`.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: the text is not Python (`PARSE_ERRORS`), or not a literal.
-        TypeError: the value cannot exist, such as a list in a set.
-    """
-    return ast.literal_eval(parse_quietly(code.strip(), "eval"))

@@ -548,4 +548,4 @@ def _refuse_strangers(folder: Path) -> None:
         return
     strangers = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".", "shard-")))
     if strangers:
-        raise StoreError(f"{folder}: is not a traces folder and holds {strangers[0]!r}; choose another")
+        raise StoreError(f"{folder}: is not a traces folder (it contains {strangers[0]!r}); choose another folder")

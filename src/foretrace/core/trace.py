@@ -26,11 +26,11 @@ TimeSource = Literal["runner", "span", "stamps"]
 """Who measured a duration: the runner, or a span of a tracer. `stamps` is the difference of two time stamps."""
 
 
-class _Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Base of all records: immutable, defaults left out of the JSON."""
 
 
-class Part(_Record, frozen=True, kw_only=True):
+class Part(Record, frozen=True, kw_only=True):
     """One non-text part of a message's content (an image, a file), kept by reference."""
 
     type: str
@@ -45,7 +45,7 @@ class Part(_Record, frozen=True, kw_only=True):
     """Character offset of the part in `Message.content`."""
 
 
-class ToolSpec(_Record, frozen=True, kw_only=True):
+class ToolSpec(Record, frozen=True, kw_only=True):
     """One tool that the agent was offered."""
 
     name: str
@@ -54,7 +54,7 @@ class ToolSpec(_Record, frozen=True, kw_only=True):
     """JSON Schema of the arguments, as JSON text."""
 
 
-class ToolCall(_Record, frozen=True, kw_only=True):
+class ToolCall(Record, frozen=True, kw_only=True):
     """One call of a tool by the agent."""
 
     id: str = ""
@@ -71,14 +71,14 @@ class ToolCall(_Record, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class Usage(_Record, frozen=True, kw_only=True):
+class Usage(Record, frozen=True, kw_only=True):
     """Token counts of one completion, `None` when the server did not report them."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
-class Sampled(_Record, frozen=True, kw_only=True):
+class Sampled(Record, frozen=True, kw_only=True):
     """What the model server said about the tokens of one assistant message."""
 
     token_ids: tuple[int, ...] = ()
@@ -93,7 +93,7 @@ class Sampled(_Record, frozen=True, kw_only=True):
     """Whether the ids are the sampled ones (`token`), from tokenizing the text again (`text`), or absent (`none`)."""
 
 
-class Message(_Record, frozen=True, kw_only=True):
+class Message(Record, frozen=True, kw_only=True):
     """One contiguous span by one author; an inline turn is several messages that share `turn`."""
 
     role: Role
@@ -135,7 +135,7 @@ class Message(_Record, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class Task(_Record, frozen=True, kw_only=True):
+class Task(Record, frozen=True, kw_only=True):
     """What was attempted."""
 
     id: str
@@ -147,7 +147,7 @@ class Task(_Record, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
 
 
-class TestCounts(_Record, frozen=True, kw_only=True):
+class TestCounts(Record, frozen=True, kw_only=True):
     """How many tests passed."""
 
     __test__ = False  # not a pytest class
@@ -158,14 +158,14 @@ class TestCounts(_Record, frozen=True, kw_only=True):
     hidden: int | None = None
 
 
-class Failure(_Record, frozen=True, kw_only=True):
+class Failure(Record, frozen=True, kw_only=True):
     """What went wrong in an attempt that ended in an error."""
 
     kind: str
     message: str = ""
 
 
-class Isolation(_Record, frozen=True, kw_only=True):
+class Isolation(Record, frozen=True, kw_only=True):
     """How well the code of this attempt was isolated."""
 
     level: int
@@ -179,7 +179,7 @@ class Isolation(_Record, frozen=True, kw_only=True):
     """Sandboxes that were tried first, and why they could not be used."""
 
 
-class Outcome(_Record, frozen=True, kw_only=True):
+class Outcome(Record, frozen=True, kw_only=True):
     """How the attempt ended."""
 
     status: Status = "done"
@@ -199,7 +199,7 @@ class Outcome(_Record, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}
 
 
-class Provenance(_Record, frozen=True, kw_only=True):
+class Provenance(Record, frozen=True, kw_only=True):
     """Where the trace comes from."""
 
     origin: Literal["imported", "generated"]
@@ -226,14 +226,14 @@ class Provenance(_Record, frozen=True, kw_only=True):
     created_at: str | None = None
 
 
-class Parent(_Record, frozen=True, kw_only=True):
+class Parent(Record, frozen=True, kw_only=True):
     """The trace and call that started this one (an agent that called another)."""
 
     key: str
     call_id: str | None = None
 
 
-class Trace(_Record, frozen=True, kw_only=True):
+class Trace(Record, frozen=True, kw_only=True):
     """One frozen record of one attempt by one agent at one Task."""
 
     schema_version: int = SCHEMA_VERSION

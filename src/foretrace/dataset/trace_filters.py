@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.actions.flag_meanings import CHEATS, FLAGS_VERSION
 from foretrace.actions.flags import flag_trace
-from foretrace.actions.label_steps import LabelEvidence, collect_evidence
+from foretrace.actions.label_steps import LabelEvidence
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.trace import Trace
 from foretrace.dataset.filters.base import (
@@ -24,7 +24,6 @@ from foretrace.dataset.filters.base import (
     ExaminedTraces,
     FoundTrace,
     TraceFilter,
-    encode_examined,
     sort_examined,
 )
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
@@ -131,12 +130,12 @@ class TraceSelection(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(trace, task=msgspec.structs.replace(trace.task, group=group))
 
 
-def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) -> list[TraceFilter]:
+def make_trace_filters(settings: BuildSettings, benchmarks: Path) -> list[TraceFilter]:
     """The filters for these settings, in the order in which they decide; copies are last.
 
     Args:
         settings: Of the build.
-        benchmarks: The file of `write_benchmarks` for the benchmarks of the settings; otherwise they are read.
+        benchmarks: The file of `write_benchmarks` for the benchmarks of the settings.
     """
     filters: list[TraceFilter] = []
     if settings.license_allow or settings.license_deny:
@@ -145,11 +144,6 @@ def make_trace_filters(settings: BuildSettings, benchmarks: Path | None = None) 
     filters.append(FlagFilter(settings))
     filters.append(CopyFilter(keeps_best=settings.dedup == "keep-best"))
     return filters
-
-
-def examine_traces(traces: Iterable[Trace], filters: Sequence[TraceFilter]) -> Iterator[FoundTrace]:
-    """Examine traces for all filters."""
-    return (encode_examined(examine_trace(trace, filters, collect_evidence(trace))) for trace in traces)
 
 
 def examine_trace(trace: Trace, filters: Sequence[TraceFilter], evidence: Sequence[LabelEvidence]) -> ExaminedTrace:
@@ -187,7 +181,7 @@ def select_traces(
 
     Args:
         filters: The filters that examined the traces.
-        examined: The results of `examine_traces`, in any order.
+        examined: The encoded results of `examine_trace`, in any order.
         scratch: A folder for data that does not fit into memory.
 
     Raises:

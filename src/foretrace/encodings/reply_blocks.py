@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import functools
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Literal
@@ -37,28 +36,25 @@ _RESULT_FENCES = frozenset({"output", "result", "stdout", "stderr", "tool_output
 _MAX_TRIES = 8
 _ALTERNATIVES = "|".join(sorted(_KIND_OF_NAME, key=len, reverse=True))
 _MARKER = re.compile(
-    rf"^(?:[ \t]*(?P<ticks>`{{3,}})[ \t]*(?P<info>[^`\n]*)"
-    rf"|[ ]{{0,3}}(?P<tildes>~{{3,}})[ \t]*(?P<language>\w*)[ \t\r]*)$"
+    rf"^[ \t]*(?P<ticks>`{{3,}})[ \t]*(?P<info>[^`\n]*)$"
     rf"|\[(?P<bracket_end>/?)(?P<bracket>{_ALTERNATIVES.upper()})\]"
     rf"|<(?P<tag_end>/?)(?P<tag>(?i:{_ALTERNATIVES}))(?:\s[^<>\n]*)?>",
     re.MULTILINE,
 )
-_OBSERVATION = re.compile(r"(?:\A|\n)[ \t]*(?P<at>Observation:)")
 _QUOTES = frozenset("`\"'")
-_OUTPUT_NAMES = (
+_ANSWER_LABEL = re.compile(
+    r"\s*(?P<at>[*_#> \t]*(?:"
     r"(?:(?:execution|tool|function|test|program|code|console|sandbox|python|the|actual)[ \t_-])?"
-    r"(?:outputs?|results?|stdout|stderr|response)"
+    r"(?:outputs?|results?|stdout|stderr|response|observation)"
+    r"|user|human|system|environment|tool|sandbox|interpreter|executor)[*_ \t]*:)",
+    re.IGNORECASE,
 )
-_SPEAKER_NAMES = r"(?:user|human|system|environment|tool|sandbox|interpreter|executor)"
-_OUTPUT_LABEL = re.compile(rf"\s*(?P<at>[*_#> \t]*(?:{_OUTPUT_NAMES}|{_SPEAKER_NAMES})[*_ \t]*:)", re.IGNORECASE)
-"""Words with which a model that continues after its code makes up the answer of the environment."""
-_SPEAKER_LABEL = re.compile(r"\n[ \t]*\n(?P<at>[*_#> \t]*(?:User|Human|System)[*_ \t]*:)")
+"""Words right after code with which a model makes up the answer of the environment."""
 _CHAT_TEMPLATE_TURN = re.compile(
     r"<\|(?:(?:im_start|start_header_id)\|>\s*(?:user|tool|system|ipython)\b|(?:user|tool|observation)\|>)"
 )
 """The start of somebody else's turn, in the control tokens of chat templates."""
 _EXECUTED_KINDS = frozenset({"code", "action", "verify"})
-_END_OF_CODE = re.compile(r"(?:```|</(?:code|tool_call|action)>|\[/(?:CODE|ACTION)\]|\nAction Input:[^\n]*)\s*\Z")
 
 
 class ReplyBlock(msgspec.Struct, frozen=True):
@@ -95,9 +91,13 @@ class _Marker(msgspec.Struct, frozen=True):
     may_open: bool
     """Whether it may open a block: it begins a line, or follows a block."""
     ticks: str = ""
-    """The backticks or tildes of a fence."""
+    """The backticks of a fence."""
     info: str = ""
     """The language of a fence, in lower case."""
+
+    def ends(self, opening: _Marker) -> bool:
+        """Whether it is the closing marker or tag of this block."""
+        return self.closes and (self.syntax, self.kind) == (opening.syntax, opening.kind)
 
 
 def split_reply(text: str) -> list[ReplyBlock]:
@@ -119,18 +119,15 @@ def find_hallucinated_result(text: str) -> int | None:
     """The start of the first result that the model made up; `None` if there is none.
 
     Only the environment writes results, errors, hints and the turns of others: as markers, tags, an `output` fence or
-    control tokens. Right after code or a call, `Output:`, `User:` and the like also count, and so does text that ends
-    in a closing tag. They count inside thinking too, but not inside code or calls.
+    control tokens. Right after code or a call, `Output:`, `User:` and the like also count. They count inside thinking
+    too, but not inside code or calls.
     """
     scan = _scan_reply(text)
     results = [m.start for m in scan.markers if m.kind in _ENVIRONMENT_KINDS and not m.closes and scan.is_used(m)]
-    for match in _OBSERVATION.finditer(text):
-        if _END_OF_CODE.search(text, max(0, match.start() - 400), match.start()):
-            results.append(match.start("at"))
     for match in _CHAT_TEMPLATE_TURN.finditer(text):
         if text[max(0, match.start() - 1) : match.start()] not in _QUOTES:
             results.append(match.start())
-    results += scan.find_unmarked_results()
+    results += scan.find_labeled_answers()
     inert = scan.list_inert_spans()
     starts = [start for start, _ in inert]
     for at in sorted(results):
@@ -142,7 +139,7 @@ def find_hallucinated_result(text: str) -> int | None:
 
 def _extract_code(content: str) -> str:
     """The code of a block: the content of its only Python fence, if the content as a whole is not Python."""
-    if ("```" not in content and "~~~" not in content) or parse_python(content) is not None:
+    if "```" not in content or parse_python(content) is not None:
         return content.strip("\n")
     inner = [b for b in _Scanner(content, fences_only=True).blocks if b.kind == "code"]
     return inner[0].content.strip("\n") if len(inner) == 1 else strip_fence(content).strip("\n")
@@ -183,7 +180,7 @@ class _Scanner:
             if marker.syntax != "fence":
                 continue
             if opening is None or (not opening.info and marker.info in _CODE_FENCES):
-                opening = marker if marker.info or marker.ticks[0] == "`" else None  # `~~~` alone underlines
+                opening = marker
             elif not marker.info and marker.ticks.startswith(opening.ticks) and self._may_close(opening, marker, index):
                 yield opening.start, index
                 opening = None
@@ -210,10 +207,8 @@ class _Scanner:
         return marker.may_open and not marker.closes and marker.start not in self._hidden and marker.kind != "text"
 
     def _iterate_after(self, marker: _Marker) -> Iterator[_Marker]:
-        index = bisect.bisect_right(self._starts, marker.start)
-        while index < len(self.markers):
-            yield self.markers[index]
-            index += 1
+        first = bisect.bisect_right(self._starts, marker.start)
+        return (self.markers[index] for index in range(first, len(self.markers)))
 
     @functools.cached_property
     def blocks(self) -> list[ReplyBlock]:
@@ -263,8 +258,7 @@ class _Scanner:
         """
         following: _Marker | None = None
         for other in self._iterate_after(marker):
-            same = other.syntax == marker.syntax and other.kind == marker.kind
-            if same and other.closes:
+            if other.ends(marker):
                 return self._make_block(marker, other, closes=True)
             if other.syntax == "fence" and (
                 marker.syntax != "bracket" or self._has_code_markers or other.kind != "code"
@@ -272,7 +266,7 @@ class _Scanner:
                 continue
             if following is None and self._opens(other):
                 following = other
-            if same and self._opens(other):
+            if (other.syntax, other.kind) == (marker.syntax, marker.kind) and self._opens(other):
                 break
         return self._make_block(marker, following, closes=False)
 
@@ -284,12 +278,7 @@ class _Scanner:
         first: _Marker | None = None
         tries = 0
         for other in self._iterate_after(marker):
-            closes = (
-                other.closes
-                and other.syntax == marker.syntax
-                and other.kind == marker.kind
-                and marker.syntax != "fence"
-            )
+            closes = other.ends(marker)
             if not closes and (other.syntax == "fence" or not self._opens(other)):
                 continue
             first = first or other
@@ -310,42 +299,14 @@ class _Scanner:
         if marker.may_open:
             return True
         quoted = self._text[max(0, marker.start - 1) : marker.start] in _QUOTES
-        ends = (
-            m for m in self._iterate_after(marker) if m.closes and m.syntax == marker.syntax and m.kind == marker.kind
-        )
+        ends = (other for other in self._iterate_after(marker) if other.ends(marker))
         end = None if quoted or marker.syntax != "xml" else next(ends, None)
         return end is not None and bool(self._text[marker.end : end.start].strip())
 
-    def find_unmarked_results(self) -> Iterator[int]:
-        """The starts of results or others' turns without a marker, after code or a call that is run."""
-        ends = [end for _, end in self._calls]
-        for block, following in itertools.zip_longest(self.blocks, self.blocks[1:]):
-            if block.kind in _EXECUTED_KINDS:
-                ends.append(block.span[1])
-                stop = len(self._text) if following is None else following.span[0]
-                yield from (m.start("at") for m in _SPEAKER_LABEL.finditer(self._text, ends[-1], stop))
-        yield from (m.start("at") for end in ends if (m := _OUTPUT_LABEL.match(self._text, end)))
-        yield from self._find_lone_closing_tags(sorted(ends))
-
-    def _find_lone_closing_tags(self, ends: list[int]) -> Iterator[int]:
-        """Find closing tags of results without an opening one: the start of the text between the code and the tag.
-
-        If there are other markers between them, the tag itself, if it begins a line.
-        """
-        last = 0
-        for marker in self.markers:
-            if marker.kind not in _ENVIRONMENT_KINDS or not marker.closes:
-                last = last if marker.closes else marker.end
-                continue
-            index = bisect.bisect_right(ends, marker.start) - 1
-            line = self._text[: marker.start].rpartition("\n")[2]
-            if index < 0 or marker.start in self._hidden or self._text[marker.start - 1] in _QUOTES:
-                continue
-            if ends[index] >= last:
-                between = self._text[ends[index] : marker.start]
-                yield marker.start - len(between.lstrip())
-            elif not line.strip():
-                yield marker.start
+    def find_labeled_answers(self) -> Iterator[int]:
+        """The starts of `Output:` and the like right after code or a call that is run."""
+        ends = [end for _, end in self._calls] + [b.span[1] for b in self.blocks if b.kind in _EXECUTED_KINDS]
+        return (match.start("at") for end in ends if (match := _ANSWER_LABEL.match(self._text, end)))
 
     def list_inert_spans(self) -> list[tuple[int, int]]:
         """The sorted spans of code and calls, in which nothing counts as a result."""
@@ -367,8 +328,8 @@ def _scan_reply(text: str) -> _Scanner:
 
 
 def _make_marker(match: re.Match[str], may_open: bool) -> _Marker:
-    if ticks := match["ticks"] or match["tildes"]:
-        info = (match["info"] or match["language"] or "").strip().lower()
+    if ticks := match["ticks"]:
+        info = match["info"].strip().lower()
         kind: BlockKind = "code" if info in _CODE_FENCES else "result" if info in _RESULT_FENCES else "text"
         return _Marker(*match.span(), kind, "fence", False, True, ticks, info)
     syntax: BlockSyntax = "bracket" if match["bracket"] else "xml"

@@ -115,12 +115,12 @@ class _Steps:
         elif message.started is not None:
             self.kept["messages.started"] += 1
         step["source"] = _SOURCES[message.role]
-        step["message"], has_parts = self._make_content(message)
+        step["message"] = self._make_content(message)
         if is_agent:
             self._add_agent_fields(step, message, ids)
         if message.author == "demo":
             step["is_copied_context"] = True
-        step["extra"] = {FIELD: self._keep(message, has_parts, ids)}
+        step["extra"] = {FIELD: self._keep(message, ids)}
         self._steps.append(step)
 
     def _add_agent_fields(self, step: dict[str, Any], message: Message, ids: Sequence[str]) -> None:
@@ -145,36 +145,31 @@ class _Steps:
         self._is_moved = self._is_moved or at != last
         step = self._steps[at]
         result: dict[str, Any] = {"source_call_id": own} if own is not None else {}
-        result["content"], has_parts = self._make_content(message)
+        result["content"] = self._make_content(message)
         is_error = {} if message.is_error is None else {"is_error": message.is_error}
-        result["extra"] = {FIELD: self._keep(message, has_parts, []), **is_error}
+        result["extra"] = {FIELD: self._keep(message, []), **is_error}
         step.setdefault("observation", {"results": []})["results"].append(result)
         if own is not None:
             self._results[own] = result
         return True
 
-    def _keep(self, message: Message, has_parts: bool, ids: Sequence[str]) -> dict[str, Any]:
+    def _keep(self, message: Message, ids: Sequence[str]) -> dict[str, Any]:
         sampled = message.sampled
         has_tokens = sampled is None or _is_exact_in_json(sampled)
-        kept = keep_message_fields(message, has_parts=has_parts, has_tokens=has_tokens, call_ids=ids)
+        kept = keep_message_fields(message, has_tokens=has_tokens, call_ids=ids)
         self._kept.append(kept)
         return kept
 
-    def _make_content(self, message: Message) -> tuple[str | list[dict[str, Any]], bool]:
-        """Text, or its pieces with the images between them; and whether these represent `message.parts` completely."""
+    def _make_content(self, message: Message) -> str | list[dict[str, Any]]:
+        """Text, or its pieces with the images between them that the format can name."""
         text = message.prefix + message.content
-        if not message.parts:
-            return text, True
-        exact = not message.prefix and all(self._is_exact(part, len(text)) for part in message.parts)
-        if not exact or list(message.parts) != sorted(message.parts, key=lambda part: part.at):
-            unit = "results" if message.role == "tool" else "messages"
-            self.kept[f"{unit}.parts"] += 1
-            return text, False
-        return [*map(_make_piece, split_at_parts(text, message.parts))], True
+        shown = list(filter(self._can_show, message.parts))
+        if len(shown) < len(message.parts):
+            self.kept["results.parts" if message.role == "tool" else "messages.parts"] += 1
+        return [*map(_make_piece, split_at_parts(text, shown))] if shown else text
 
-    def _is_exact(self, part: Part, length: int) -> bool:
-        is_named = bool(part.ref) and part.sha256 is None and part.at <= length
-        return is_named and part.media_type in self._media and part.type == part.media_type.partition("/")[0]
+    def _can_show(self, part: Part) -> bool:
+        return bool(part.ref) and part.media_type in self._media and part.type == part.media_type.partition("/")[0]
 
     def _make_metrics(self, sampled: Sampled) -> dict[str, Any]:
         usage, logprobs = sampled.usage, sampled.logprobs

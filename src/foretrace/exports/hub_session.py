@@ -73,9 +73,7 @@ def _make_message(message: Message, ids: Sequence[str], answers: Sequence[str], 
     started = None if message.started is None else read_time(message.started)
     if started is not None:
         made["timestamp"] = round(started * 1000)
-    made[FIELD] = keep_message_fields(
-        drop_numbers(message), has_parts=not message.parts, has_argument_text=True, call_ids=ids
-    )
+    made[FIELD] = keep_message_fields(drop_numbers(message), has_argument_text=True, call_ids=ids)
     return made
 
 

@@ -9,7 +9,7 @@ each export. If a time is unknown, the span has no length. Anything without an a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -55,29 +55,27 @@ class Otlp(TraceFormat):
         if not _has_model_call(family.trace):
             return Drop("no_model_call")
         lost, kept = FieldCounts(), FieldCounts()
-        root = _make_id(family.trace.key, "", 16)
-        groups = list[dict[str, Any]]()
-        self._add(family, root, "", groups, lost, kept)
-        data = msgspec.json.encode({"resourceSpans": groups}) + b"\n"
-        return Exported(data=data, lost=lost, kept=kept)
+        for trace in family.list_traces():
+            for counts, more in zip((lost, kept), split_losses(trace, _CARRIED), strict=True):
+                counts.update(more)
+            hidden = (m for m in trace.messages if m.role != "tool" and not all(map(_has_address, m.parts)))
+            kept.update("messages.parts" for _ in hidden)
+        groups = list(_make_groups(family, _make_id(family.trace.key, "", 16), ""))
+        return Exported(data=msgspec.json.encode({"resourceSpans": groups}) + b"\n", lost=lost, kept=kept)
 
-    def _add(
-        self, family: Family, trace_id: str, parent: str, groups: list[dict[str, Any]], lost: FieldCounts,
-        kept: FieldCounts,
-    ) -> None:  # fmt: skip
-        trace = family.trace
-        writer = _Spans(trace, trace_id, parent)
-        writer.write()
-        for counts, more in zip((lost, kept), split_losses(trace, _CARRIED), strict=True):
-            counts.update(more)
-        kept.update(writer.kept)
-        groups.append({
-            "resource": {"attributes": _make_attributes({"service.name": trace.provenance.agent or "foretrace"})},
-            "scopeSpans": [{"scope": {"name": "foretrace"}, "spans": writer.spans}],
-        })  # fmt: skip
-        for child in family.children:
-            call_id = child.trace.parent.call_id if child.trace.parent else None
-            self._add(child, trace_id, writer.find_tool_span(call_id), groups, lost, kept)
+
+def _make_groups(family: Family, trace_id: str, parent: str) -> Iterator[dict[str, Any]]:
+    """The spans of a trace and of those that it started, each trace's as a resource of its own."""
+    trace = family.trace
+    writer = _Spans(trace, trace_id, parent)
+    writer.write()
+    yield {
+        "resource": {"attributes": _make_attributes({"service.name": trace.provenance.agent or "foretrace"})},
+        "scopeSpans": [{"scope": {"name": "foretrace"}, "spans": writer.spans}],
+    }
+    for child in family.children:
+        call_id = child.trace.parent.call_id if child.trace.parent else None
+        yield from _make_groups(child, trace_id, writer.find_tool_span(call_id))
 
 
 def _has_model_call(trace: Trace) -> bool:
@@ -101,7 +99,6 @@ class _Spans:
         self._clock = (0, 0)
         """Start and end of the latest model call, ns; readers sort by them."""
         self.spans: list[dict[str, Any]] = []
-        self.kept = FieldCounts()
 
     def write(self) -> None:
         ids, answers = find_call_ids(self._trace.messages)
@@ -197,40 +194,26 @@ class _Spans:
 
     def _make_message(self, message: Message, ids: Sequence[str], call_id: str) -> dict[str, Any]:
         text = message.prefix + message.content
-        has_parts = not message.parts
         if message.role == "tool":
             parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
         else:
-            parts, has_parts = _make_parts(message, text)
-        if not has_parts and message.role != "tool":
-            self.kept["messages.parts"] += 1
+            parts = [*map(_make_part, split_at_parts(text, filter(_has_address, message.parts)))]
         if message.role == "assistant":
             if message.reasoning:
                 parts.append({"type": "reasoning", "content": message.reasoning})
             parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-        # A reader would take an id that begins like a list for a list.
-        written = ["" if own.startswith("[") else own for own in ids]
-        kept = keep_message_fields(drop_numbers(message), has_parts=has_parts, call_ids=written)
+        kept = keep_message_fields(drop_numbers(message), call_ids=ids)
         return {"role": message.role, "parts": parts, FIELD: kept}
 
 
-def _make_parts(message: Message, text: str) -> tuple[list[dict[str, Any]], bool]:
-    """Text with the images and files that have an address in their places; whether these are exactly all parts."""
-    is_exact = not message.prefix and all(_is_exact(part, len(text)) for part in message.parts)
-    if not is_exact or list(message.parts) != sorted(message.parts, key=lambda part: part.at):
-        return [{"type": "text", "content": text}], not message.parts
-    return [*map(_make_part, split_at_parts(text, message.parts))], True
+def _has_address(part: Part) -> bool:
+    return bool(part.ref) and not str(part.ref).startswith("data:")
 
 
 def _make_part(piece: str | Part) -> dict[str, Any]:
     if isinstance(piece, str):
         return {"type": "text", "content": piece}
     return {"type": "uri", "modality": piece.type, "mime_type": piece.media_type, "uri": piece.ref}
-
-
-def _is_exact(part: Part, length: int) -> bool:
-    is_address = part.ref is not None and part.ref != "" and not part.ref.startswith("data:")
-    return is_address and part.type in ("image", "audio", "video") and part.sha256 is None and part.at <= length
 
 
 def _make_call(call: ToolCall, own_id: str) -> dict[str, Any]:

@@ -227,7 +227,7 @@ class Adapter(ClosingModel, ABC):
         if request.prompt_ids is not None and not (await self.probe()).token_prompts:
             raise self._unsupported("take a prompt of token ids", "token_prompts")
         if request.prefill and not (await self.probe()).continuation:
-            raise self._unsupported("go on with an assistant turn", "continuation")
+            raise self._unsupported("continue an assistant turn", "continuation")
         for name, value in (("temperature", request.sampling.temperature), ("top_p", request.sampling.top_p)):
             # At 1 the distribution is the model's own, so leaving the parameter out changes nothing.
             if name in self.refused_parameters and request.sampling.extra.get(name, value) not in (None, 1.0):

@@ -240,7 +240,7 @@ class ServerErrors:
 
     def too_long(self, cause: str) -> ServerError:
         """The error if the reply is much longer than the token limit allows."""
-        return self.make(cause, "the server does not hold to the token limit", kind="too_long")
+        return self.make(cause, "the server ignores the token limit; see its log and settings", kind="too_long")
 
     def _bad_key(self, status: int) -> ServerError:
         cause = "it refuses the key" if self.key else "it wants a key"

@@ -246,7 +246,7 @@ def _download(objects: Objects, manifest: bytes, folder: Path, progress: Progres
 def _refuse_strangers(address: Address, names: Sequence[str]) -> None:
     strangers = [name for name in names if not name.startswith(("shard-", _MANIFEST))]
     if strangers:
-        raise StoreError(f"{address}: is not a traces folder and holds {strangers[0]!r}; choose another")
+        raise StoreError(f"{address}: is not a traces folder (it contains {strangers[0]!r}); choose another folder")
 
 
 def _reserve(objects: Objects, *, overwrite: bool) -> str:
@@ -260,7 +260,7 @@ def _reserve(objects: Objects, *, overwrite: bool) -> str:
     there = objects.get(_MANIFEST)
     if names and (there is None or there.data.strip()):
         remedy = " (in a store a dataset is not overwritten: readers would see half of each)" if overwrite else ""
-        raise BuildError(f"{objects.address}: holds {names[0]!r}; choose another folder, or remove it there{remedy}")
+        raise BuildError(f"{objects.address}: contains {names[0]!r}; choose another folder, or delete that{remedy}")
     version = _fence(objects, there)
     objects.remove([name for name in names if name != _MANIFEST])
     return version

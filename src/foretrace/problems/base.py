@@ -89,7 +89,7 @@ def make_problems(
         try:
             problem = check_problem(make(row))
             if problem.id in seen:
-                raise UnusableError(f"the id {problem.id!r} stands at {seen[problem.id]} too; ids must differ")
+                raise UnusableError(f"the id {problem.id!r} is used by {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
             task = error.task if isinstance(error, NeedsImageError) else None
             yield UnusableRow(row.at, _find_reason(error), _find_id(getattr(row, "value", {})), task)
@@ -122,7 +122,7 @@ def check_problems(problems: Iterable[Problem]) -> list[Problem]:
     """
     listed = list(problems)
     if not listed:
-        raise ProblemError("there is no problem to attempt")
+        raise ProblemError("no problems to attempt: the set is empty, or none of its problems was chosen")
     seen: set[str] = set()
     for problem in listed:
         require_tests(problem)
@@ -193,27 +193,6 @@ def get_text(row: ProblemRow, key: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise UnusableError(f"`{key}` must be a text that is not empty")
     return value
-
-
-def get_texts(row: ProblemRow, key: str) -> list[str]:
-    """The texts of a list under a key, or a single text as a list; empty if the key is missing or all texts are blank.
-
-    Raises:
-        UnusableError: the key holds anything else.
-    """
-    value = row.value.get(key)
-    texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
-        raise UnusableError(f"`{key}` must be a list of texts")
-    return [text for text in texts if text.strip()]
-
-
-def split_asserts(code: str) -> tuple[Test, ...]:
-    """One Test for each assert if the code consists only of asserts, otherwise one Test of all of it."""
-    body = parse_code(code).body
-    if not body or not all(isinstance(node, ast.Assert) for node in body):
-        return (Test(code=code),)
-    return tuple(Test(code=ast.get_source_segment(code, node) or ast.unparse(node)) for node in body)
 
 
 def parse_code(code: str) -> ast.Module:

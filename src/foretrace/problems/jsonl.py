@@ -19,7 +19,6 @@ from foretrace.problems.base import (
     find_definitions,
     make_problems,
     parse_code,
-    split_asserts,
 )
 from foretrace.problems.public_tests.extract import extract_public_tests
 from foretrace.problems.rows import read_problem_rows
@@ -107,10 +106,18 @@ def _take_tests(left: dict[str, Any], key: str, tolerance: Any) -> list[Test]:
     """Tests under one key: a text of asserts, or a list of texts of asserts and of cases."""
     value = left.pop(key, None) or []
     if isinstance(value, str):
-        return list(split_asserts(value))
+        return _split_asserts(value)
     if not isinstance(value, list):
         raise UnusableError(f"`{key}` must be a list of asserts or of cases, or one text")
     return [_make_test(key, number, item, tolerance) for number, item in enumerate(value)]
+
+
+def _split_asserts(code: str) -> list[Test]:
+    """One Test for each assert if the code consists only of asserts, otherwise one Test of all of it."""
+    body = parse_code(code).body
+    if not body or not all(isinstance(node, ast.Assert) for node in body):
+        return [Test(code=code)]
+    return [Test(code=ast.get_source_segment(code, node) or ast.unparse(node)) for node in body]
 
 
 def _make_test(key: str, number: int, item: Any, tolerance: Any) -> Test:

@@ -11,6 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from foretrace.core.problem import Problem, Test
 from foretrace.problems.base import (
@@ -19,7 +20,6 @@ from foretrace.problems.base import (
     UnusableRow,
     find_definitions,
     get_text,
-    get_texts,
     make_problems,
     parse_code,
 )
@@ -42,10 +42,10 @@ class Mbpp:
     def _make_problem(self, row: ProblemRow) -> Problem:
         asked = get_text(row, "text" if "text" in row.value else "prompt")
         code = get_text(row, "code")
-        shown, *others = [*get_texts(row, "test_list"), *get_texts(row, "challenge_test_list")] or [""]
+        shown, *others = [*_get_texts(row, "test_list"), *_get_texts(row, "challenge_test_list")] or [""]
         if not shown:
             raise UnusableError("no test at all: `test_list` is empty")
-        setup = "\n".join([*get_texts(row, "test_imports"), *get_texts(row, "test_setup_code")]).strip()
+        setup = "\n".join([*_get_texts(row, "test_imports"), *_get_texts(row, "test_setup_code")]).strip()
         entry_point = _find_entry_point([shown, *others], code)
         beside = _find_other_names([shown, *others], code, setup, entry_point)
         needs = f"\n\nThe tests also use your {', '.join(f'`{name}`' for name in beside)}." if beside else ""
@@ -61,6 +61,19 @@ class Mbpp:
             source=self.name,
             license=self.license,
         )
+
+
+def _get_texts(row: ProblemRow, key: str) -> list[str]:
+    """The texts of a list under a key, or a single text as a list; empty if the key is missing or all texts are blank.
+
+    Raises:
+        UnusableError: the key holds anything else.
+    """
+    value = row.value.get(key)
+    texts: list[Any] = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise UnusableError(f"`{key}` must be a list of texts")
+    return [text for text in texts if text.strip()]
 
 
 def _find_entry_point(tests: Sequence[str], code: str) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
 from foretrace.protocols.base import ActKind, Handling, Reply, Result
-from foretrace.protocols.multi_turn import SUBMIT_TOOL, MultiTurnProtocol, is_submitted
+from foretrace.protocols.multi_turn import CHECK_TOOL, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
 
 BLOCK_RULES = """
 - <think>...</think>: what the next step must do.
@@ -52,11 +52,7 @@ class Interleaved(MultiTurnProtocol):
             parameters='{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},'
             '"required":["path","content"]}',
         ),
-        ToolSpec(
-            name="run_tests",
-            description="Run checks, if any, and the public tests on the answer so far.",
-            parameters='{"type":"object","properties":{"checks":{"type":"string"}}}',
-        ),
+        CHECK_TOOL,
         SUBMIT_TOOL,
     )
     reminder_text: ClassVar[str] = "There is no code yet. Write it in <code>...</code>, then <verify>...</verify>."

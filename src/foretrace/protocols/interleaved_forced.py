@@ -9,7 +9,7 @@ import msgspec
 
 from foretrace.protocols.base import Act, Reply, Result
 from foretrace.protocols.interleaved import BLOCK_RULES, Interleaved
-from foretrace.protocols.multi_turn import MultiTurnProtocol, is_submitted
+from foretrace.protocols.multi_turn import MultiTurnProtocol
 
 MAX_LINES = 3
 _SYSTEM = f"""
@@ -34,6 +34,7 @@ class InterleavedForced(Interleaved):
 
     name = "interleaved_forced"
     stop = MultiTurnProtocol.stop
+    is_done = MultiTurnProtocol.is_done
     max_turns = 40
     system_prompt = _SYSTEM
     reminder_text: ClassVar[str] = _NEXT
@@ -47,10 +48,6 @@ class InterleavedForced(Interleaved):
         """The result of the step, and the request for the next one."""
         message = super().respond(result, hints=hints, last=last)
         return message if last else f"{message}\n{_NEXT}"
-
-    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether a verify block passed, or the model submitted its answer."""
-        return is_submitted(results) or any(r.act.handling == "check" and not r.failed for r in results)
 
 
 def _refuse_long(act: Act) -> Act:

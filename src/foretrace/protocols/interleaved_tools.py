@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from foretrace.core.trace import ToolSpec
-from foretrace.protocols.base import ActKind, Handling, Reply, Result
-from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
+from foretrace.protocols.base import ActKind, Handling
+from foretrace.protocols.multi_turn import CHECK_TOOL, CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol
 
 _SYSTEM = """
 You solve a programming task in Python in small steps, in a session that keeps what you have run, like a notebook.
@@ -81,17 +81,9 @@ class InterleavedTools(MultiTurnProtocol):
             description="Run a block in the session; blocks that ran are the answer.",
             parameters=CODE_PARAMETERS,
         ),
-        ToolSpec(
-            name="run_tests",
-            description="Run checks, if any, and the public tests on the answer so far.",
-            parameters='{"type":"object","properties":{"checks":{"type":"string"}}}',
-        ),
+        CHECK_TOOL,
         SUBMIT_TOOL,
     )
-
-    def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether a verify block passed, or the model submitted its answer."""
-        return is_submitted(results) or any(r.act.handling == "check" and not r.failed for r in results)
 
 
 PLUGIN = InterleavedTools

@@ -12,6 +12,16 @@ from foretrace.protocols.base import Act, ActKind, Handling, ProblemView, Reply,
 from foretrace.protocols.reply_reader import read_blocks
 
 CODE_PARAMETERS = '{"type":"object","properties":{"code":{"type":"string"}},"required":["code"]}'
+TEST_TOOL = ToolSpec(
+    name="run_tests",
+    description="Run code, which is the whole answer so far, against the public tests.",
+    parameters=CODE_PARAMETERS,
+)
+CHECK_TOOL = ToolSpec(
+    name="run_tests",
+    description="Run checks, if any, and the public tests on the answer so far.",
+    parameters='{"type":"object","properties":{"checks":{"type":"string"}}}',
+)
 SUBMIT_TOOL = ToolSpec(
     name="submit",
     description="Hand in the answer so far, or the code that is given.",
@@ -51,8 +61,8 @@ class MultiTurnProtocol:
         return self.reminder_text
 
     def is_done(self, reply: Reply, results: Sequence[Result]) -> bool:
-        """Whether the answer was submitted."""
-        return is_submitted(results)
+        """Whether the answer was submitted, or a check passed."""
+        return is_submitted(results) or any(r.act.handling == "check" and not r.failed for r in results)
 
 
 def is_submitted(results: Sequence[Result]) -> bool:

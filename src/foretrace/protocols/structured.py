@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from foretrace.core.trace import ToolSpec
 from foretrace.protocols.base import ActKind, Handling, Reply, Result
-from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol, is_submitted
+from foretrace.protocols.multi_turn import SUBMIT_TOOL, TEST_TOOL, MultiTurnProtocol, is_submitted
 
 _SYSTEM = """
 You solve a programming task in Python in rounds. A round has three parts, and you are asked for one after the other:
@@ -34,14 +33,7 @@ class Structured(MultiTurnProtocol):
     ideal_metrics = ("has_tool_feedback",)
     system_prompt = _SYSTEM
     handlings: ClassVar[Mapping[ActKind, Handling]] = {"code": "test", "verify": "submit", "final": "submit"}
-    tools = (
-        ToolSpec(
-            name="run_tests",
-            description="Run code, which is the whole answer so far, against the public tests.",
-            parameters=CODE_PARAMETERS,
-        ),
-        SUBMIT_TOOL,
-    )
+    tools = (TEST_TOOL, SUBMIT_TOOL)
 
     def respond(self, result: Result, *, hints: bool, last: bool) -> str:
         """The result of the code, and the request to reflect on it."""

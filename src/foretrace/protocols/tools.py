@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from foretrace.core.trace import ToolSpec
 from foretrace.protocols.base import ActKind, Handling
-from foretrace.protocols.multi_turn import CODE_PARAMETERS, SUBMIT_TOOL, MultiTurnProtocol
+from foretrace.protocols.multi_turn import SUBMIT_TOOL, TEST_TOOL, MultiTurnProtocol
 
 _SYSTEM = """
 You solve a programming task in Python. Your code is really run.
@@ -54,14 +53,7 @@ class Tools(MultiTurnProtocol):
         "Nothing was run. Write your whole code in <code>...</code>. If its tests have passed, end with "
         "<verify>...</verify>."
     )
-    tools = (
-        ToolSpec(
-            name="run_tests",
-            description="Run code, which is the whole answer so far, against the public tests.",
-            parameters=CODE_PARAMETERS,
-        ),
-        SUBMIT_TOOL,
-    )
+    tools = (TEST_TOOL, SUBMIT_TOOL)
 
 
 PLUGIN = Tools

@@ -34,7 +34,6 @@ def keep_trace_fields(trace: Trace) -> dict[str, Any]:
 def keep_message_fields(
     message: Message,
     *,
-    has_parts: bool,
     has_tokens: bool = True,
     has_argument_text: bool = False,
     call_ids: Collection[str] = (),
@@ -43,12 +42,11 @@ def keep_message_fields(
     calls, and its tokens.
 
     Args:
-        has_parts: Whether the format represents images and files exactly.
-        has_tokens: Whether it holds the sampled tokens.
+        has_tokens: Whether the format holds the sampled tokens.
         has_argument_text: Whether it holds the arguments of calls as text rather than as a value.
         call_ids: Ids under which the message's calls are written.
     """
-    bare = msgspec.structs.replace(message, content="", parts=() if has_parts else message.parts)
+    bare = msgspec.structs.replace(message, content="")
     if message.role != "assistant":
         return msgspec.to_builtins(bare)
     kept: dict[str, Any] = msgspec.to_builtins(

@@ -3,6 +3,7 @@ kept."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.python_source import parse_literal
+from foretrace.core.python_source import PARSE_ERRORS, parse_quietly
 from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
 from foretrace.encodings.json_calls import REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
@@ -213,8 +214,8 @@ def _read_apis(system: str) -> tuple[ToolSpec, ...]:
     if not found:
         return ()
     try:
-        return read_tool_specs(parse_literal(listed))
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return read_tool_specs(ast.literal_eval(parse_quietly(listed.strip(), "eval")))
+    except PARSE_ERRORS:
         return ()
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dataset.little import calls, corpus, says, seen, system, trace, user
+from dataset.little import calls, corpus, examine, says, seen, system, trace, user
 from foretrace.core.errors import UsageError
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
 from foretrace.dataset.build import build
-from foretrace.dataset.filters.benchmark_sets import read_benchmarks
+from foretrace.dataset.filters.benchmark_sets import read_benchmarks, write_benchmarks
 from foretrace.dataset.filters.benchmarks import BenchmarkFilter
 from foretrace.dataset.settings import BuildSettings
-from foretrace.dataset.trace_filters import TraceSelection, examine_traces, select_traces
+from foretrace.dataset.trace_filters import TraceSelection, select_traces
 
 STATEMENT = (
     "The gardener counts the trees along the avenue, and wants to know which of them are taller than both of "
@@ -37,8 +38,10 @@ def settings(tmp_path: Path) -> BuildSettings:
 
 
 def select(settings: BuildSettings, *traces: Trace) -> TraceSelection:
-    filters = [BenchmarkFilter(settings)]
-    return select_traces(filters, examine_traces(traces, filters))
+    problems, _ = read_benchmarks(settings.decontaminate)
+    with tempfile.TemporaryDirectory() as folder:
+        filters = [BenchmarkFilter(settings, write_benchmarks(problems, Path(folder)))]
+    return select_traces(filters, examine(traces, filters))
 
 
 def list_copies(selection: TraceSelection) -> list[tuple[Any, ...]]:

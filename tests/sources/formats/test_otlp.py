@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from foretrace.core.trace import Parent
+from foretrace.sources.otlp.messages import read_id
 from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, write_document
 
 START = 1_748_000_000 * 10**9
@@ -347,3 +348,8 @@ def test_no_model_call_at_all(tmp_path: Path) -> None:
     )
     assert drop.reason == "no_agent_turn" and "1 'GET /'" in drop.detail
     assert account.ignored == {"span that was exported twice": 1, "span of another kind": 1}
+
+
+def test_an_id_that_only_begins_like_a_list_is_kept() -> None:
+    assert read_id("[cut]") == "[cut]"
+    assert read_id('[ "a", "b" ]') == read_id(["a", "b"])

@@ -19,7 +19,7 @@ import msgspec
 
 from foretrace.actions.call_facts import split_words
 from foretrace.actions.shell.elide import elide, restore
-from foretrace.core.placeholders import write_as_words
+from foretrace.core.placeholders import PLACEHOLDER
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
@@ -126,7 +126,7 @@ def split_commands(command: str) -> list[SimpleCommand]:
 
     The result is shared and must not be changed.
     """
-    text = write_as_words(command[:MAX_CHARACTERS].replace("\0", " ")).strip()
+    text = _write_placeholders_as_words(command[:MAX_CHARACTERS].replace("\0", " ")).strip()
     if not text:
         return []
     if _SIMPLE.match(text) and not _ASSIGNMENT.match(text):
@@ -361,6 +361,11 @@ _STRUCTURE_NODES = split_words(
 )
 
 
+def _write_placeholders_as_words(text: str) -> str:
+    """The text with each placeholder as one word of the same length: bash gives `<` and `>` a meaning."""
+    return PLACEHOLDER.sub(lambda mark: f"_{mark[0][1:-1].replace(':', '_')}_", text) if "<SECRET:" in text else text
+
+
 def tokenize(command: str) -> list[tuple[str, str]] | None:
     """Split a text into tokens (kind, text), without the whitespace between them; `None` for broken syntax.
 
@@ -369,7 +374,7 @@ def tokenize(command: str) -> list[tuple[str, str]] | None:
     """
     if len(command) > MAX_CHARACTERS or "\0" in command:
         return None
-    command = write_as_words(command)
+    command = _write_placeholders_as_words(command)
     data: list[str] = []
     if len(command) > MAX_PARSED:
         command, data = elide(command)

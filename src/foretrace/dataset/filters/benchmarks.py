@@ -15,11 +15,7 @@ from foretrace.actions.label_steps import LabelEvidence
 from foretrace.clean.benchmarks import BenchmarkFinder, BenchmarkHit, BenchmarkProblem
 from foretrace.core.trace import Message, Trace
 from foretrace.dataset.filters.base import Decision, ExaminedTrace, count_tasks
-from foretrace.dataset.filters.benchmark_sets import (
-    compute_digest,
-    list_known_problems,
-    read_benchmarks,
-)
+from foretrace.dataset.filters.benchmark_sets import compute_digest, list_known_problems
 from foretrace.dataset.settings import BuildSettings
 
 Place = Literal["task", "prompt", "tool output", "agent"]
@@ -63,14 +59,13 @@ class BenchmarkFilter:
 
     name = "benchmarks"
 
-    def __init__(self, settings: BuildSettings, written: Path | None = None) -> None:
+    def __init__(self, settings: BuildSettings, written: Path) -> None:
         """
         Args:
             settings: Of the build.
-            written: The file of `write_benchmarks` for the benchmarks of the settings; otherwise they are read.
+            written: The file of `write_benchmarks` for the benchmarks of the settings.
         """
-        read = _make_finder(read_benchmarks(settings.decontaminate)[0]) if written is None else _load(written)
-        self._named, self._finder = read
+        self._named, self._finder = _load(written)
         self._problems = self._finder.problems
         self._removes = bool(self._named) and not settings.keep_contaminated
 
@@ -226,12 +221,9 @@ class _Counts:
 
 @functools.lru_cache(maxsize=1)
 def _load(written: Path) -> tuple[set[str], BenchmarkFinder]:
-    """Load once per process: a worker examines the traces of many jobs."""
-    return _make_finder(msgspec.msgpack.decode(written.read_bytes(), type=list[BenchmarkProblem]))
-
-
-def _make_finder(problems: list[BenchmarkProblem]) -> tuple[set[str], BenchmarkFinder]:
-    """The names of the benchmarks of the settings, and a finder for these and the other known ones."""
+    """The names of the benchmarks of the settings, and a finder for these and the other known ones. Loaded once per
+    process, since a worker examines the traces of many jobs."""
+    problems = msgspec.msgpack.decode(written.read_bytes(), type=list[BenchmarkProblem])
     named = {problem.benchmark for problem in problems}
     return named, BenchmarkFinder([*problems, *list_known_problems(but=named)])
 

@@ -20,8 +20,6 @@ class NetworkConfig(msgspec.Struct, frozen=True):
     """Sizes, named as in a `config.json`, whose other fields are ignored."""
 
     vocab_size: int
-    hidden_size: int
-    intermediate_size: int
     num_hidden_layers: int
     num_attention_heads: int
     num_key_value_heads: int

@@ -147,9 +147,7 @@ class Ollama(Adapter):
             return f"a prompt of our own failed: {public_cause(error)}"
         plain = chat.usage.prompt_tokens if chat.usage else None
         if bare is None or longer is None or plain is None:
-            return (
-                "the server does not count the tokens of prompts, so a new turn could not be told from one gone on with"
-            )
+            return "the server does not report prompt token counts, which show whether it continues a turn"
         if bare != plain or not 0 < longer - bare <= len(_PREFILL):
             return f"raw prompts are not taken as they are: {plain} tokens by chat, {bare} raw, {longer} with a prefill"
         return ""

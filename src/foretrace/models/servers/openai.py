@@ -439,7 +439,7 @@ async def _try_continuation(adapter: Adapter, plain: Completion) -> str:
         counts.append(seen.usage.prompt_tokens if seen.usage else None)
     a, b, c = counts
     if a is None or b is None or c is None:
-        return "the server does not count the tokens of prompts, so a new turn could not be told from one gone on with"
+        return "the server does not report prompt token counts, which show whether it continues a turn"
     extra = 2 * b - c - a + 1
     if extra > 0 or c <= b:
         return f"the server opens a new turn ({a} prompt tokens bare, {b} and {c} with a beginning of n and 2n + 1)"

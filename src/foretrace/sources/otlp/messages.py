@@ -21,6 +21,7 @@ from foretrace.sources.json_values import (
     as_list,
     as_text,
     decode_json,
+    decode_nested,
     get_dict,
     get_text,
     write_text,
@@ -275,7 +276,7 @@ def _make_call(raw: dict[str, Any]) -> ToolCall:
 
 def read_id(value: Any) -> str:
     """An id as text; Microsoft's is a list of two."""
-    return write_text(decode_json(value) if isinstance(value, str) and value.startswith("[") else value)
+    return write_text(decode_nested(value))
 
 
 def _find_calls_in_text(turn: Turn) -> Turn:
