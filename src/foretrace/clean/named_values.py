@@ -28,8 +28,8 @@ Span = tuple[int, int, str, str]
 _QUOTED = r"[bfru]{0,2}(?P<q>[\"'`])(?P<quoted>(?:(?!(?P=q))[^\n\\]|\\.){1,4096}?)(?P=q)"
 _BARE = r"(?P<bare>[^\s\"'`,;<>(){}|&\\]{4,4096})"
 _ASSIGNMENT = re.compile(r"[A-Za-z_]+=[^=]")
-_BACKSLASH = r"\\(?!\\*(?:[nrt\s\"'`]|\Z))"
-"""A backslash in a value: in JSON text, a line break or quote after it is not part of the value."""
+_BACKSLASH = r"\\++(?![nrt\s\"'`]|\Z)"
+"""Backslashes in a value: in JSON text, a line break or quote after it is not part of the value."""
 _WORDS = re.compile(SECRET_WORDS)
 _STEMS = re.compile(
     f"{FOREIGN_WORDS}|pw|key|token|secret|pass|pswd|credential|session|auth|bearer|cookie|sid|sig|_pat|-pat"
