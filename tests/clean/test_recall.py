@@ -142,3 +142,44 @@ def test_a_value_ends_where_its_escaped_text_does(command: str) -> None:
     arguments = json.dumps({"command": command})
     clean = json.loads(Redactor().redact_text(arguments))["command"]
     assert BODY not in clean and clean.endswith(command[-2:])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "token = _load_token_for_host(host)",
+        "password = sha256(data)",
+        "secret = b64encode(raw).decode()",
+        "token = tokens2[index]",
+        "per_token_loss = -results2.log_probs",
+        'call.headers["Authorization"] = self._make_auth_header(call.method, url)',
+        'authorization = call.headers.get("Authorization")',
+        'PRIVATE = {"authorization", "proxy-authorization", "x-shop-date-sha256"}',
+        "for token in shop.stream(question, max_tokens=512):",
+        "login(access_token=_access_token, token_ids_0=token_ids_0)",
+        "def exchange(peer_public_key: Pkcs12PublicKeyHolder): ...",
+        "UpdateTokens = Callable[[RefreshedToken2], None]",
+        'URL_PAT = "[0-9A-Fa-f]{1,4}[a-f]"',
+        'git commit -m "Fix password reset\\n2FA too"',
+        json.dumps({"c": 'git commit -m "Fix password reset\n2FA too"'}),
+    ],
+)
+def test_code_is_left_alone(code: str) -> None:
+    assert Redactor().redact_text(code) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"\x1b[01;31m\x1b[KPASSWORD\x1b[m\x1b[K={BODY[:12]}",
+        f"machine api.shop.io login ann password {BODY[:12]}",
+        f"db.shop.io:5432:shop:ann:{BODY[:12]}",
+        f"password: {BODY[:5]},{BODY[5:14]}",
+        f"SECRET_KEY = '%k2g(#{BODY[:14].lower()}&$b*y!=k(w^x8@+z-{BODY[14:24].lower()}'",
+    ],
+)
+def test_passwords_are_taken_out_of_text_and_json(text: str) -> None:
+    clean = Redactor().redact_text(text)
+    assert "<SECRET:" in clean and BODY[8:12].lower() not in clean.lower()
+    arguments = json.loads(Redactor().redact_text(json.dumps({"command": f"echo\n{text}\n"})))
+    assert BODY[8:12].lower() not in arguments["command"].lower()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ _OTHERS = (
     r":(?:[0-9]{4,5}|\*):[^\s:]+:[^\s:]+:\S{6}",
     r"(?:PASSWORD|PASSWD|PASSPHRASE|_PWD|_PW)(?:=| = |[\\\"']*:[ \t])[\\\"']*[^\s\"'`$<({%]{4}",
     r"(?i:passw(?:or)?d|passphrase|[_-]pwd?)(?:[\\\"']*:[ \t]+|=)[\\\"']*[^\s\"'`$<({%]{4,}[\\\"']*[ \t\r]*(?:\n|\\+[nr]|#|$)",
+    rf"(?i:{CLEAR_WORDS})[\w.-]*[\\\"'\])]*\s*[:=,]\s*[\\\"']+[^\s\"'\\]{{40}}",
     r"(?:oracle:|sqlplus)[^\n]*/[^\s/@]+@",
     PLACES,
     OF_SERVICE,
@@ -71,6 +73,7 @@ _BLOB = r"(?:[CDI-Za-f](?:[A-Za-z0-9+/_-]|\\+(?:/|u002[bBfF])){3}){7}|PRIVATE|Pu
 bits. Few hashes look like that."""
 _PERSONAL = r"/(?:home|Users)/|[A-Za-z]:[\\/]+(?i:Users|Documents and Settings)[\\/]|<SECRET:|redacted-user-|(?:-|__|%2F)(?:home|Users)(?:-|__|%2F)"
 _ADDRESSES = r"[A-Za-z0-9_+-]@[A-Za-z0-9-]+\.|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]|[0-9A-Fa-f]+:[0-9A-Fa-f]*:"
+_COLOR = re.compile(r"(?:\x1b|\\+(?:u001[bB]|x1[bB]))\[[0-9;]{0,12}[mK]")
 _LEAST = 6
 """Fewest characters of a text that can hold anything."""
 _SMALL, _TOGETHER = 1 << 8, 1 << 11
@@ -128,7 +131,7 @@ class Gate:
         for number in self._list_candidates(texts):
             text = texts[number]
             for start, end in [(0, len(text))] if len(text) <= _WINDOW + _OVERLAP else _cut(len(text)):
-                data = encode_text(text[start:end])
+                data = _encode(text[start:end])
                 if not self._may_hold_anything(data):
                     continue
                 named, token, blob = self._is_named(data), self._has_token(data), self._has_blob(data)
@@ -154,7 +157,7 @@ class Gate:
 
     def _ask_together(self, numbers: list[int], texts: Sequence[str]) -> list[int]:
         # the separator is not a letter: it ends any word before it, and anything may begin after it
-        together = encode_text("\0".join([texts[number] for number in numbers]))
+        together = _encode("\0".join([texts[number] for number in numbers]))
         return numbers if self._may_hold_anything(together) else []
 
     def _may_hold_anything(self, data: bytes) -> bool:
@@ -174,7 +177,7 @@ class Gate:
                     continue
                 for start in range(suspect.start, suspect.end, _PART):
                     stop = min(start + _PART + _BEFORE, suspect.end)
-                    data = encode_text(texts[suspect.text][start:stop])
+                    data = _encode(texts[suspect.text][start:stop])
                     named = suspect.has_name and self._is_named(data)
                     token = suspect.tokens_end > 0 and self._has_token(data)
                     if named or token:
@@ -182,6 +185,11 @@ class Gate:
                         begin = max(0, start - _BEFORE)
                         found.append(Suspect(suspect.text, begin, end, named, stop if token else 0))
         return _merge(sorted(found, key=lambda suspect: (suspect.text, _is_part(suspect), suspect)))
+
+
+def _encode(text: str) -> bytes:
+    """A text in UTF-8, without the terminal colors that may separate a name from its value."""
+    return encode_text(_COLOR.sub("", text) if "[" in text else text)
 
 
 def _cut(length: int) -> Iterator[tuple[int, int]]:

@@ -27,6 +27,9 @@ Span = tuple[int, int, str, str]
 
 _QUOTED = r"[bfru]{0,2}(?P<q>[\"'`])(?P<quoted>(?:(?!(?P=q))[^\n\\]|\\.){1,4096}?)(?P=q)"
 _BARE = r"(?P<bare>[^\s\"'`,;<>(){}|&\\]{4,4096})"
+_ASSIGNMENT = re.compile(r"[A-Za-z_]+=[^=]")
+_BACKSLASH = r"\\++(?![nrt\s\"'`]|\Z)"
+"""Backslashes in a value: in JSON text, a line break or quote after it is not part of the value."""
 _WORDS = re.compile(SECRET_WORDS)
 _STEMS = re.compile(
     f"{FOREIGN_WORDS}|pw|key|token|secret|pass|pswd|credential|session|auth|bearer|cookie|sid|sig|_pat|-pat"
@@ -45,11 +48,11 @@ _DEFAULT = re.compile(
 )
 """A Terraform variable."""
 _VARIABLE = re.compile(
-    r"(?P<name>KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|PAT|DSN|CREDENTIALS?|AUTH|SALT|COOKIE|CERT) ?= ?(?P<bare>[^\s\"'`]{6,4096})"
+    rf"(?P<name>KEY|TOKEN|SECRET|PASS|PASSWORD|PASSWD|PWD|PAT|DSN|CREDENTIALS?|AUTH|SALT|COOKIE|CERT) ?= ?(?P<bare>(?:[^\s\"'`\\]|{_BACKSLASH}){{6,4096}})"
 )
 _OPTION_NAME = re.compile(r"(?:\s|^|[\"'`(\[])--?[\w-]{0,30}\Z")
 _OPTION = re.compile(
-    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})[ =]+(?:{_QUOTED}|(?P<bare>[^\s\"'`|;&<>]{{4,4096}}))"
+    rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})[ =]+(?:{_QUOTED}|(?P<bare>(?:[^\s\"'`|;&<>\\]|{_BACKSLASH}){{4,4096}}))"
 )
 _COMMANDS = re.compile(
     (
@@ -57,17 +60,17 @@ _COMMANDS = re.compile(
         r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b…{0,200}?\s-p|redis-cli\b…{0,100}?\s-a\s+|"
         r"\blogin\b…{0,200}?\s-p\s+|\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+|-pass(?:in|out)?\s+pass:|"
         r"\bidentified\s+by\s+|\bpassword\s*\(|\bset_password\(|\bchpasswd\s*<<<\s*[\"']?\w+:|\becho\s+[\"']?\w{1,32}:(?=\S+\s*\|\s*(?:sudo\s+)?chpasswd))"
-        r"[\"']?(?P<bare>[^\s\"'`|;<>()]{4,256})"
+        r"[\"']?(?P<bare>(?:[^\s\"'`|;<>()\\]|" + _BACKSLASH + "){4,256})"
     ).replace("…", REST)
 )
 _PIPED = re.compile(
-    r"(?:echo|printf)\s+(?:-n\s+)?[\"']?(?P<bare>[^\s\"'`|]{6,512})[\"']?\s*\|[^\n|]{0,200}?(?:--password-stdin|--with-token|sudo\s+-S|chpasswd|login)"
+    rf"(?:echo|printf)\s+(?:-n\s+)?[\"']?(?P<bare>(?:[^\s\"'`|\\]|{_BACKSLASH}){{6,512}})\\*[\"']?\s*\|[^\n|]{{0,200}}?(?:--password-stdin|--with-token|sudo\s+-S|chpasswd|login)"
 )
 _OF = r"\s+(?:for|of|on|in|at|from)\s+[^\s\"':=]{1,40}(?:\s+[^\s\"':=]{1,30}){0,2}?"
 _IS = r"\s+(?:is|was|are|to|as|reads|ist|lautet|est|es|equals|set to|will be|should be|named)|\s*[=:]"
 _SPACED = re.compile(
     rf"(?i)(?P<name>(?:{SECRET_WORDS})[\w-]{{0,20}})(?:{_OF}(?:{_IS})|(?:{_OF})?(?:{_IS}|))"
-    r"\s*:?\s+[\"'`“*(\[]{0,3}(?P<bare>[^\s\"'`”,;<>]{6,4096})(?<!:)(?![\w:])"
+    rf"\s*:?\s+[\"'`“*(\[]{{0,3}}(?P<bare>(?:[^\s\"'`”,;<>\\]|{_BACKSLASH}){{6,4096}})(?<!:)(?![\w:])"
 )
 _TRAILING = re.compile(
     rf"(?<![\w/.-])(?P<bare>[A-Za-z0-9+/_=.-]{{16,512}})[\"'`]?\s+(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s+(?:[\w-]+\s+){{0,4}}?(?i:{SECRET_WORDS})"
@@ -76,11 +79,11 @@ _OF_SERVICE = re.compile(
     rf"(?<![A-Za-z])(?i:{SERVICES})(?:(?!\b(?:commit|rev|revision|sha\d*|digest)\b)[\w .-]){{0,24}}[\"'`\])]{{0,2}}[\s:=>,(|?]{{1,5}}[\"'`]{{0,2}}(?P<bare>[A-Za-z0-9_+/=.-]{{20,512}})"
 )
 _HEADER = re.compile(
-    r"(?i)(?:proxy-)?authorization[\"'`]?\]?\s{0,4}[:=,]\s{0,4}[bfru]?[\"'`]?(?:token token=[\"']?|[a-z][\w-]{1,20}\s+)?(?P<bare>[^\s\"'`,;<>{}]{8,8192})"
+    r"(?i)(?:proxy-)?authorization[\"'`]?\]?\s{0,4}[:=,]\s{0,4}[bfru]?[\"'`]?(?:token token=[\"']?|[a-z][\w-]{1,20}\s+)?(?P<bare>[^\s\"'`,;<>{}()\\]{8,8192})"
 )
 _BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s+(?P<bare>[A-Za-z0-9_.+/~=-]{12,8192})")
 _COOKIES = re.compile(
-    r"(?i)(?:(?:\bset-)?\bcookie2?[\"'`]?\]?\s{0,4}[:=,]\s{0,4}|\bcurl\b[^\n]{0,300}?\s(?:-b|--cookie)[ =])[bfru]?[\"'`]?(?P<list>[^\n\"'`{}]{8,8192})"
+    r"(?i)(?:(?:\bset-)?\bcookie2?[\"'`]?\]?\s{0,4}[:=,]\s{0,4}|\bcurl\b[^\n]{0,300}?\s(?:-b|--cookie)[ =])[bfru]?[\"'`]?(?P<list>[^\n\"'`{}\\]{8,8192})"
 )
 _COOKIE = re.compile(r"(?:^|;)\s*(?P<name>[^=;\s]{1,128})=(?P<bare>[^;\s]{8,4096})")
 _COOKIE_ATTRIBUTES = read_words(
@@ -96,8 +99,10 @@ _ORACLE = re.compile(
 _QUERY = re.compile(
     r"[?&;](?:key|sig|signature|code|apikey|appid|hapikey|auth|access_token|X-Amz-(?:Signature|Security-Token)|X-Goog-Signature|Signature|token)=(?P<bare>[A-Za-z0-9%+/_.~=-]{16,4096})"
 )
-_PGPASS = re.compile(r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>\S{6,256})$")
-_NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>\S{4,256})")
+_PGPASS = re.compile(
+    r"(?:^|(?<=[\s\"']))[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>[^\s\"'\\]{6,256})(?=[\s\"'\\]|\Z)"
+)
+_NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>[^\s\"'\\]{4,256})")
 _PASSWORD_SIGNS = re.compile("passw|passphrase|[_-]pwd?[\"']?[ :=]")
 _COMMAND_SIGNS = (
     ("sshpass",), ("mysql", "-p"), ("mariadb", "-p"), ("login", "-p"), ("redis-cli",), ("htpasswd",), ("pass:",),
@@ -116,8 +121,6 @@ _PORT = re.compile(r":(?:\d{4,5}|\*):")
 _BEFORE_AT = re.compile(r"://[^\s@\"'`<>\\]{1,720}@")
 _VERB = re.compile(r"\s(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s")
 _WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
-_ESCAPE = re.compile(r"\\+(?:[nrt\"'`]|\Z)")
-"""In JSON text: a line break or quote after a value, not part of it."""
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
 
 
@@ -128,19 +131,6 @@ def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
         text: The text to search.
         check: Called for each name, since each may have a long value; it raises if the search takes too long.
     """
-    for start, end, type, value in _find_all(text, check):
-        escape = _ESCAPE.search(value) if "\\" in value and not _is_quoted(text, start, end) else None
-        if escape is None:
-            yield start, end, type, value
-        elif escape.start() >= 4:
-            yield start, start + escape.start(), type, value[: escape.start()]
-
-
-def _is_quoted(text: str, start: int, end: int) -> bool:
-    return text[end : end + 1] == text[start - 1 : start] != "" and text[end] in "\"'`"
-
-
-def _find_all(text: str, check: Callable[[], None]) -> Iterator[Span]:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters of other scripts become two characters
         lower = "".join(c.lower() if c.isascii() else c for c in text)
@@ -202,6 +192,8 @@ def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Span]:
     name = _read_name(text, match)
     value = match["bare"].rstrip(".,;:!?)]*\"'")
     password = PASSWORD_WORDS.search(match["name"]) is not None
+    if _ASSIGNMENT.match(value) is not None:
+        return  # the argument of a call
     if name and is_secret(value, quoted=False, password=password) and is_random(value, 6 if password else 12):
         start = match.start("bare")
         yield start, start + len(value), name_type(match["name"]), value
@@ -230,7 +222,9 @@ def _find_in_commands(text: str, lower: str) -> Iterator[Span]:
 def _find_in_headers(text: str, lower: str) -> Iterator[Span]:
     for match in _HEADER.finditer(text) if "authorization" in lower else ():
         value = match["bare"]
-        if not is_placeholder(value) and (names_user_and_password(value) or (len(value) >= 12 and is_token(value))):
+        if names_user_and_password(value) or (
+            len(value) >= 12 and is_token(value) and is_secret(value, quoted=False, password=False)
+        ):
             yield _span(match, "bare", "authorization")
     for match in _BEARER.finditer(text) if "bearer" in lower or "basic" in lower else ():
         value = match["bare"]
@@ -309,6 +303,8 @@ def _judge(match: re.Match[str], name: str) -> Span | None:
     kind = "quoted" if groups.get("quoted") is not None else "bare"
     value: str = match[kind]
     password = PASSWORD_WORDS.search(name) is not None
+    if kind == "bare" and match.string[match.end() : match.end() + 1] == "(":
+        value += "("  # a call
     if not is_secret(value, quoted=kind == "quoted", password=password):
         return None
     if " " in value and not password:
@@ -316,7 +312,7 @@ def _judge(match: re.Match[str], name: str) -> Span | None:
     if "|" in (groups.get("sep") or "") and not is_random(value.strip("*"), 10):
         return None  # a cell of a table
     is_weak = _WEAK_KEY.search(match["name"]) is not None
-    if is_weak and not (names_user_and_password(value) or (len(value) >= 16 and is_random(value, 16))):
+    if is_weak and not (names_user_and_password(value) or (is_random(value, 16) and "[" not in value)):
         return None
     return _span(match, kind, name_type(name))
 

@@ -14,7 +14,11 @@ from foretrace.clean.rules import HARMLESS_NAMES, PLACEHOLDER_WORDS
 from foretrace.clean.values import is_reference, read_words
 from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
 
-_VALUE = r"(?:(?P<q>[\"'])(?P<quoted>[^\s\"'\\`]{4,256})(?P=q)|(?P<bare>[^\s\"'`,;<>(){}|&\\\[\]]{4,256}))"
+_QUOTED = r"(?P<q>[\"'])(?P<quoted>[^\s\"'\\`]{4,256})(?P=q)"
+_END = r"[^\s\"'`,;<>(){}|&\\\[\]]"
+_VALUE = rf"(?:{_QUOTED}|(?P<bare>{_END}{{4,256}}))"
+_WHOLE = rf"(?:{_QUOTED}|(?P<bare>{_END}[^\s\"'`\\]{{2,254}}{_END}))"
+"""A value that ends with the line, and so may contain commas and brackets."""
 _ENV = re.compile(
     r"(?<![A-Za-z0-9_.$@{(/-])(?P<name>[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|[A-Z0-9]_PWD|[A-Z0-9]_PW))"
     rf"(?:=|[ ]=[ ](?=[\"'])|[\"']?:[ \t]+){_VALUE}(?=[\s;&|\"'`\\]|\Z)(?![ \t]+=)"
@@ -22,7 +26,7 @@ _ENV = re.compile(
 """A variable in an env file, a shell or a compose file."""
 _WORD = r"(?:[\w.-]{0,60}[_.-])?(?:password|passwd|passphrase)|[\w.-]{0,60}[A-Za-z0-9][_-](?:pwd|pw)"
 _LINE = re.compile(
-    rf"(?im)^(?:[+>-]?(?P<indent>[ \t]*)(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_VALUE}[ \t\r]*(?:\#.*)?$"
+    rf"(?im)^(?:[+>-]?(?P<indent>[ \t]*)(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_WHOLE}[ \t\r]*(?:\#.*)?$"
 )
 """A line of a YAML or properties file."""
 _NEIGHBOUR = re.compile(

@@ -23,6 +23,7 @@ _CUT = re.compile(r"(?i)\.{3}|…|\*{3}|x{4}|your|example")
 _RUN = re.compile(r"[A-Za-z0-9]{16,}")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]"), re.compile(r"[0-9]")
 _SIGNS = re.compile(r"[!@#%^&*?]")
+_GENERATED_SIGNS, _NOT_GENERATED = re.compile(r"[!@#$%^&*+=]"), re.compile(r"[\s{}<>\[\]]")
 _LOWER, _UPPER, _OTHER = re.compile(r"[a-z]"), re.compile(r"[A-Z]"), re.compile(r"[^A-Za-z0-9]")
 _VARIABLE = re.compile(
     r"\$\{[A-Za-z_(]|\{\{|\}\}|%\(|%[A-Z_]{3,}%|^%[A-Za-z_]+%$|%[sdr]\b|\$\(|<%|^\{[A-Za-z_.]*\}|\{[A-Za-z_][\w.\[\]\"']*\}[\]+*)]*$|^<[^<>]*>?$|^\[[^\]]*\]?$|^@[a-z]"
@@ -30,9 +31,12 @@ _VARIABLE = re.compile(
 """A variable to be filled in: `${VAR}`, `{{ var }}`, `<token>`, `%s`."""
 _SHELL_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _CODE = re.compile(
-    r"[A-Za-z_]\w*\(|^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\w\[[\"'\w:-]|^self\b|^(?:os|process|env|config|settings|request|args|kwargs)\b[.\[]|::|->|=>|==(?!\Z)"
+    r"[A-Za-z_]\w*\(|^-?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|\w\[(?:[\"'\w:\[-]|\Z)|^self\b|^(?:os|process|env|config|settings|request|args|kwargs)\b[.\[]|::|->|=>|==(?!\Z)"
 )
 _IDENTIFIER = re.compile(r"^[A-Za-z]+(?:[_.-][A-Za-z]+)*[0-9]{0,2}$")
+_NAME = re.compile(r"^_*[A-Za-z]+[0-9]{0,2}(?:[_.-][A-Za-z]*[0-9]{0,2})*$")
+_LONG_NAME = re.compile(r"^(?=(?:[^A-Za-z]*[A-Za-z]){12})(?!(?:[^0-9]*[0-9]){5})[A-Za-z_][\w.-]*:?$")
+"""Names in a program, which may have more digits than the words of a password: `token_ids_0`, `Pkcs7PrivateKey`."""
 _CAMEL = re.compile(r"^[a-z]+(?:[A-Z][a-z]+)+[0-9]{0,2}$|^(?:[A-Z][a-z]{2,})+[0-9]{0,2}$")
 _PATH = re.compile(r"^(?:[~.]{0,2}/|[A-Za-z]:[\\/]|https?://|file:)|^[\w.-]+(?:/[\w.-]+)+\.[a-z]{1,5}$")
 _STORE = re.compile(
@@ -68,8 +72,20 @@ def is_reference(value: str) -> bool:
     return _is_filled_in(value) or any(pattern.search(value) is not None for pattern in (_CODE, _PATH, _STORE))
 
 
+def _is_generated(value: str) -> bool:
+    """Whether a value looks as random as Django's SECRET_KEY, in which `g(` or `$b` is not code."""
+    return (
+        len(value) >= 40
+        and len(_GENERATED_SIGNS.findall(value)) >= 4
+        and not _NOT_GENERATED.search(value)
+        and measure_entropy(value) > 4.4
+    )
+
+
 def _is_filled_in(value: str) -> bool:
     """Whether part of a value is a variable; a dollar sign in the middle of random letters is not."""
+    if _is_generated(value):
+        return False
     if _VARIABLE.search(value) is not None:
         return True
     if "$" not in value or (variable := _SHELL_VARIABLE.search(value)) is None:
@@ -105,13 +121,14 @@ def is_secret(value: str, *, quoted: bool, password: bool) -> bool:
         return False
     if (
         _CODE.search(value)
-        and not has_random_run(value)
+        and not (has_random_run(value) or _is_generated(value))
         and not (quoted and password and measure_entropy(value) > 3 and not re.search(r"\.[a-z]+\b|\(\)", value))
     ):
         return False
     if _PATH.search(value) and len(SWITCHES.findall(value)) < len(value) / 4:
         return False
-    if _IDENTIFIER.match(value) or _CAMEL.match(value):
+    patterns = (_IDENTIFIER, _CAMEL) if quoted and password else (_NAME, _CAMEL, _LONG_NAME)
+    if any(pattern.match(value) for pattern in patterns) and not has_random_run(value):
         return is_gibberish(value)
     kinds = sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGITS, _OTHER))
     has_both = _LETTERS.search(value) is not None and (_DIGITS.search(value) or _OTHER.search(value)) is not None

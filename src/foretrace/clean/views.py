@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 _ESCAPE = re.compile(r"(\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\"'/\\`$]))")
 _PERCENT = re.compile(r"(%(?:2[0-9A-Fa-f]|3[0-9A-Fa-f]|40|5[BbDd]|7[BbDd]))")
-_COLOUR = re.compile(r"\x1b\[[0-9;]{0,12}[mK]")
+_COLOR = re.compile(r"\x1b\[[0-9;]{0,12}[mK]")
 """A terminal color, which `grep` puts around each match."""
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _MAX_ESCAPES = 3
@@ -72,16 +72,17 @@ class View:
 
 def read_in_other_ways(text: str) -> Iterator[View]:
     """The text itself, with each level of escapes decoded, and without terminal colors."""
-    view: View | None = View(text)
-    yield view
-    for _ in range(_MAX_ESCAPES):
-        if "\\" not in view.text or (view := view.replace(_ESCAPE, _read_escape)) is None:
+    views = [View(text)]
+    while len(views) <= _MAX_ESCAPES and "\\" in views[-1].text:
+        if (decoded := views[-1].replace(_ESCAPE, _read_escape)) is None:
             break
-        yield view
+        views.append(decoded)
+    yield from views
     if "%" in text and (plain := View(text).replace(_PERCENT, lambda found: chr(int(found[1:], 16)))) is not None:
         yield plain
-    if "\x1b[" in text and (plain := View(text).remove(_COLOUR)) is not None:
-        yield plain
+    for view in views:
+        if "\x1b[" in view.text and (plain := view.remove(_COLOR)) is not None:
+            yield plain
 
 
 @functools.lru_cache(maxsize=1 << 10)
