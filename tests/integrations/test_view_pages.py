@@ -229,10 +229,9 @@ def test_no_field_of_a_dataset_or_of_predictions_can_run(
     files = [tmp_path / name for name in ("p.jsonl", "score.json", "replay.json")]
     with pytest.warns(ForetraceWarning, match="was made for another dataset"):
         foretrace.view([dataset, *files], out=tmp_path / "v")
-    foretrace.view(tmp_path / "p.jsonl", out=tmp_path / "p")
     tab = open_tab()
-    for page, part in [("v", ""), ("v", "proposer"), ("v", "verifier"), ("v", "eval"), ("p", "")]:
-        tab.open(tmp_path / page / "index.html", f"#={part}")
+    for part in ("", "proposer", "verifier", "eval"):
+        tab.open(tmp_path / "v/index.html", f"#={part}")
         tab.page.evaluate("document.querySelectorAll('.datarow').forEach((d, n) => { d.open = n < 5 })")
         tab.page.wait_for_timeout(100)
         put_everything_on_the_screen(tab)
