@@ -184,8 +184,8 @@ def _note_gaps(output: Output, report: ImportReport, *, details: bool) -> None:
         )
     if counts.broken_calls:
         output.note(
-            f"{count_things(counts.broken_calls, 'call')} of {counts.calls:,} could not be read completely: the arguments "
-            "are cut off or broken (`foretrace build` leaves these steps out as unreadable_call)"
+            f"{count_things(counts.broken_calls, 'call')} of {counts.calls:,} could not be read completely: the "
+            "arguments are cut off or broken (`foretrace build` leaves these steps out as unreadable_call)"
         )
     if counts.without_task:
         output.note(
