@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Run
+from cli.conftest import Run, chat_row, write_rows
 from foretrace.core.store import read_traces
 from foretrace.samples import sample_files
 
@@ -34,6 +34,15 @@ def test_import_takes_the_same_name(run: Run) -> None:
         assert run("import", *words, "--out", f"t{number}").code == 0
     one, other = ([trace.key for trace in read_traces(f"t{number}")] for number in (0, 1))
     assert one == other and all("/mine" in key for key in one)
+
+
+def test_unknown_outcomes_that_are_left_out_come_with_the_option_that_takes_them(run: Run, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{**chat_row(0), "resolved": True}, *map(chat_row, range(1, 4))])
+    more = ("--out", "d", "--no-statistical-gates", "--recipes", "trajectories", "--split", "1/0/0")
+    done = run("build", f"chat={rows}", *more)
+    assert "3 of 4 attempts do not say whether they succeeded" in done.err and "--outcomes not_failed" in done.err
+    assert "traces_unknown: 3" in done.out and "traces_in_two_inputs" not in done.out
+    assert "do not say" not in run("build", f"chat={rows}", *more, "--outcomes", "not_failed").err
 
 
 @pytest.mark.parametrize(

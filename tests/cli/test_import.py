@@ -50,6 +50,18 @@ def test_unknown_outcomes_come_with_a_hint(run: Run, tmp_path: Path) -> None:
     assert "3 of 4 traces do not say whether the attempt succeeded" in result.err
 
 
+def test_calls_with_broken_arguments_are_counted(run: Run, tmp_path: Path) -> None:
+    asked = [{"role": "user", "content": "Capital?"}]
+    for given in ("capital of France", '{"q": "capital of Fr'):
+        content = f"Thought: Look.\nAction: Search\nAction Input: {given}"
+        asked += [{"role": "assistant", "content": content}, {"role": "user", "content": "Observation: Paris"}]
+    file = write_rows(tmp_path / "rows.jsonl", [{"messages": asked}])
+    result = run("import", "chat", file, "--out", tmp_path / "t")
+    assert "1 call of 2 could not be read completely" in result.err
+    result = run("import", "chat", file, "--out", tmp_path / "u", "--json")
+    assert result.json["total"]["counts"]["broken_calls"] == 1
+
+
 def test_columns_are_mapped(run: Run, tmp_path: Path) -> None:
     row = {"turns": chat_row(1)["messages"], "case": "one", "ok": True}
     file = write_rows(tmp_path / "rows.jsonl", [row])

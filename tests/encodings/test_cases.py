@@ -72,6 +72,7 @@ def test_xml_bodies_that_look_like_tags(body: str) -> None:
         (REACT, 'Action: find\nAction Input: {"a": "ends in a brace }'),
         (REACT, "Action: find\nAction Input:"),
         (REACT, "Action: find\nAction Input: [1, 2"),
+        (REACT, 'Action: find\nAction Input: "capital of Fr'),
     ],
 )
 def test_cut_off_calls_have_an_error_and_are_never_repaired(encoding: Any, text: str) -> None:
@@ -79,6 +80,14 @@ def test_cut_off_calls_have_an_error_and_are_never_repaired(encoding: Any, text:
     assert call.error
     assert msgspec.json.decode(call.arguments) == {} or encoding is JSON
     assert "json_repair" not in call.repairs
+
+
+@pytest.mark.parametrize("given", ["capital of France", "SELECT a\nFROM b", '"a" OR "b"', "3 apples", "f(x)"])
+def test_plain_text_as_action_input_is_one_argument(given: str) -> None:
+    text = f"Thought: x\nAction: Search\nAction Input: {given}"
+    for end in ("", "\n", "\nObservation: Paris"):
+        call = only(REACT, text + end)
+        assert (call.name, msgspec.json.decode(call.arguments), call.error) == ("Search", {"input": given}, None)
 
 
 def test_a_cut_call_does_not_swallow_the_next() -> None:

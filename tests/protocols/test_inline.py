@@ -35,11 +35,14 @@ def test_what_cannot_be_read_surely_is_refused(stage: Stage) -> None:
     cut = Completion(text="<think>\n" + call("print(3)")[:-20], finish="length")
     twice = '<think>Both.\n<tool_call>{"name": "python", "arguments": {"code": "a = 1", "code": "a = 2"}}</tool_call>'
     other = "<think>\n" + call("print(3)").replace('"python"', '"browser"')
+    shell = '<think>\n<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
     empty = "<think>\n" + call(" ")
-    for reply, why in ((cut, "cut off"), (twice, "more than once"), (other, "no tool 'browser'"), (empty, "is empty")):
+    named = ((other, "no tool 'browser'"), (shell, "no tool 'bash'"))
+    for reply, why in ((cut, "cut off"), (twice, "more than once"), *named, (empty, "is empty")):
         played = stage.play("inline", reply, FINAL)
         assert why in played.said[0] and played.metrics["execution_count"] == 0
         assert played.models[0].tool_calls[0].error is not None and played.trace.outcome.success
+    assert stage.play("inline", shell, FINAL).models[0].tool_calls[0].name == "bash"
 
 
 def test_an_invented_response_is_cut(stage: Stage) -> None:

@@ -278,6 +278,12 @@ class _Builder:
     ) -> BuildReport:
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
+        unknown, total = built.counts.outcomes["unknown"], built.counts.outcomes.total()
+        if self.settings.outcomes == "success" and 2 * unknown > total:
+            self.warnings.append(
+                f"{unknown:,} of {total:,} attempts do not say whether they succeeded, so their steps are left out "
+                "(attempt_not_wanted): --outcomes not_failed takes them"
+            )
         manifest = make_manifest(
             self.settings,
             inputs,

@@ -148,7 +148,8 @@ def _read_body(body: str, written: str, span: tuple[int, int], repairs: list[str
     name, arguments = _find_arguments(value, repairs)
     if arguments is None:
         many = isinstance(value, list) and len(value) > 1
-        return CodeCall(span=span, error="one tag holds several calls" if many else "the call has no 'code' argument")
+        error = "one tag holds several calls" if many else "the call has no 'code' argument"
+        return CodeCall(span=span, name=name, error=error)
     code = arguments["code"]
     if repair == "json_repair" and not _stands_in(code, body):
         return CodeCall(span=span, error="the call is not JSON")

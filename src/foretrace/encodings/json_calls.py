@@ -210,11 +210,13 @@ Llama)."""
 _ACTION = re.compile(r"^Action:(.*+)\nAction Input:[ \t]*", re.MULTILINE)
 _LINE_END = re.compile(r"[ \t\r]*(?:\n|\Z)")
 _BROKEN_END = re.compile(r"\n(?=(?:Thought:|Action:|Observation:))")
+_INCOMPLETE = re.compile(r'[{\[`]|"[^"]*\Z|\Z')
+"""Input that is not plain text: an object, a list or a fence, an open string, or nothing."""
 
 
 def _find_react(text: str) -> Iterator[ToolCall]:
-    """The arguments end with their JSON, if that is at the end of a line. Otherwise the JSON is broken, and they end
-    before the next marker or at the end of the text."""
+    """The arguments end with their JSON, if that is at the end of a line. Otherwise they are plain text or broken JSON,
+    and end before the next marker or at the end of the text."""
     at = 0
     while action := _ACTION.search(text, at):
         start = action.end()
@@ -224,7 +226,10 @@ def _find_react(text: str) -> Iterator[ToolCall]:
         else:
             following = _BROKEN_END.search(text, start)
             at = following.start() if following else max(start, len(text.rstrip()))
-        yield _make_call(action[1].strip(), text[start:at], (action.start(), at))
+        given = text[start:at].strip()
+        if whole != at and not _INCOMPLETE.match(given):
+            given = encode_json({"input": given})
+        yield _make_call(action[1].strip(), given, (action.start(), at))
 
 
 REACT = TextEncoding(
@@ -233,7 +238,7 @@ REACT = TextEncoding(
     lambda call: f"Action: {call.name}\nAction Input: {call.arguments}",
     hints=("Action Input:",),
 )
-"""`Action: NAME` and `Action Input: {json}` lines (ReAct, ToolBench)."""
+"""`Action: NAME` and `Action Input: {json}` lines (ReAct, ToolBench). Plain text becomes the argument `input`."""
 
 
 _OBJECT = re.compile(r"^[ \t]*(```(?:json|JSON)?[ \t]*\n)?[ \t]*(?=\{)", re.MULTILINE)

@@ -149,9 +149,9 @@ def _make_thought(text: str, start: int, end: int) -> list[Act]:
 
 
 def _make_call(call: CodeCall, *, refuse: bool) -> Act:
-    error = TOO_MANY_ERROR if refuse else call.error
-    if error is None and call.name.lower() not in _PYTHON_TOOL_NAMES:
-        error = f"there is no tool {call.name!r}: the only one is python"
+    is_known = call.name.lower() in _PYTHON_TOOL_NAMES
+    unknown = None if is_known else f"there is no tool {call.name!r}: the only one is python"
+    error = TOO_MANY_ERROR if refuse else unknown or call.error
     if error is None and not (call.code or "").strip():
         error = EMPTY_ERROR
     made = call.tool_call

@@ -22,7 +22,7 @@ from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
 from foretrace.sources.row_messages import find_task_text, make_messages
-from foretrace.sources.row_turns import FoundTurns, find_turns, get_path, read_turns
+from foretrace.sources.row_turns import FoundTurns, find_rivals, find_turns, get_path, read_turns
 from foretrace.sources.turn_items import flatten_turns, is_agent
 
 _REWARDS = ("reward", "outcome.reward", "reward_info.reward")
@@ -166,6 +166,9 @@ class Chat:
             column = next((c for c in ("messages", "conversations", "conversation") if c in row), None)
         if column is not None and _has_path(row, column):
             return read_turns(row, column)  # raises an error that says what is wrong
+        if column is None and (rivals := find_rivals(row)):
+            message = f"several columns hold a conversation: {', '.join(rivals[:MAX_SHOWN_COLUMNS])}"
+            raise RowError("several_conversations", message, "name one: ", Setting("columns", {"messages": rivals[0]}))
         there = ", ".join(sorted(row)[:MAX_SHOWN_COLUMNS]) + (", ..." if len(row) > MAX_SHOWN_COLUMNS else "")
         remedy = ("name the one that holds the messages: ", Setting("columns", {"messages": "COLUMN"}))
         raise RowError("missing_column", f"there is no column {column or 'messages'}; the row has {there}", *remedy)

@@ -31,6 +31,8 @@ class TraceCounts(Counts, kw_only=True):
     """Messages of the agent with a call that was not read."""
     unread_rows: list[str] = msgspec.field(default_factory=list[str])
     """Up to three of these messages."""
+    broken_calls: int = 0
+    """Calls whose arguments could not be read."""
     unclear: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Traces with an unreadable field, by field: a success other than yes or no, a missing column."""
     unclear_rows: list[str] = msgspec.field(default_factory=list[str])
@@ -73,6 +75,7 @@ def count_trace(trace: Trace) -> TraceCounts:
         if message.role == "assistant" and message.author == "model":
             counts.turns += 1
             counts.calls += len(message.tool_calls)
+            counts.broken_calls += sum(call.error is not None for call in message.tool_calls)
             if message.model_s is not None:
                 counts.timed_turns[message.model_s_source or "unknown"] += 1
         elif message.role == "tool":

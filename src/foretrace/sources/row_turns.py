@@ -162,8 +162,7 @@ def _find_messages(row: Row) -> FoundTurns | None:
     found = next((each for each in known if each[1]), None)
     if found is None:
         # Only one other column may hold turns: with two, there is no way to tell which is the conversation.
-        names = [name for name in row if name not in ("prompt", "input", "output", *_REPLIES, *MESSAGES)]
-        others = [(name, listed) for name in names if (listed := _list_turns(row[name]))]
+        others = _list_others(row)
         found = others[0] if len(others) == 1 else None
     if found is None:
         return None
@@ -175,6 +174,26 @@ def _find_messages(row: Row) -> FoundTurns | None:
         turns += [(len(turns) + n, turn) for n, turn in enumerate(reply)]
         used.add("completion")
     return FoundTurns(turns, frozenset(used), f"column {column} holds messages")
+
+
+def _list_others(row: Row) -> list[tuple[str, list[Row]]]:
+    """The columns of other names that hold turns, and the turns."""
+    names = [name for name in row if name not in ("prompt", "input", "output", *_REPLIES, *MESSAGES)]
+    return [(name, turns) for name in names if (turns := _list_turns(row[name]))]
+
+
+def find_rivals(row: Row) -> list[str]:
+    """The columns of a row with several conversations; empty if there are fewer than two."""
+    names = ["chosen", "rejected"] if {"chosen", "rejected"} <= row.keys() else [name for name, _ in _list_others(row)]
+    return names if len(names) > 1 else []
+
+
+def _find_input(row: Row) -> FoundTurns | None:
+    """A whole conversation in `input`, as clients of the Responses API keep it."""
+    turns = _list_turns(row.get("input"))
+    if not any(map(is_agent, turns)) or any(row.get(name) for name in (*_REPLIES, *_RESPONSES)) or find_rivals(row):
+        return None
+    return FoundTurns([*enumerate(turns)], frozenset({"input"}), "column input holds messages")
 
 
 def _make_turns(value: Any, role: str) -> list[Row]:
@@ -448,4 +467,5 @@ _FINDERS = (
     _find_transcript,
     _find_template_text,
     _find_nested,
+    _find_input,
 )

@@ -30,6 +30,8 @@ _STARTS = re.compile(r"(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec(?:-batch)?(?:=.
 """Options of `find` and `fd` that start a command."""
 _RUNS_TEXT = re.compile(r"-[a-z]*c$")
 """The option of a shell that runs the next argument."""
+_ENVIRONMENT = "shell.environment"
+"""The rule of commands that only show the environment."""
 _MAX_STARTED = 20
 _XARGS_FLAGS = frozenset(("-I", "-n", "-P", "-d", "-L", "-s", "-a", "-j"))
 
@@ -43,8 +45,12 @@ def classify_shell(command: str, depth: int = 0) -> CallFacts:
         depth: how many shells are nested around it (`bash -c`).
     """
     commands = split_commands(command)
-    found = (classify_command(each, depth) for each in commands)
-    facts = merge_facts(each for each in found if each is not None)
+    parts = [(each, facts) for each in commands if (facts := classify_command(each, depth)) is not None]
+    found = [facts for _, facts in parts]
+    if any(not (each.piped or facts.kind is CallKind.SETUP or facts.rule == _ENVIRONMENT) for each, facts in parts):
+        # Next to other commands, `pwd` or `date` says as little about the step as `cd`. In `ps | grep x` it says more.
+        found = [msgspec.structs.replace(f, kind=CallKind.SETUP) if f.rule == _ENVIRONMENT else f for f in found]
+    facts = merge_facts(found)
     if facts is None:
         return make_facts(CallKind.OTHER, "shell.empty", Effect.PURE_READ)
     if facts.kind is CallKind.SETUP:

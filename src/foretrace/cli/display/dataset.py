@@ -55,11 +55,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> 
         output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
     _show_counts(output, "counts", manifest.get("counts", {}))
     _show_copies(output, manifest.get("filters", {}).get("copies"))
-    dropped = {
-        config: {reason: count for reason, count in reasons.items() if count}
-        for config, reasons in manifest.get("drops", {}).items()
-    }
-    _show_counts(output, "drops", {config: reasons for config, reasons in dropped.items() if reasons})
+    _show_counts(output, "drops", manifest.get("drops", {}))
     _show_filters(output, manifest.get("filters", {}))
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
@@ -203,6 +199,9 @@ def _row_count(entry: Any) -> int | None:
 
 
 def _show_counts(output: Output, title: str, counts: dict[str, Any]) -> None:
+    """Print the counts that are not zero."""
+    counts = {n: {k: v for k, v in c.items() if v} if isinstance(c, dict) else c for n, c in counts.items()}
+    counts = {name: count for name, count in counts.items() if count}
     if not counts:
         return
     output.print()

@@ -182,6 +182,11 @@ def _note_gaps(output: Output, report: ImportReport, *, details: bool) -> None:
             "seems to follow (`foretrace build` refuses many of them): name the source of their format, or say how "
             f"calls are written with {write_flag(Setting('call_pattern', 'REGEX'))}"
         )
+    if counts.broken_calls:
+        output.note(
+            f"{count_things(counts.broken_calls, 'call')} of {counts.calls:,} could not be read completely: the "
+            "arguments are cut off or broken (`foretrace build` leaves these steps out as unreadable_call)"
+        )
     if counts.without_task:
         output.note(
             f"no task in {count_things(counts.without_task, 'trace')}: no message says what the agent was asked to do"
