@@ -259,10 +259,10 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
         )
 
 
-def _make_fault_rows(faults: Sequence[Fault]) -> Iterator[tuple[str, ...]]:
+def _make_fault_rows(faults: Sequence[Fault]) -> Iterator[tuple[Cell, ...]]:
     """A line for each fault, but for those that are alike except for the problem only a few, and how many more."""
     alike = Counter((fault.kind, fault.tests, fault.detail) for fault in faults)
-    seen: Counter[tuple[str, ...]] = Counter()
+    seen: Counter[tuple[str, str | None, str]] = Counter()
     for fault in faults:
         rest = (fault.kind, fault.tests, fault.detail)
         seen[rest] += 1
