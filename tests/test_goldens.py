@@ -77,7 +77,7 @@ def samples(folder: Path) -> Iterator[tuple[str, str]]:
     yield "build", run("build", traces, "--out", dataset, "--workers", "1", folder=folder)
     for config in sorted(path for path in dataset.iterdir() if path.is_dir()):
         yield f"rows of {config.name}", write_tables(config)
-    predictions = folder / "predictions"
+    predictions = folder / "predictions" / "markov.jsonl"  # not next to the exports, since it holds times
     prints = {
         "label": ("label", traces, "--out", folder / "labels.parquet"),
         "show": ("show", traces),

@@ -106,7 +106,7 @@ def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
 
 
 MAX_DESCRIBED_ROWS = 3
-"""Most unusable rows that one line names."""
+"""Most reasons in one line, and most unusable rows that it names for each."""
 
 
 def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
@@ -158,8 +158,7 @@ def load_problems(
         raise ProblemError(f"{unusable[0].at}: {unusable[0].reason}")
     place = path or name
     if not problems:
-        none = f"none of its {len(unusable):,} problems can be used: {_name_rows(unusable, place)}"
-        raise ProblemError(f"{place}: {none if unusable else 'there is no problem in it'}")
+        raise ProblemError(describe_no_problem(unusable, place))
     for row in unusable:
         assert on_unusable is not None
         on_unusable(row)
@@ -183,9 +182,24 @@ def describe_unusable(rows: Sequence[UnusableRow], count: int, place: Path | str
     return f"left out {len(rows):,} of {count:,} problems of {place}: {_name_rows(rows, place)}"
 
 
+def describe_no_problem(unusable: Sequence[UnusableRow], place: Path | str) -> str:
+    """Why nothing in a file (or on the Hub) can be used."""
+    if not unusable:
+        return f"{place}: there is no problem in it"
+    return f"{place}: none of its {len(unusable):,} problems can be used: {_name_rows(unusable, place)}"
+
+
 def _name_rows(rows: Sequence[UnusableRow], place: Path | str) -> str:
-    reasons = [f"{row.at.removeprefix(f'{place} ')}: {row.reason}" for row in rows[:MAX_DESCRIBED_ROWS]]
-    return "; ".join([*reasons, *(["..."] if len(rows) > MAX_DESCRIBED_ROWS else [])])
+    """The first rows with each of the first reasons."""
+    by_reason: dict[str, list[str]] = {}
+    for row in rows:
+        by_reason.setdefault(row.reason, []).append(row.at.removeprefix(f"{place} "))
+    parts: list[str] = []
+    for reason, places in [*by_reason.items()][:MAX_DESCRIBED_ROWS]:
+        more = len(places) - MAX_DESCRIBED_ROWS
+        listed = ", ".join(places[:MAX_DESCRIBED_ROWS]) + (f" and {more:,} more" if more > 0 else "")
+        parts.append(f"{listed}: {reason}")
+    return "; ".join([*parts, *(["..."] if len(by_reason) > MAX_DESCRIBED_ROWS else [])])
 
 
 class PluginFacts(NamedTuple):

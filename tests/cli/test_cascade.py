@@ -31,6 +31,10 @@ def test_score_shows_the_cascade_beside_the_references(run: Run, tmp_path: Path)
     shown = run("score", tmp_path / "p.jsonl", tmp_path / "d", "--cascade", "0.05").out
     assert "precision" in shown and "regression (reference)" in shown
     assert "cascade" not in run("score", tmp_path / "p.jsonl", tmp_path / "d").out
+    without_header = (tmp_path / "p.jsonl").read_text().partition("\n")[2]
+    (tmp_path / "mine.jsonl").write_text(without_header)
+    report = run("score", tmp_path / "mine.jsonl", tmp_path / "d", "--cascade", "0.05", "--json").json
+    assert report["cascade"][0]["predictor"] == "mine.jsonl"
     refused = run("score", tmp_path / "p.jsonl", tmp_path / "d", "--cascade", "-1")
     assert refused.code == 2 and "--cascade -1" in refused.err
 

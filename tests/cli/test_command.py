@@ -67,6 +67,11 @@ def test_help_and_version_load_nothing_heavy() -> None:
     assert done.stdout.count("Usage: foretrace") == 4
 
 
+def test_an_option_is_described_by_the_command_that_has_it(run: Run) -> None:
+    assert "--workers INTEGER               Processes, or tasks of the cluster" in run("build", "--help").out
+    assert "Runs of code at one time" in run("problems", "check", "--help").out
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -35,6 +35,18 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
     again = run("effects", tmp_path / "t", "--out", out, "--json").json
     assert again.pop("file") == str(out) and again.pop("replaced") is True and again == written
     assert foretrace.effects(tmp_path / "t").tools == foretrace.effects(traces).tools
+    refused = run("effects", tmp_path / "nothing", "--out", tmp_path / "e.csv")
+    assert (refused.code, refused.err) == (
+        2,
+        f"foretrace: {tmp_path}/e.csv: name it .json, the format that is written\n",
+    )
+
+
+def test_a_long_table_says_how_much_it_leaves_out(run: Run, tmp_path: Path) -> None:
+    calls = [Timed(call=(f"tool_{number}", READ[1])) for number in range(32)]
+    write_traces([make_trace(calls)], tmp_path / "t")
+    out = tmp_path / "effects.json"
+    assert f"and 2 more: {out} has all" in run("effects", tmp_path / "t", "--out", out).out.splitlines()
 
 
 @pytest.mark.parametrize(

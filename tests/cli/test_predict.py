@@ -31,6 +31,10 @@ def test_predict(run: Run, sample_dataset: Path, tmp_path: Path) -> None:
     assert found.header is not None and found.header.predictor == "markov:2" and found.problems == {}
     # What guesses types is sure of types.
     assert "confidence that the type is right" in run("score", out, sample_dataset, "--quiet").out
+    refused = run(
+        "predict", tmp_path / "nothing", "--predictor", "markov:2", "--out", tmp_path / "p.parquet", "--quiet"
+    )
+    assert (refused.code, refused.err.count("\n")) == (2, 1) and "p.parquet: name it .jsonl" in refused.err
 
 
 def test_a_model(run: Run, sample_dataset: Path, tmp_path: Path) -> None:

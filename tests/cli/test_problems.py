@@ -65,15 +65,25 @@ def test_rows_that_cannot_be_used_are_listed(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "set.jsonl", ["nothing"])
+    path = write_rows(tmp_path / "set.jsonl", [{"title": "x"}] * 5)
     result = run("problems", "check", "jsonl", "--path", path, "--quiet")
-    assert result.code == 1 and result.err == "foretrace: jsonl: left out 1: row 0\n"
+    assert (result.code, result.out) == (1, "") and result.err.count("\n") == 1
+    assert result.err.startswith(
+        f"foretrace: {path}: none of its 5 problems can be used: row 0, row 1, row 2 and 2 more: "
+    )
 
 
 def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "set.jsonl", [{**FAILS, "id": f"p{n}"} for n in range(8)])
     result = run("problems", "check", "jsonl", "--path", path, "--quiet")
     assert result.err == "foretrace: jsonl: the reference fails for 8: p0, p1, p2, p3, p4 and 3 more\n"
+
+
+def test_rows_with_one_reason_are_listed_once(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "set.jsonl", [GOOD, *[{"title": "x"}] * 50])
+    result = run("problems", "check", "jsonl", "--path", path, "--quiet")
+    table = [line for line in result.out.splitlines() if "no statement" in line]
+    assert [line.split("  ")[0] for line in table] == ["row 1", "row 2", "row 3", "and 47 more"]
 
 
 def test_a_row_that_cannot_be_used_is_named_by_its_id_too(run: Run, tmp_path: Path) -> None:

@@ -68,3 +68,5 @@ def test_wrong_use_is_one_line(run: Run, sample_dataset: Path, predictions: Path
         assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1), arguments
         assert said in refused.err, refused.err
     assert not (tmp_path / "s.jsonl").exists()
+    refused = run("verify", predictions, sample_dataset, "--model", judge, "--out", tmp_path / "s.parquet")
+    assert refused.code == 2 and "s.parquet: name it .jsonl" in refused.err

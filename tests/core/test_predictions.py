@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +76,7 @@ def test_what_is_written_reads_back(rows: list[Prediction], tmp_path_factory: py
     "guess",
     [
         {"prediction": {"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}},
+        {"prediction": '{"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}'},
         {"action": "file_read", "tool": "cat", "arguments": '{"path": "a"}'},
         {"completion": '<think>x</think>```json\n{"action":"file_read","tool":"cat","arguments":{"path":"a"}}\n```'},
         {
@@ -127,6 +130,23 @@ def test_faults_are_counted(line: str, fault: str, tmp_path: Path) -> None:
 def test_what_is_no_prediction_is_named(lines: list[Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(PredictionError, match=message):
         read_predictions(write(tmp_path / "p.jsonl", *lines))
+
+
+def test_nulls_that_pad_the_structs_of_parquet_are_no_arguments(tmp_path: Path) -> None:
+    guesses = [
+        {"action": "file_read", "tool": "cat", "arguments": {"path": "a"}},
+        {"action": "verifier", "tool": "bash", "arguments": {"command": "pytest", "options": [{"quiet": True}, {}]}},
+    ]
+    lines = [{"key": "k", "step": step, "prediction": guess} for step, guess in enumerate(guesses)]
+    pq.write_table(pa.Table.from_pylist(lines), tmp_path / "p.parquet")
+    parquet = read_predictions(tmp_path / "p.parquet").rows
+    assert parquet == read_predictions(write(tmp_path / "p.jsonl", *lines)).rows
+
+
+def test_a_file_without_any_action_is_refused(tmp_path: Path) -> None:
+    file = read_predictions(write(tmp_path / "p.jsonl", {"key": "k", "step": 0, "guess": "file_read"}))
+    with pytest.raises(PredictionError, match=r"p\.jsonl: none of its 1 predictions names an action"):
+        file.check_not_empty()
 
 
 GUESS = {"action": "file_read", "tool": "cat", "arguments": {"path": "a"}}

@@ -211,9 +211,11 @@ def test_missing_unreadable_and_unknown_predictions_are_counted(scored: Any, gol
     assert figures(report)["type_accuracy"] == round(1 - lost / len(natural), 4)
 
 
-def test_nothing_predicted_scores_zero(scored: Any, gold: list[Row]) -> None:
-    report = scored(json.dumps({"key": gold[0]["key"], "step": gold[0]["step"], "completion": ""}) + "\n")
-    assert (report.missing, report.unreadable) == (len(gold) - 1, 1) and set(figures(report).values()) == {0.0}
+def test_only_wrong_and_unreadable_predictions_score_zero(scored: Any, gold: list[Row]) -> None:
+    places = [{name: row[name] for name in ("key", "step")} for row in gold[:2]]
+    lines = [{**places[0], "completion": ""}, {**places[1], "action": "dance"}]
+    report = scored("".join(json.dumps(line) + "\n" for line in lines))
+    assert (report.missing, report.unreadable) == (len(gold) - 2, 2) and set(figures(report).values()) == {0.0}
 
 
 WILD = [

@@ -123,6 +123,14 @@ def test_scores_are_added_and_all_else_stays(dataset: Path, predictions: Path, g
     assert [path.name for path in tmp_path.iterdir() if "journal" in path.name] == []
 
 
+def test_a_folder_of_predictions(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
+    folder = tmp_path / "guesses"
+    folder.mkdir()
+    for number, some in enumerate((gold[:10], gold[10:])):
+        write(folder / f"{number}.jsonl", [guess(row) for row in some])
+    assert verify(folder, dataset, out=tmp_path / "s.jsonl", model=says("bash")).scored == 20
+
+
 @pytest.mark.parametrize(
     ("completion", "score_of_it", "has_logprobs"),
     [

@@ -16,6 +16,7 @@ from foretrace.api.traces import export as export_traces
 from foretrace.core.store import read_traces
 from foretrace.core.trace import ToolCall, Trace
 from foretrace.exports.base import Family
+from foretrace.exports.pi import Pi
 
 
 def lines(trace: Trace) -> list[dict[str, Any]]:
@@ -42,9 +43,11 @@ def test_entries_follow_one_another(tmp_path: Path) -> None:
 def test_arguments_that_are_not_an_object_and_a_result_without_a_call() -> None:
     odd = msgspec.structs.replace(CALLING, tool_calls=(ToolCall(id="a", name="run", arguments="ls -la"),))
     alone = msgspec.structs.replace(RESULT, tool_call_ids=())
-    messages = [entry["message"] for entry in lines(make(USER, odd, RESULT, SAID, alone)) if "message" in entry]
+    trace = make(USER, odd, RESULT, SAID, alone)
+    messages = [entry["message"] for entry in lines(trace) if "message" in entry]
     assert messages[1]["content"][-1]["arguments"] == {"arguments": "ls -la"}
     assert messages[-1] == {"role": "user", "content": [{"type": "text", "text": "OBSERVATION:\nok"}]}
+    assert Pi().write(Family(trace)).lost["results.role"] == 1
 
 
 @pytest.mark.integration

@@ -167,7 +167,7 @@ def test_a_hub_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Monkey
     assert HfApi().endpoint == "http://127.0.0.1:9"
     with pytest.raises(ProblemError, match=r"owner/name: cannot reach .*name a local file with path=") as caught:
         list(read_problem_rows(None, Hub("owner/name", "test")))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and str(caught.value).count("local file") == 1
 
 
 STREAM = """

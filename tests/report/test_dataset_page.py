@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import foretrace
@@ -109,6 +111,18 @@ def test_predictions_stand_beside_the_gold(dataset: Path, tmp_path: Path) -> Non
     assert [line["guesses"] for line in meta["rows"]["eval"]].count([None]) == 1
 
 
+def test_predictions_may_be_parquet_or_a_folder(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_guesses(dataset, tmp_path / "folder" / "g.jsonl", wrong=4)
+    row = next(rows(dataset, "eval"))
+    guess = {"key": row["key"], "step": row["step"], "prediction": row["completion"][0]["content"]}
+    pq.write_table(pa.Table.from_pylist([guess]), tmp_path / "g.parquet")
+    foretrace.view([dataset, tmp_path / "folder", tmp_path / "g.parquet"], out=tmp_path / "v")
+    folder, parquet = read_data(tmp_path / "v", "meta")["predictions"]
+    assert (folder["name"], parquet["name"]) == ("folder", "g.parquet")
+    assert folder["found"] > folder["right"] > 0 and parquet["found"] == parquet["right"] == 1
+
+
 def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:
     write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
     results = write_results(dataset, tmp_path / "g.jsonl", tmp_path)
@@ -157,9 +171,11 @@ def test_what_does_not_go_together_is_refused(dataset: Path, tmp_path: Path) -> 
     write_traces([make_trace(())], tmp_path / "traces")
     with pytest.raises(StoreError, match=r"none\.jsonl: no such file or folder"):
         foretrace.view([dataset, tmp_path / "none.jsonl"], out=tmp_path / "v")
-    for inputs in ([guesses], [guesses, tmp_path / "traces"], [dataset, tmp_path / "traces"]):
+    for inputs in ([guesses], [guesses, tmp_path / "traces"]):
         with pytest.raises(UsageError, match="one dataset, with up to 2 files"):
             foretrace.view(inputs, out=tmp_path / "v")
+    with pytest.raises(PredictionError, match="traces: holds no predictions"):
+        foretrace.view([dataset, tmp_path / "traces"], out=tmp_path / "v")
     lines = guesses.read_text().splitlines(keepends=True)
     guesses.write_text('{"predictions": 1, "dataset": "other"}\n' + "".join(lines[-3:]))
     with pytest.warns(ForetraceWarning, match=r"g\.jsonl: was made for another dataset, or another version"):

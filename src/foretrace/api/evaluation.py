@@ -64,17 +64,20 @@ def effects(
 
     Args:
         traces: Traces folder.
-        out: File for the manifest, JSON.
+        out: File for the manifest, NAME.json.
 
     Raises:
+        UsageError: the file has another ending.
         StoreError: the traces cannot be read, or the file cannot be written.
     """
     import msgspec
 
-    from foretrace.core.files import replace_file
+    from foretrace.core.files import check_suffix, replace_file
     from foretrace.evaluation.effects_manifest import collect_effects
 
     file = None if out is None else make_local_path(out)
+    if file is not None:
+        check_suffix(file, ".json")
     manifest = collect_effects(_read_traces(traces, "reading", progress))
     if file is not None:
         replace_file(file, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
@@ -211,7 +214,7 @@ def predict(
 
     Args:
         dataset: What `foretrace build` wrote.
-        out: File of predictions, for `score`. The answers of a model are kept beside it.
+        out: File of predictions, NAME.jsonl, for `score`. The answers of a model are kept beside it.
         predictor: majority, markov:1 to markov:3, regression, memory, or module:Class.
         model: Instead of a predictor, e.g. openai:NAME or ollama:NAME (docs/models.md).
         server: Where the model server is, for a model that is named.
@@ -236,6 +239,7 @@ def predict(
     given = locals()
     from foretrace.api.event_loop import run_with_model
     from foretrace.api.settings import pick_settings
+    from foretrace.core.files import check_suffix
     from foretrace.evaluation.predict import PredictSettings
     from foretrace.evaluation.predict import predict as run
     from foretrace.evaluation.predict_with_model import ModelSettings, predict_with_model
@@ -247,6 +251,7 @@ def predict(
     if (predictor is None) == (model is None):
         raise UsageError("name one that guesses: ", Setting("predictor"), " or ", Setting("model"))
     dataset, out, report_to = make_local_path(dataset), make_local_path(out), progress or ignore_progress
+    check_suffix(out, ".jsonl")
     if model is not None:
         if folds is not None:
             raise UsageError(Setting("folds", folds), " is for a predictor: a model learns nothing here")

@@ -64,7 +64,7 @@ def verify(
     """Write predictions to the file `out` with a verifier's score of each; a call that was interrupted goes on.
 
     Args:
-        out: File to write, JSON lines.
+        out: File to write, NAME.jsonl.
         model: Model that says yes or no, e.g. openai:NAME; the score is the probability of a yes.
         server: Where the model server is, for a model that is named.
         scores: Instead of a model, JSON lines with key, step, rank and score, such as of a reward model.
@@ -77,9 +77,11 @@ def verify(
         PredictionError: the predictions, scores or dataset cannot be read or do not match.
         ModelError: the server cannot be reached or refuses permanently; answers so far are kept.
     """
+    from foretrace.core.files import check_suffix
     from foretrace.evaluation.verify import Asking, add_scores, verify_predictions
 
     predictions, dataset, out = make_local_path(predictions), make_local_path(dataset), make_local_path(out)
+    check_suffix(out, ".jsonl")
     if model is None and server is not None:
         raise UsageError(Setting(server.list_settings_except()[0]), " is for ", Setting("model"))
     if (model is None) == (scores is None):
@@ -112,10 +114,12 @@ def verify_pairs(
 
     Args and errors are those of `verify`.
     """
+    from foretrace.core.files import check_suffix
     from foretrace.evaluation.verify import Asking
     from foretrace.evaluation.verify import verify_pairs as run
 
     dataset, out = make_local_path(dataset), make_local_path(out)
+    check_suffix(out, ".jsonl")
     asking = Asking(concurrency=concurrency, max_tokens=max_tokens)
     report = run_with_model(model, server, lambda asked: run(dataset, out, asked, asking, progress=progress))
     return msgspec.structs.replace(report, dataset=str(dataset), what="pairs")

@@ -323,7 +323,7 @@ class Command(click.Command):
             if self.like is not None:
                 module, _, name = self.like.partition(":")
                 functions.append(getattr(importlib.import_module(module), name))
-            for function in [*reversed(functions), *_GROUPS.values()]:
+            for function in [*_GROUPS.values(), *reversed(functions)]:
                 self.about |= _read_args(function)
             for function in functions:
                 self._collect(function)

@@ -156,6 +156,16 @@ def describe_output(path: Path | str, replaced: bool) -> str:
     return f"{path} (the file that was there is replaced)" if replaced else str(path)
 
 
+def check_suffix(path: Path, suffix: str) -> None:
+    """Check before any work that the name of a file to write says its format.
+
+    Raises:
+        UsageError: it has another ending.
+    """
+    if path.suffix != suffix:
+        raise UsageError(f"{write_place(path)}: name it {suffix}, the format that is written")
+
+
 def refuse_inside_folder(path: Path, traces: Path, *, may_be_folder: bool = False) -> None:
     """Refuse an output that is a folder or is inside the traces folder, whose files only its writer may touch."""
     if path.is_dir() and not may_be_folder:

@@ -4,8 +4,9 @@
     {"key": K, "step": S, "rank": 1, "prediction": {"action": A, "tool": T, "arguments": {..}}, "confidence": .7, ...}
 
 A file from elsewhere does not need a header and may leave out everything but `key`, `step` and the guess. It may give
-the guess as `prediction`, as `completion` (the model's text, which should be the JSON object that the prompt asks for),
-or as `action`, `tool` and `arguments` in the line itself. It may also be Parquet, or a folder of such files.
+the guess as `prediction` (an object or its JSON text), as `completion` (the model's text, which should be the JSON
+object that the prompt asks for), or as `action`, `tool` and `arguments` in the line itself. It may also be Parquet, or
+a folder of such files.
 """
 
 from __future__ import annotations
@@ -127,13 +128,18 @@ class PredictionsFile(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.header is None else self.header.predictor
 
     def check_not_empty(self) -> None:
-        """Refuse a file without any predictions.
+        """Refuse a file without any predictions, or with none that names an action.
 
         Raises:
             PredictionError: it has none.
         """
         if not self.rows:
             raise PredictionError(f"{self.path}: holds no predictions")
+        if all(row.action is None for row in self.rows):
+            raise PredictionError(
+                f"{self.path}: none of its {len(self.rows):,} predictions names an action; give each a `prediction` "
+                '{"action": A, "tool": T, "arguments": {...}}'
+            )
 
     def by_step(self) -> dict[tuple[str, int], list[Prediction]]:
         """The guesses at each (key, step), ordered by rank."""
@@ -234,15 +240,19 @@ def read_header(path: Path) -> PredictionsHeader | None:
     Raises:
         PredictionError: the file cannot be read, or its first line is not a JSON object.
     """
-    for number, value in read_json_lines(_list_files(path)[0], "prediction", Counter()):
+    for number, value in read_json_lines(list_files(path)[0], "prediction", Counter()):
         if number == 1 and "predictions" in value:
             return read_format_header(value, PredictionsHeader, f"{path} line 1")
         break
     return None
 
 
-def _list_files(path: Path) -> list[Path]:
-    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it."""
+def list_files(path: Path) -> list[Path]:
+    """The file, or the files of a folder by name; of a traces folder, the guesses that were made with it.
+
+    Raises:
+        PredictionError: the folder holds no such files.
+    """
     if not path.is_dir():
         return [path]
     if (path / GUESSES_FILE).is_file():
@@ -266,7 +276,7 @@ def read_predictions(path: str | Path) -> PredictionsFile:
     problems: Counter[str] = Counter()
     rows: list[Prediction] = []
     seen: set[tuple[str, int, int]] = set()
-    lines = ((file, *line) for file in _list_files(path) for line in read_json_lines(file, "prediction", problems))
+    lines = ((file, *line) for file in list_files(path) for line in read_json_lines(file, "prediction", problems))
     for file, number, value in lines:
         where = f"{file} line {number}"
         if number == 1 and "predictions" in value:
@@ -289,7 +299,7 @@ def read_predictions(path: str | Path) -> PredictionsFile:
 
 def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file, each with its line number. An incomplete last line is left out and counted as
-    `torn_last_line`. The rows of a Parquet file count as lines, without null values.
+    `torn_last_line`. The rows of a Parquet file count as lines, without null values and null fields of structs.
 
     Args:
         path: The file.
@@ -331,9 +341,16 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(use_threads=False):
-                yield from ({k: v for k, v in row.items() if v is not None} for row in batch.to_pylist())
+                yield from _drop_nulls(batch.to_pylist())
     except (OSError, pa.ArrowException) as error:
         raise PredictionError(f"{path}: cannot be read as Parquet: {find_first_line(error)}") from None
+
+
+def _drop_nulls(value: Any) -> Any:
+    """The value without null fields: a struct in Parquet has the fields of all rows, null where a row has none."""
+    if isinstance(value, dict):
+        return {name: _drop_nulls(each) for name, each in value.items() if each is not None}
+    return [_drop_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _refuse_binary(path: Path, data: bytes) -> None:
@@ -420,10 +437,10 @@ def _replace_lone_surrogates(text: str) -> str:
 def read_guess(value: dict[str, Any], completion: str | None) -> tuple[str | None, tuple[PredictedCall, ...]]:
     """Action and calls of a line; (None, ()) if it has no guess."""
     guess = value.get("prediction")
-    if guess is None and "action" not in value and completion is not None:
-        guess = find_first_object(completion)
-    elif guess is None:
-        guess = value
+    if guess is None:
+        guess = value if "action" in value or completion is None else completion
+    if isinstance(guess, str):
+        guess = find_first_object(guess)
     if not isinstance(guess, dict) or not isinstance(guess.get("action"), str):
         return None, ()
     return _replace_lone_surrogates(guess["action"]), read_calls(guess)

@@ -131,7 +131,7 @@ def _list_cascades(
     """The cascades of the predictions and of the dataset's (free) references, on the natural slice."""
     natural = np.array(["natural" in step.slices for step in gold.steps])
     resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
-    found = [(own.file.predictor or "predictions", own, cost)]
+    found = [(own.file.predictor or Path(own.file.path).name, own, cost)]
     for each in references:
         path = gold.dataset / each.predictions
         if path.is_file():  # a pushed dataset only has their figures

@@ -26,6 +26,7 @@ from foretrace.core.predictions import (
     PredictionsFile,
     PredictionsHeader,
     digest_dataset,
+    list_files,
     read_json_lines,
     read_number,
     read_place,
@@ -126,7 +127,8 @@ async def verify_predictions(
             for guess in guesses.pop((row["key"], row["step"]), ()):
                 yield _make_question(_name(guess), row["prompt"], make_guess_text(guess, target), asking)
 
-    run = {"dataset": header.dataset, "predictions": digest(predictions.read_bytes().decode("utf-8", "replace"))}
+    texts = (path.read_bytes().decode("utf-8", "replace") for path in list_files(predictions))
+    run = {"dataset": header.dataset, "predictions": digest(*texts)}
     with _open_journal(model, out, asking, run) as journal:
         await _ask(model, list_questions(), journal, asking, len(rows), progress)
         scored = [msgspec.structs.replace(row, score=_find_score(journal, _name(row))) for row in file.rows]

@@ -10,7 +10,7 @@ import msgspec
 
 from foretrace.core.trace import Message, Trace
 from foretrace.encodings.call_forms import CallForm, find_call_ids, merge_spans
-from foretrace.exports.base import Exported, Family, TraceFormat, find_losses
+from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses
 from foretrace.exports.chat import make_text
 from foretrace.sources.conversation import read_time
 from foretrace.sources.json_values import decode_json
@@ -34,8 +34,11 @@ class Pi(TraceFormat):
     def write(self, family: Family) -> Exported:
         """The lines of one session."""
         trace = family.trace
-        data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in _list_entries(trace))
-        return Exported(data=data, lost=find_losses(trace, _CARRIED))
+        entries = list(_list_entries(trace))
+        data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        users = sum(entry["type"] == "message" and entry["message"]["role"] == "user" for entry in entries)
+        roles = users - sum(message.role == "user" for message in trace.messages)  # results without a call
+        return Exported(data=data, lost=find_losses(trace, _CARRIED) + FieldCounts({"results.role": roles}))
 
 
 def _list_entries(trace: Trace) -> Iterator[dict[str, Any]]:

@@ -43,8 +43,8 @@ def write_view(
     """Write a page that shows the inputs; `make_page` returns an empty one.
 
     Args:
-        inputs: One or two traces folders; or a dataset with up to two files of predictions and any number of results of
-            `score` and `replay`.
+        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions and any number of
+            results of `score` and `replay`.
         tokenizer: For a dataset, rows are also shown as rendered by its chat template.
 
     Raises:
@@ -57,18 +57,19 @@ def write_view(
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
-        if path.suffix in (".parquet", ".csv"):
+    datasets = [path for path in inputs if is_dataset(path)]
+    results = [path for path in inputs if is_result_file(path)]
+    predictions = [path for path in inputs if path not in (*datasets, *results)]
+    for path in inputs:
+        if path.suffix == ".csv" or (path.suffix == ".parquet" and not datasets):
             raise UsageError(
                 f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
                 "predictions for them"
             )
-    datasets = [path for path in inputs if is_dataset(path)]
-    results = [path for path in inputs if is_result_file(path)]
-    predictions = [path for path in inputs if path not in (*datasets, *results)]
     if tokenizer is not None and not datasets:
         raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if datasets or any(path.is_file() for path in inputs):
-        if len(datasets) != 1 or len(predictions) > MAX_RUNS or not all(path.is_file() for path in predictions):
+        if len(datasets) != 1 or len(predictions) > MAX_RUNS:
             raise UsageError(
                 f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
                 "`replay` behind it: name the folder that `build` wrote, then the files"

@@ -72,8 +72,7 @@ def _find_commit(repo: str, revision: str | None) -> str:
         raise SourceError(f"{repo}: the Hub answered: {find_first_line(error)}") from None
     except Exception as error:
         raise SourceError(
-            f"{repo}: cannot reach the Hugging Face Hub ({find_first_line(error)}); "
-            "check the network, or name local files"
+            f"{repo}: cannot reach the Hugging Face Hub ({find_first_line(error)}); check the network"
         ) from error
     return info.sha or revision or "main"
 

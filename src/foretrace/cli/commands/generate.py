@@ -114,13 +114,15 @@ def check_problems(
     from foretrace.cli.display.generate import show_check, verdict
     from foretrace.episodes.validate import Fault
     from foretrace.problems.base import collect_problems
-    from foretrace.registry import make_problem_set, split_problem_spec
+    from foretrace.registry import describe_no_problem, make_problem_set, split_problem_spec
 
     name, path = split_problem_spec(name, path)
     if environment is not None and name != "harbor":
         raise UsageError(Setting("environment", environment), " is for Harbor tasks: check harbor:FOLDER")
     with output.progress(f"checking {name}") as progress:
         problems, drops = collect_problems(make_problem_set(name).load(path), limit)
+        if not problems and all(drop.task is None for drop in drops):
+            raise ProblemError(describe_no_problem(drops, path or name))
         tasks = [drop.task for drop in drops if drop.task is not None and environment is not None]
         drops = [drop for drop in drops if drop.task not in tasks]
         if environment is not None and not tasks:
@@ -136,8 +138,6 @@ def check_problems(
         )
     bad = [Fault(problem=_name_row(drop, path), kind="bad_row", detail=drop.reason) for drop in drops]
     checked = msgspec.structs.replace(report, faults=(*bad, *report.faults))
-    if not checked.problems and not checked.faults:
-        raise ProblemError(f"{path or name}: there is no problem in it")
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
     facts |= {"sound": checked.sound, "isolation": msgspec.to_builtins(isolation)}
     if not output.write_json(facts):

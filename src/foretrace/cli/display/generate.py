@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foretrace.doctor import ModelReport
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
-    from foretrace.episodes.validate import ValidationReport
+    from foretrace.episodes.validate import Fault, ValidationReport
 
 _FIRST_METRICS = (
     "think_count",
@@ -219,6 +219,8 @@ def _percentage(share: float | None, of: int) -> str | None:
     return None if share is None else f"{share:.1%} of {of:,}"
 
 
+_MAX_ALIKE = 3
+"""Most problems with the same fault that the table of a check lists; --json has all."""
 _MAX_NAMED = 5
 """Most problems named in the last line of a failed check."""
 _FAULT_TEXTS = {
@@ -249,14 +251,25 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
     )
     if checked.faults:
         output.print()
-        output.print_table(
-            ("problem", "fault", "tests", "detail"), [(f.problem, f.kind, f.tests, f.detail) for f in checked.faults]
-        )
+        output.print_table(("problem", "fault", "tests", "detail"), list(_make_fault_rows(checked.faults)))
     if missing := _find_missing_modules(checked):
         output.note(
             f"the sandbox imports no installed packages but those that it is told to: give --preload "
             f"{'+'.join(missing)}, once they are installed"
         )
+
+
+def _make_fault_rows(faults: Sequence[Fault]) -> Iterator[tuple[Cell, ...]]:
+    """A line for each fault, but for those that are alike except for the problem only a few, and how many more."""
+    alike = Counter((fault.kind, fault.tests, fault.detail) for fault in faults)
+    seen: Counter[tuple[str, str | None, str]] = Counter()
+    for fault in faults:
+        rest = (fault.kind, fault.tests, fault.detail)
+        seen[rest] += 1
+        if seen[rest] <= _MAX_ALIKE:
+            yield fault.problem, *rest
+        elif seen[rest] == _MAX_ALIKE + 1:
+            yield f"and {alike[rest] - _MAX_ALIKE:,} more", *rest
 
 
 def _find_missing_modules(checked: ValidationReport) -> list[str]:

@@ -359,6 +359,8 @@ def show_effects(output: Output, manifest: EffectsManifest, out: Path | None = N
         ]
     if rows:
         output.print_table(("tool, pattern", "class", "calls", "traces", "effects"), rows[:_EFFECT_ROWS])
+        if len(rows) > _EFFECT_ROWS:
+            output.print(f"and {len(rows) - _EFFECT_ROWS:,} more: {out or '--json'} has all")
         output.print()
     output.print(
         f"{manifest.calls:,} calls of {manifest.traces:,} traces: {len(manifest.tools):,} tools, "

@@ -1084,7 +1084,7 @@ const foretrace = (() => {
   function predictionSummary(p, n) {
     const rows = meta.manifest.configs.eval?.test?.rows || 0;
     return h("div", {}, h("h3", {}, p.name, p.predictor && p.predictor !== p.name ? ` (${p.predictor})` : ""),
-      h("p.row", {}, chip(`${percent(p.right, p.found)} right action`), chip(`${percent(p.right_call, p.found)} right call`), chip(`${number(p.found)} of ${counted(rows, "row")}`), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+      h("p.row", {}, chip(`${percent(p.right, p.found)} right action`), chip(`${percent(p.right_call, p.found)} right call`), chip(`shares of the ${number(p.found)} rows with a guess, of ${counted(rows, "row")}; a row without calls has no right call`), Object.entries(p.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
       confusion(p, n), reliability(n));
   }
 
