@@ -40,7 +40,7 @@ def test_unknown_outcomes_that_are_left_out_come_with_the_option_that_takes_them
     rows = write_rows(tmp_path / "rows.jsonl", [{**chat_row(0), "resolved": True}, *map(chat_row, range(1, 4))])
     more = ("--out", "d", "--no-statistical-gates", "--recipes", "trajectories", "--split", "1/0/0")
     done = run("build", f"chat={rows}", *more)
-    assert "3 of 4 attempts do not say whether they succeeded" in done.err and "--outcomes not_failed" in done.err
+    assert "3 of 4 attempts do not say whether they succeeded" in done.err and "outcomes=not_failed" in done.err
     assert "traces_unknown: 3" in done.out and "traces_in_two_inputs" not in done.out
     assert "do not say" not in run("build", f"chat={rows}", *more, "--outcomes", "not_failed").err
 

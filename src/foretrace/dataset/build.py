@@ -282,7 +282,7 @@ class _Builder:
         if self.settings.outcomes == "success" and 2 * unknown > total:
             self.warnings.append(
                 f"{unknown:,} of {total:,} attempts do not say whether they succeeded, so their steps are left out "
-                "(attempt_not_wanted): --outcomes not_failed takes them"
+                "(attempt_not_wanted); the setting outcomes=not_failed includes them"
             )
         manifest = make_manifest(
             self.settings,
