@@ -137,8 +137,9 @@ def _describe_calibration(calibration: Calibration) -> str:
     text = f"confidence that the {calibration.of} is right: off by {write_points(calibration.ece)} points (ECE)"
     best = next((row for row in calibration.coverage if row.coverage), None)
     if best is None:
-        return f"{text}; even of the surest guesses {write_share(calibration.coverage[-1].risk)} or more are wrong"
-    return f"{text}; of the surest {write_share(best.coverage)}, at most {write_share(best.risk)} are wrong"
+        risk = write_share(calibration.coverage[-1].risk)
+        return f"{text}; even of the most confident guesses {risk} or more are wrong"
+    return f"{text}; of the most confident {write_share(best.coverage)}, at most {write_share(best.risk)} are wrong"
 
 
 def _show_cascade(output: Output, rows: Sequence[CascadeRow], *, details: bool) -> None:
