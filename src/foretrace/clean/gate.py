@@ -189,7 +189,8 @@ class Gate:
 
 def _encode(text: str) -> bytes:
     """A text in UTF-8, without the terminal colors that may separate a name from its value."""
-    return encode_text(_COLOR.sub("", text) if "[" in text else text)
+    has_color = "\x1b[" in text or "1b[" in text or "1B[" in text  # ten times faster than the pattern
+    return encode_text(_COLOR.sub("", text) if has_color else text)
 
 
 def _cut(length: int) -> Iterator[tuple[int, int]]:
