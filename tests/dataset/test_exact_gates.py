@@ -17,6 +17,7 @@ from foretrace.core.message_columns import ChatText
 from foretrace.core.store import write_traces
 from foretrace.core.trace import ToolSpec
 from foretrace.dataset import build as module
+from foretrace.dataset import plan
 from foretrace.dataset.exact_gates import check_shards, replace_ending
 from foretrace.dataset.parquet import write_selected
 from foretrace.dataset.prompts import Prompts
@@ -82,6 +83,17 @@ def test_good_dataset_passes_all_gates(good: Path) -> None:
          "no_target_in_prompt", "context_length", "counts", "shortcut/redundancy", "repeats",
          "inputs_unchanged", "eval_checked", "unread_calls"], "pass",
     )  # fmt: skip
+
+
+def test_large_builds_render_a_sample_again(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a row shows is still checked for every row."""
+    assert [plan.find_rechecked_share(traces) for traces in (10, 1024, 100_000)] == [1.0, 0.25, 1 / 16]
+    monkeypatch.setattr(plan, "RECHECKED_TRACES", 4)
+    build(traces, out=tmp_path / "dataset", statistical_gates=False)
+    figures = {g["name"]: g["figure"] for g in json.loads((tmp_path / "dataset/manifest.json").read_text())["gates"]}
+    causality, shown = figures["causality"], figures["no_target_in_prompt"]
+    assert 0 < causality["checked"] < causality["rows"] == shown["checked"]
+    assert causality["broken"] == shown["broken"] == 0
 
 
 def change_prompts(change: Callable[[Prompts, int, list[ChatText]], list[ChatText]]) -> Callable[[Any], None]:

@@ -152,7 +152,7 @@ def check_prompts(one: Trace, counter: Any, most: int, window: Window) -> None:
     for step in steps(one):
         prompt = made.render(step)
         assert made.has_room(step)
-        assert made.count_tokens(prompt) == sum(counter.count(m.content) + 4 for m in prompt) <= most
+        assert sum(counter.count(m.content) + 4 for m in prompt) <= most
         assert [m.role for m in prompt] == ["system", "user", *["assistant", "user"] * (len(prompt) // 2 - 1)]
         assert prompt[0].content.startswith(make_instruction("call"))
         assert history.is_shown_by(prompt, step)

@@ -74,16 +74,25 @@ class TraceStore:
         """Numbers of the shards that contain traces, ascending."""
         return sorted({find_shard_number(s.path) for s in self.manifest.segments})
 
-    def read(self, shard: int | None = None) -> Iterator[Trace]:
-        """Traces shard by shard, each in the order of (task id, key), regardless of when they were added."""
-        for _, record, packed in self.read_records(shard):
+    def read(self, shard: int | None = None, tasks: Callable[[str], bool] | None = None) -> Iterator[Trace]:
+        """Traces shard by shard, each in the order of (task id, key), regardless of when they were added.
+
+        Args:
+            shard: Only those of this shard.
+            tasks: Only those of the tasks whose id it accepts.
+        """
+        for _, record, packed in self.read_records(shard, tasks):
             yield self._decode(record, packed)
 
-    def read_records(self, shard: int | None = None) -> Iterator[tuple[str, bytes, bytes | None]]:
+    def read_records(
+        self, shard: int | None = None, tasks: Callable[[str], bool] | None = None
+    ) -> Iterator[tuple[str, bytes, bytes | None]]:
         """Key, record and packed tokens of each trace, in the order of `read`, for callers that do the decoding."""
         for number in self.shards if shard is None else [shard]:
             streams = [self._read_rows(s) for s in self.manifest.segments if find_shard_number(s.path) == number]
-            yield from ((key, record, packed) for _, key, record, packed in heapq.merge(*streams))
+            for task, key, record, packed in heapq.merge(*streams):
+                if tasks is None or tasks(task):
+                    yield key, record, packed
 
     def get(self, key: str) -> Trace:
         """The trace with that key, or the only one whose key or id begins with it.

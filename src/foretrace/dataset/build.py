@@ -257,7 +257,7 @@ class _Builder:
         gates = make_exact_gates(checks, built.counts, written, self.configs, plan.selection.kept_together)
         gates += [unread, self._check_inputs(before)]
         self._fail_on(gates)
-        known = merge_digests([check.prompts["test"] for check in checks])
+        known = merge_digests([check.digests["test"] for check in checks])
         gates += [self._take_selected(name, of_config, built, known) for name, of_config in selected.items()]
         gates += statistical
         self._fail_on(gates)

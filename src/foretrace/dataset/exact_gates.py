@@ -1,7 +1,12 @@
-"""Exact gates: read the written files back, and compare them with the traces."""
+"""Exact gates: read the written files back, and compare them with the traces.
+
+What a row shows is checked for every row, from the columns of the files. That a prompt depends on nothing that follows
+it takes rendering it again, which is done for the tasks that `is_rechecked` draws.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,22 +15,26 @@ import msgspec
 import numpy as np
 
 from foretrace.core.errors import Parts, Setting
-from foretrace.core.message_columns import ChatText
 from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.filters.copies import make_copies_gate
 from foretrace.dataset.parquet import read_groups
-from foretrace.dataset.prompt_digests import Digests, digest_prompt, merge_digests, pack_digests, unpack_digests
+from foretrace.dataset.plan import is_rechecked
+from foretrace.dataset.prompt_digests import Digests, merge_digests, pack_digests, unpack_digests
 from foretrace.dataset.prompt_texts import has_target
-from foretrace.dataset.prompts import Prompts, make_instruction, make_token_counter
-from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, load_configs
+from foretrace.dataset.prompts import Prompts, count_message_tokens, make_instruction, make_token_counter
+from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.shard_job import ShardJob, read_selected
 from foretrace.engines.processes import release_memory
 
-_COMMON_COLUMNS = ("key", "step", "group", "prompt")
+_COMMON_COLUMNS = ("key", "step", "task", "group", "prompt")
 _RowsByPrompt = dict[str, dict[int, dict[bytes, str]]]
 """Rows (`config/split key step`) by key, step and digest of the prompt as read back."""
+
+
+_MAX_TEXTS = 4096
+"""Texts whose tokens are cached: more than a window of rows holds."""
 
 
 class ShardCheck(msgspec.Struct, kw_only=True):
@@ -35,11 +44,14 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Groups by split."""
     keys: dict[str, set[str]] = {}
     """Keys of traces by split."""
-    prompts: dict[str, Digests] = {}
+    digests: dict[str, Digests] = {}
     """Digests of prompts by split."""
     rows: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Rows found, by config."""
-    prompts_checked: int = 0
+    prompts: int = 0
+    """Rows with a prompt."""
+    rechecked: int = 0
+    """Those of them whose prompt was rendered again."""
     max_prompt_tokens: int = 0
     """Tokens of the longest prompt."""
     changed: list[str] = []
@@ -61,8 +73,14 @@ class _ShardChecker:
     def __init__(self, job: ShardJob) -> None:
         self._job = job
         self._result = ShardCheck(groups={s: set() for s in SPLITS}, keys={s: set() for s in SPLITS})
-        self._prompts: dict[str, set[bytes]] = {s: set() for s in SPLITS}
+        self._digests: dict[str, set[bytes]] = {s: set() for s in SPLITS}
         self._rows_by_prompt: _RowsByPrompt = {}
+        """The rows whose prompts are rendered again."""
+        self._counter = make_token_counter(job.settings.tokenizer)
+        instruction = make_instruction(job.settings.target)
+        self._count_tokens = functools.lru_cache(_MAX_TEXTS)(lambda text: count_message_tokens(self._counter, text))
+        self._has_target = functools.lru_cache(_MAX_TEXTS)(lambda text: has_target(text.removeprefix(instruction)))
+        self._is_rechecked = functools.cache(lambda task: is_rechecked(task, job.settings.seed, job.rechecked))
         self._configs = load_configs(job.settings.recipes)
         self._checks = {name: [check(job.settings) for check in c.checks] for name, c in self._configs.items()}
 
@@ -74,7 +92,7 @@ class _ShardChecker:
                         self._read_back(Path(folder) / file, self._configs[name], split)
         result = self._result
         self._compare_with_traces()
-        result.prompts = {split: pack_digests(prompts) for split, prompts in self._prompts.items()}
+        result.digests = {split: pack_digests(found) for split, found in self._digests.items()}
         result.checks = [check for checks in self._checks.values() for check in checks]
         for check in result.checks:
             check.finish()
@@ -84,65 +102,60 @@ class _ShardChecker:
         result, checks = self._result, self._checks[config.name]
         read = {*_COMMON_COLUMNS, *(column for check in checks for column in check.columns)}
         for group in read_groups(path, config, [name for name in config.columns if name in read]):
-            keys, steps = group.values["key"], group.values["step"]
+            keys = group.values["key"]
             result.rows[config.name] += len(keys)
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
-            digests = group.digest_prompts("prompt") if "prompt" in group.messages else ()
-            for key, step, digest in zip(keys, steps, digests, strict=False):
-                self._prompts[split].add(digest)
-                rows = self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})
-                rows[digest] = f"{config.name}/{split} {key} {step}"
+            if "prompt" in group.messages:
+                self._check_prompts(group, f"{config.name}/{split}", split)
             for check in checks:
                 check.add_rows(split, group)
 
+    def _check_prompts(self, group: RowGroup, place: str, split: str) -> None:
+        """Check what the prompts show, and keep those that will be rendered again."""
+        result, values = self._result, group.values
+        digests = group.digest_prompts("prompt")
+        tokens, targets = (group.sum_texts("prompt", measure) for measure in (self._count_tokens, self._has_target))
+        result.prompts += len(digests)
+        result.max_prompt_tokens = max([result.max_prompt_tokens, *tokens])
+        self._digests[split].update(digests)
+        rows = zip(values["key"], values["step"], values["task"], digests, tokens, targets, strict=True)
+        for key, step, task, digest, size, target in rows:
+            row = f"{place} {key} {step}"
+            if size > self._job.settings.max_context_tokens:
+                result.too_long.append(row)
+            if target:
+                result.with_target.append(row)
+            if self._is_rechecked(task):
+                result.rechecked += 1
+                self._rows_by_prompt.setdefault(key, {}).setdefault(step, {})[digest] = row
+
     def _compare_with_traces(self) -> None:
-        """Render each prompt again from a trace whose target and ending were replaced, and check the result.
+        """Render each prompt again from a trace whose target and ending were replaced.
 
         The digest of the new prompt is compared with that of the prompt in the file. If they are equal, the file's
-        prompt does not depend on what follows it, and every check of the new prompt also holds for it.
+        prompt does not depend on what follows it.
         """
-        for trace in read_selected(self._job):
+        for trace in read_selected(self._job, tasks=self._is_rechecked):
             if steps := self._rows_by_prompt.pop(trace.key, None):
                 self._compare_with_trace(trace, steps)
         for steps in self._rows_by_prompt.values():  # rows without a trace
             self._result.changed += [row for rows in steps.values() for row in rows.values()]
 
     def _compare_with_trace(self, trace: Trace, steps: dict[int, dict[bytes, str]]) -> None:
-        result, settings = self._result, self._job.settings
+        settings = self._job.settings
         trace = self._job.inferred_tools.offer(trace)
-        counter = make_token_counter(settings.tokenizer)
-        instruction = make_instruction(settings.target)
-        facts: dict[str, tuple[int, bool]] = {}
-        """For each text of a prompt: its tokens, and whether it contains a target."""
         other: Prompts | None = None
         for step, rows in sorted(steps.items()):
             # Steps ascend, so reused text comes from a trace whose messages from that step on were replaced.
             changed = replace_ending(trace, step)
             limit, window = settings.max_context_tokens, settings.window
-            other = Prompts(changed, settings.target, limit, counter, window, other)
-            prompt = other.render(step)
-            tokens, with_target = 0, False
-            for _, text in prompt:
-                fact = facts.get(text)
-                if fact is None:
-                    has_other_target = has_target(text.removeprefix(instruction))
-                    fact = facts[text] = (other.count_tokens([ChatText("user", text)]), has_other_target)
-                tokens += fact[0]
-                with_target = with_target or fact[1]
-            result.max_prompt_tokens = max(result.max_prompt_tokens, tokens)
+            other = Prompts(changed, settings.target, limit, self._counter, window, other)
+            right = other.find_digest(step)
+            self._result.changed += [row for digest, row in rows.items() if digest != right]
             for checks in self._checks.values():
                 for check in checks:
                     check.add_prompt(trace, step, other.find_first_shown(step))
-            right = digest_prompt(prompt)
-            for digest, row in rows.items():
-                result.prompts_checked += 1
-                if digest != right:
-                    result.changed.append(row)
-                if tokens > settings.max_context_tokens:
-                    result.too_long.append(row)
-                if with_target:
-                    result.with_target.append(row)
 
 
 _OTHER_ENDING = Message(role="assistant", author="model", content="(another ending)")
@@ -177,7 +190,7 @@ def make_exact_gates(
     """
     groups = {split: set[str]().union(*(check.groups[split] for check in checks)) for split in SPLITS}
     keys = {split: set[str]().union(*(check.keys[split] for check in checks)) for split in SPLITS}
-    prompts = {split: merge_digests([check.prompts[split] for check in checks]) for split in SPLITS}
+    prompts = {split: merge_digests([check.digests[split] for check in checks]) for split in SPLITS}
     shared_prompts = [d.hex() for a, b in _TWO_SPLITS for d in unpack_digests(np.intersect1d(prompts[a], prompts[b]))]
     by_config = zip(*(check.checks for check in checks), strict=True)
     return [
@@ -201,28 +214,24 @@ def _make_disjoint_gate(name: str, splits: Mapping[str, Collection[object]], sha
 
 
 def _make_prompt_gates(checks: Sequence[ShardCheck]) -> list[Gate]:
+    rows, rechecked = sum(check.prompts for check in checks), sum(check.rechecked for check in checks)
+    whole, short = "prompts without target text", "prompts within max_context_tokens"
     changed = "prompts that do not depend on what follows, and equal the trace"
-    max_tokens = {"longest": max((check.max_prompt_tokens for check in checks), default=0)}
-    found = [
-        ("causality", [row for check in checks for row in check.changed], {}, changed),
-        ("no_target_in_prompt", [row for c in checks for row in c.with_target], {}, "prompts without target text"),
-        (
-            "context_length",
-            [row for check in checks for row in check.too_long],
-            max_tokens,
-            "prompts within max_context_tokens",
-        ),
+    longest = {"longest": max((check.max_prompt_tokens for check in checks), default=0)}
+    found: list[tuple[str, list[str], dict[str, int], str]] = [
+        ("causality", [r for c in checks for r in c.changed], {"checked": rechecked, "rows": rows}, changed),
+        ("no_target_in_prompt", [r for c in checks for r in c.with_target], {"checked": rows}, whole),
+        ("context_length", [r for c in checks for r in c.too_long], {"checked": rows, **longest}, short),
     ]
-    checked = sum(check.prompts_checked for check in checks)
     return [
         Gate(
             name=name,
-            verdict="fail" if rows else "pass",
-            figure={"checked": checked, "broken": len(rows), **more},
+            verdict="fail" if broken else "pass",
+            figure={"checked": figure["checked"], "broken": len(broken)} | figure,
             detail=detail,
-            rows=tuple(sorted(rows)[:MAX_NAMED_ROWS]),
+            rows=tuple(sorted(broken)[:MAX_NAMED_ROWS]),
         )
-        for name, rows, more, detail in found
+        for name, broken, figure, detail in found
     ]
 
 

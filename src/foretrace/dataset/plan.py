@@ -85,6 +85,20 @@ MESSAGES_PER_JOB = 24_000
 """Approximate messages per job. The number of jobs, and so of files, depends only on the traces."""
 
 
+RECHECKED_TRACES, LEAST_RECHECKED = 256, 1 / 16
+"""About how many traces have their prompts rendered again, and the least share of them."""
+
+
+def find_rechecked_share(traces: int) -> float:
+    """The share of the tasks whose prompts are rendered again, in a build of this many traces."""
+    return min(1.0, max(LEAST_RECHECKED, RECHECKED_TRACES / max(1, traces)))
+
+
+def is_rechecked(task: str, seed: int, share: float) -> bool:
+    """Whether the prompts of a task are rendered again. All attempts at a task are, or none: pairs may be of two."""
+    return share >= 1 or hash_fraction("recheck", str(seed), task) < share
+
+
 Run = Callable[[str, Callable[..., Any], Sequence[Any]], Iterator[tuple[int, Any]]]
 """(description, function, jobs) -> number and result of each job, as it finishes."""
 
@@ -138,7 +152,8 @@ def plan_build(
     inferred = InferredTools()
     for _, found in run("looking for tools", infer_tools_of_shards, jobs) if selection.lacks_tools else ():
         inferred.merge(found)
-    jobs = [msgspec.structs.replace(job, inferred_tools=inferred) for job in jobs]
+    share = find_rechecked_share(inputs["traces"])
+    jobs = [msgspec.structs.replace(job, inferred_tools=inferred, rechecked=share) for job in jobs]
     return BuildPlan(jobs, inputs, selection, [f"decontaminate: {each}" for each in told] + warnings)
 
 

@@ -164,6 +164,11 @@ class TokenizerCounter:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
 
+def count_message_tokens(counter: TokenCounter, text: str) -> int:
+    """Tokens of a message with this text."""
+    return counter.count(text) + _PER_MESSAGE
+
+
 @lru_cache(maxsize=4)
 def make_token_counter(tokenizer: str | None) -> TokenCounter:
     """The counter that the setting names."""
@@ -307,10 +312,6 @@ class Prompts:
             self._joined[begin, end] = ChatText(self._body[begin].role, JOIN.join(texts))
         return self._joined[begin, end]
 
-    def count_tokens(self, prompt: list[ChatText]) -> int:
-        """Number of tokens of a prompt."""
-        return sum(self._count_message_tokens(m.content) for m in prompt)
-
     def has_room(self, index: int) -> bool:
         """Whether the prompt for the message at `index` has room for system, task and latest message."""
         self._render_to(index)
@@ -372,7 +373,7 @@ class Prompts:
         return clipped
 
     def _count_message_tokens(self, text: str) -> int:
-        return self._counter.count(text) + _PER_MESSAGE
+        return count_message_tokens(self._counter, text)
 
     def _clip(self, text: str, limit: int) -> str:
         """The text, or its beginning and end if it is longer than `limit` tokens; the same at every step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Self
@@ -79,6 +79,8 @@ class ShardJob(msgspec.Struct, frozen=True, kw_only=True):
     """A proposer's guesses, to be searched for mistakes."""
     mistakes: dict[str, dict[int, Mistake]] = {}
     """The mistakes that become pairs, by key and step."""
+    rechecked: float = 1.0
+    """Share of the tasks whose prompts the gates render again."""
     excluded: dict[bytes, str] = {}
     """Prompts (by digest) found in several splits, and the split that keeps each."""
 
@@ -135,10 +137,18 @@ def examine_shards(job: ShardJob) -> list[FoundTrace]:
     return found
 
 
-def read_selected(job: ShardJob, counts: BuildCounts | None = None) -> Iterator[Trace]:
-    """Read the traces of the job's shards that were not left out, each with its final group."""
+def read_selected(
+    job: ShardJob, counts: BuildCounts | None = None, tasks: Callable[[str], bool] | None = None
+) -> Iterator[Trace]:
+    """Read the traces of the job's shards that were not left out, each with its final group.
+
+    Args:
+        job: The job.
+        counts: Counts the traces found in two folders.
+        tasks: Says by its id whether a task is wanted; `None` wants all.
+    """
     stores = [TraceStore(Path(store)) for store in job.stores]
-    return job.selection.apply(read_traces_once(stores, job.shards, counts))
+    return job.selection.apply(read_traces_once(stores, job.shards, counts, tasks))
 
 
 def read_tasks(
@@ -192,7 +202,10 @@ def _count_trace(trace: Trace, counts: BuildCounts) -> None:
 
 
 def read_traces_once(
-    stores: Sequence[TraceStore], shards: Iterable[int], counts: BuildCounts | None = None
+    stores: Sequence[TraceStore],
+    shards: Iterable[int],
+    counts: BuildCounts | None = None,
+    tasks: Callable[[str], bool] | None = None,
 ) -> Iterator[Trace]:
     """Read the traces of some shards, grouped by task; a trace found in two folders is read once.
 
@@ -200,9 +213,10 @@ def read_traces_once(
         stores: In any order. If they have different traces with the same key, the one with the smaller id is read.
         shards: Their numbers.
         counts: Counts the traces found in two folders.
+        tasks: Says by its id whether a task is wanted; `None` wants all.
     """
     for shard in shards:
-        streams = [store.read(shard) for store in stores if shard in store.shards]
+        streams = [store.read(shard, tasks) for store in stores if shard in store.shards]
         last = ""
         for trace in heapq.merge(*streams, key=lambda t: (t.task.id, t.key, t.id)):
             if trace.key == last:

@@ -80,6 +80,8 @@ class RowGroup(NamedTuple):
     """Message columns, converted on first use; equal texts are one object."""
     digest_prompts: Callable[[str], list[bytes]]
     """Digests of the prompts in a message column (see `prompt_digests`), without converting its messages."""
+    sum_texts: Callable[[str, Callable[[str], int]], list[int]]
+    """For each row of a message column, the sum of a measure of its texts; each distinct text is measured once."""
 
 
 class RowCheck:
