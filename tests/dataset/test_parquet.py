@@ -19,7 +19,7 @@ from foretrace.core.errors import BuildError
 from foretrace.core.message_columns import ChatText
 from foretrace.dataset import parquet
 from foretrace.dataset.parquet import ACTIONS, TableWriter, find_rank, read_groups
-from foretrace.dataset.prompt_digests import digest_prompt
+from foretrace.dataset.prompt_digests import digest_prompt, digest_prompts
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, load_recipes
 
 COLUMNS: dict[str, ColumnType] = {
@@ -90,7 +90,7 @@ def test_rows_read_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, v
     assert found == {r.key: plain(r.values) for r in given}
     again = {}
     for group in read_groups(path, CONFIG):
-        assert group.digest_prompts("prompt") == [digest_prompt(prompt) for prompt in group.messages["prompt"]]
+        assert digest_prompts(group.open("prompt")) == [digest_prompt(prompt) for prompt in group.messages["prompt"]]
         columns = {**group.values, **group.messages}
         for row in zip(*(columns[c] for c in COLUMNS), strict=True):
             again[row[list(COLUMNS).index("key")]] = dict(zip(COLUMNS, row, strict=True))

@@ -19,29 +19,51 @@ def list_text_columns(names: Iterable[str]) -> list[str]:
     return [f"{name}.list.element.{field}" for name in names for field in ("role", "content")]
 
 
-def read_messages(column: Any) -> list[list[ChatText]]:
-    """The messages of each row; messages with the same role and text are one object."""
-    import numpy as np
+class MessageColumn:
+    """One column of messages, in a chunk of rows."""
 
-    result: list[list[ChatText]] = []
-    for chunk in column.chunks:
-        struct, lengths = open_lists(chunk)
-        role, content = struct.field("role"), struct.field("content")
-        roles, texts = role.dictionary.to_pylist(), content.dictionary.to_pylist()
-        codes = role.indices.to_numpy().astype(np.int64) * len(texts) + content.indices.to_numpy()
+    def __init__(self, lists: Any) -> None:
+        """
+        Args:
+            lists: An Arrow array of lists of `{role, content}`, whose texts are dictionary-encoded.
+        """
+        # Not `flatten` and `value_lengths`: they import pyarrow.compute, which takes 0.1 s.
+        import numpy as np
+
+        offsets = lists.offsets.to_numpy()
+        items = lists.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        role, content = items.field("role"), items.field("content")
+        self.ends: list[int] = (offsets - offsets[0]).tolist()
+        """Where each row begins among the messages, and where the last one ends."""
+        self.roles: list[str] = role.dictionary.to_pylist()
+        self.texts: list[str] = content.dictionary.to_pylist()
+        """The distinct texts."""
+        self.role_at, self.text_at = role.indices.to_numpy(), content.indices.to_numpy()
+        """For each message, the index of its role and of its text."""
+        self._np = np
+
+    def read(self) -> list[list[ChatText]]:
+        """The messages of each row; messages with the same role and text are one object."""
+        np = self._np
+        codes = self.role_at.astype(np.int64) * len(self.texts) + self.text_at
         distinct, where = np.unique(codes, return_inverse=True)
-        made = [ChatText(roles[code // len(texts)], texts[code % len(texts)]) for code in distinct.tolist()]
+        places = zip(*(found.tolist() for found in divmod(distinct, len(self.texts))), strict=True)
+        made = [ChatText(self.roles[role], self.texts[text]) for role, text in places]
         messages = [made[w] for w in where.tolist()]
-        at = 0
-        for length in lengths:
-            result.append(messages[at : at + length])
-            at += length
-    return result
+        return [messages[begin:end] for begin, end in itertools.pairwise(self.ends)]
+
+    def sum_texts(self, measures: Any) -> list[int]:
+        """For each row, the sum of its texts' measures, given for the distinct ones."""
+        np = self._np
+        totals = np.append(0, np.cumsum(np.array(measures, np.int64)[self.text_at]))
+        return np.diff(totals[self.ends]).tolist()
 
 
-def open_lists(lists: Any) -> tuple[Any, list[int]]:
-    """The items of all lists of an Arrow array, and how many each list has."""
-    # Not `flatten` and `value_lengths`: they import pyarrow.compute, which takes 0.1 s.
-    places = lists.offsets.to_pylist()
-    items = lists.values.slice(places[0], places[-1] - places[0])
-    return items, [end - begin for begin, end in itertools.pairwise(places)]
+def open_column(column: Any) -> list[MessageColumn]:
+    """The chunks of a column of messages."""
+    return [MessageColumn(chunk) for chunk in column.chunks]
+
+
+def read_messages(column: Any) -> list[list[ChatText]]:
+    """The messages of each row."""
+    return [row for chunk in open_column(column) for row in chunk.read()]

@@ -44,6 +44,20 @@ class ShallowPair(msgspec.Struct, frozen=True, array_like=True):
     """Features of the chosen completion minus those of the rejected one."""
 
 
+class UnreadPair(NamedTuple):
+    """A pair before the shallow reader sees it: most pairs leave the sample again."""
+
+    place: str
+    group: str
+    prompt: Sequence[tuple[str, str]]
+    chosen: str
+    rejected: str
+
+    def read(self) -> ShallowPair:
+        """The pair as the shallow reader sees it."""
+        return ShallowPair(self.place, self.group, compare_shallowly(self.prompt, self.chosen, self.rejected))
+
+
 def measure_difficulty(pairs: Mapping[str, Sequence[ShallowPair]]) -> dict[str, dict[str, Any]]:
     """Fit and measure the shallow reader on each family: its share of correct test pairs with an interval (99 %, by
     groups), and the numbers of training pairs, test pairs and test groups. The share is None if there were too few

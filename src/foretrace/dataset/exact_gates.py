@@ -19,7 +19,7 @@ from foretrace.core.trace import Message, Outcome, Trace
 from foretrace.dataset.filters.copies import make_copies_gate
 from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.plan import is_rechecked
-from foretrace.dataset.prompt_digests import Digests, merge_digests, pack_digests, unpack_digests
+from foretrace.dataset.prompt_digests import Digests, digest_prompts, merge_digests, pack_digests, unpack_digests
 from foretrace.dataset.prompt_texts import has_target
 from foretrace.dataset.prompts import Prompts, count_message_tokens, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
@@ -114,8 +114,10 @@ class _ShardChecker:
     def _check_prompts(self, group: RowGroup, place: str, split: str) -> None:
         """Check what the prompts show, and keep those that will be rendered again."""
         result, values = self._result, group.values
-        digests = group.digest_prompts("prompt")
-        tokens, targets = (group.sum_texts("prompt", measure) for measure in (self._count_tokens, self._has_target))
+        columns = group.open("prompt")
+        digests = digest_prompts(columns)
+        tokens = [n for each in columns for n in each.sum_texts([*map(self._count_tokens, each.texts)])]
+        targets = [n for each in columns for n in each.sum_texts([*map(self._has_target, each.texts)])]
         result.prompts += len(digests)
         result.max_prompt_tokens = max([result.max_prompt_tokens, *tokens])
         self._digests[split].update(digests)

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +19,8 @@ import msgspec
 from foretrace.actions.taxonomy import ActionType
 from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
-from foretrace.core.message_columns import ChatText, list_text_columns, open_lists, read_messages
-from foretrace.dataset.prompt_digests import Digests, digest_prompt, digest_prompts, pack_digests
+from foretrace.core.message_columns import ChatText, MessageColumn, list_text_columns, open_column
+from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
 
@@ -258,7 +258,7 @@ def read_groups(path: Path, config: Config, names: Sequence[str] | None = None) 
             table = file.read_row_group(index, columns=[*names], use_threads=False)
             values = {n: read_values(config.columns[n], table[n].to_pylist()) for n in names if n not in nested}
             messages = _MessageColumns(table, nested)
-            yield RowGroup(values, messages, messages.digest, messages.sum_texts)
+            yield RowGroup(values, messages, messages.open)
 
 
 def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -276,21 +276,8 @@ def measure_texts(path: Path, name: str) -> Iterator[list[int]]:
 
     with pq.ParquetFile(path, read_dictionary=list_text_columns([name])) as file:
         for index in range(file.num_row_groups):
-            column = file.read_row_group(index, columns=[name], use_threads=False)[name]
-            yield _sum_texts(column, lambda text: len(text.encode()))
-
-
-def _sum_texts(column: Any, measure: Callable[[str], int]) -> list[int]:
-    import numpy as np
-
-    sums: list[int] = []
-    for chunk in column.chunks:
-        items, counts = open_lists(chunk)
-        content = items.field("content")
-        measures = np.array([measure(text) for text in content.dictionary.to_pylist()], np.int64)
-        totals = np.append(0, np.cumsum(measures[content.indices.to_numpy()]))
-        sums += np.diff(totals[np.append(0, np.cumsum(counts))]).tolist()
-    return sums
+            for chunk in open_column(file.read_row_group(index, columns=[name], use_threads=False)[name]):
+                yield chunk.sum_texts([len(text.encode()) for text in chunk.texts])
 
 
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
@@ -299,22 +286,24 @@ class _MessageColumns(Mapping[str, list[list[ChatText]]]):
     def __init__(self, table: Any, names: Sequence[str]) -> None:
         self._table = table
         self._names = names
+        self._opened: dict[str, list[MessageColumn]] = {}
         self._made: dict[str, list[list[ChatText]]] = {}
 
     def __getitem__(self, name: str) -> list[list[ChatText]]:
         if name not in self._names:
             raise KeyError(name)
         if name not in self._made:
-            self._made[name] = read_messages(self._table[name])
+            self._made[name] = [row for chunk in self.open(name) for row in chunk.read()]
         return self._made[name]
 
-    def digest(self, name: str) -> list[bytes]:
-        """The digests of the column's prompts."""
-        return digest_prompts(self._table[name])
+    def open(self, name: str) -> list[MessageColumn]:
+        """The column, with each distinct text once."""
+        if name not in self._opened:
+            self._opened[name] = open_column(self._table[name])
+        return self._opened[name]
 
-    def sum_texts(self, name: str, measure: Callable[[str], int]) -> list[int]:
-        """For each row, the sum of a measure of its texts."""
-        return _sum_texts(self._table[name], measure)
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # that of `Mapping` would convert the column
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.core.message_columns import open_lists
+from foretrace.core.message_columns import MessageColumn
 from foretrace.dataset.settings import SPLITS
 
 Digests = NDArray[Any]
@@ -38,17 +38,14 @@ def digest_prompt(prompt: Sequence[tuple[str, str]]) -> bytes:
     return blake2b(_join_initials(roles) + b"".join(map(_find_text_digest, texts)), digest_size=8).digest()
 
 
-def digest_prompts(column: Any) -> list[bytes]:
-    """The digest of each row in an Arrow column of messages with dictionary-encoded texts, without building rows."""
+def digest_prompts(column: Sequence[MessageColumn]) -> list[bytes]:
+    """The digest of each row in a column of messages, without building rows."""
     digests: list[bytes] = []
-    for chunk in column.chunks:
-        items, counts = open_lists(chunk)
-        role, content = items.field("role"), items.field("content")
-        initials = np.array([text[:1] for text in role.dictionary.to_pylist()], "S1")[role.indices.to_numpy()]
-        of_texts = b"".join(map(_find_text_digest, content.dictionary.to_pylist()))
-        found = np.frombuffer(of_texts, "V16")[content.indices.to_numpy()]
-        for begin, end in itertools.pairwise(np.append(0, np.cumsum(counts)).tolist()):
-            digests.append(blake2b(initials[begin:end].tobytes() + found[begin:end].tobytes(), digest_size=8).digest())
+    for chunk in column:
+        initials = np.array([role[:1] for role in chunk.roles], "S1")[chunk.role_at].tobytes()
+        texts = np.frombuffer(b"".join(map(_find_text_digest, chunk.texts)), "V16")[chunk.text_at].tobytes()
+        for begin, end in itertools.pairwise(chunk.ends):
+            digests.append(blake2b(initials[begin:end] + texts[16 * begin : 16 * end], digest_size=8).digest())
     return digests
 
 

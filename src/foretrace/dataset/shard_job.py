@@ -22,7 +22,7 @@ from foretrace.core.redactions import is_redacted, read_redactions
 from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.dataset.demonstration import is_demo_model
-from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, compare_shallowly
+from foretrace.dataset.difficulty import DIFFICULTY_SPLITS, MAX_SHALLOW_PAIRS, ShallowPair, UnreadPair
 from foretrace.dataset.filters.base import FoundTrace, encode_examined
 from foretrace.dataset.inferred_tools import InferredTools
 from foretrace.dataset.parquet import TableWriter
@@ -242,7 +242,7 @@ class _ShardBuilder:
         self._sample = PairSample[Pair]()
         self._mistakes = MistakeSearch()
         # twice this job's share of the sample, to allow for uneven jobs
-        self._shallow = PairSample[ShallowPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
+        self._shallow = PairSample[UnreadPair](max(50, 2 * MAX_SHALLOW_PAIRS // job.count))
 
     def __enter__(self) -> Self:
         return self
@@ -305,8 +305,7 @@ class _ShardBuilder:
         if family not in self._configs[row.config].mirrored and self._sample.wants(family, place):
             self._sample.add(family, Pair(place, f"{pair}:{row.key}:{row.step}", group, chosen, rejected))
         if split in DIFFICULTY_SPLITS and self._shallow.wants(f"{split}/{family}", place):
-            difference = compare_shallowly(values["prompt"], chosen, rejected)
-            self._shallow.add(f"{split}/{family}", ShallowPair(place, group, difference))
+            self._shallow.add(f"{split}/{family}", UnreadPair(place, group, values["prompt"], chosen, rejected))
 
     def _get_writer(self, folder: str, config: str, split: str) -> TableWriter:
         if (config, split) not in self._writers:
@@ -331,6 +330,6 @@ class _ShardBuilder:
             counts=self.counts,
             prompts={split: pack_digests(prompts) for split, prompts in self._prompts.items()},
             sample=self._sample.take(),
-            shallow=self._shallow.take(),
+            shallow={name: [pair.read() for pair in pairs] for name, pairs in self._shallow.take().items()},
             mistakes=self._mistakes,
         )

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from foretrace.core.message_columns import ChatText
+from foretrace.core.message_columns import ChatText, MessageColumn
 from foretrace.core.plugins import make_plugin, plugin_names
 from foretrace.core.trace import Trace
 from foretrace.dataset.recipes.attempts import TaskAttempts
@@ -78,10 +78,8 @@ class RowGroup(NamedTuple):
     """Plain columns."""
     messages: Mapping[str, list[list[ChatText]]]
     """Message columns, converted on first use; equal texts are one object."""
-    digest_prompts: Callable[[str], list[bytes]]
-    """Digests of the prompts in a message column (see `prompt_digests`), without converting its messages."""
-    sum_texts: Callable[[str, Callable[[str], int]], list[int]]
-    """For each row of a message column, the sum of a measure of its texts; each distinct text is measured once."""
+    open: Callable[[str], list[MessageColumn]]
+    """A message column with each distinct text once."""
 
 
 class RowCheck:
