@@ -107,7 +107,6 @@ def test_what_a_call_of_code_mode_ran_is_no_call_of_its_own(tmp_path: Path) -> N
     first = found.messages[1].tool_calls[0]
     assert [c["seconds"] for c in first.extra["commands"]] == [0.1] * 3 and first.name == "exec"
     assert tools(found) == [(0.2, "runner"), (None, None), (0.3, "runner")], "a person approved the second"
-    assert found.account.extra == {"CommandExecution inside of exec": 3}
 
 
 def test_durations_of_events_win_unless_the_call_came_back_before(tmp_path: Path) -> None:
@@ -144,8 +143,6 @@ def test_durations_of_events_win_unless_the_call_came_back_before(tmp_path: Path
         ],
     )
     assert [seconds for seconds, _ in tools(found)] == [9, 1, 0.004, 0.5]
-    early = next(m for m in found.messages if m.tool_call_ids == ("b",))
-    assert early.extra["process"]["command_s"] == 9
     assert found.account.ignored == {"mcp_tool_call_end without its call": 1}
 
 

@@ -12,8 +12,8 @@ import pytest
 from foretrace.core.errors import SourceError
 from foretrace.core.trace import Parent, Trace
 from foretrace.rows.head import read_head
+from foretrace.sources import databases
 from foretrace.sources.account import Account
-from foretrace.sources.formats import opencode
 from foretrace.sources.formats.opencode import OpenCode
 from sources.session_files import Read, count, read_file
 
@@ -222,7 +222,7 @@ def read_error(path: Path) -> str:
 
 def test_databases_that_cannot_be_read_are_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_database(tmp_path / "opencode.db", {"ses": CONVERSATION})
-    monkeypatch.setattr(opencode, "BUSY_S", 0.05)
+    monkeypatch.setattr(databases, "BUSY_S", 0.05)
     writer = sqlite3.connect(path)
     writer.execute("BEGIN EXCLUSIVE")
     assert "locked: close OpenCode" in read_error(path)
@@ -256,7 +256,7 @@ def test_a_database_is_never_written_and_its_log_is_read(tmp_path: Path) -> None
     before = path.read_bytes()
     with (
         pytest.raises(SourceError, match="readonly"),
-        opencode.open_database(path, Account(), "OpenCode") as database,
+        databases.open_database(path, Account(), "OpenCode") as database,
     ):
         database.execute("CREATE TABLE x (a)")
     found = read_file(OpenCode(), path)
