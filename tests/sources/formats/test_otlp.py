@@ -203,48 +203,6 @@ def test_flat_attributes(tmp_path: Path) -> None:
     )
 
 
-def test_calls_as_text_in_the_role_of_a_tool(tmp_path: Path) -> None:
-    made = json.dumps([{"id": "c1", "type": "function", "function": {"name": "run", "arguments": "{}"}}])
-    also = json.dumps([{"id": "c2", "type": "function", "function": {"name": "walk", "arguments": "{}"}}])
-    flat = {"gen_ai.operation.name": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "go",
-            "gen_ai.completion.0.role": "tool", "gen_ai.completion.0.content": made,
-            "gen_ai.completion.1.role": "tool", "gen_ai.completion.1.content": also}  # fmt: skip
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(span("m", 0, 1, attributes=flat))))
-    assert [c.name for c in trace.messages[-1].tool_calls] == ["run", "walk"] and not trace.messages[-1].content
-
-
-@pytest.mark.parametrize("is_text", [True, False])
-def test_history_whose_calls_are_results_too(is_text: bool, tmp_path: Path) -> None:
-    """Koog: the two calls of one reply come back as two turns, each in the role of a tool and before its result."""
-
-    def made(call_id: str, name: str) -> Any:
-        calls = [{"function": {"name": name, "arguments": {"x": 1}}, "id": call_id, "type": "function"}]
-        return json.dumps(calls) if is_text else calls
-
-    said = [("system", "s"), ("user", "go")]
-    later = [*said, ("tool", made("c1", "run")), ("tool", "ran"), ("tool", made("c2", "walk")), ("tool", "walked")]
-
-    def flatten(prefix: str, messages: list[tuple[str, str]]) -> dict[str, str]:
-        return {
-            f"{prefix}.{n}.{k}": v for n, m in enumerate(messages) for k, v in zip(("role", "content"), m, strict=True)
-        }
-
-    kind = {"gen_ai.operation.name": "chat"}
-    calls = [("tool", made("c1", "run")), ("tool", made("c2", "walk"))]
-    first = kind | flatten("gen_ai.prompt", said) | flatten("gen_ai.completion", calls)
-    second = kind | flatten("gen_ai.prompt", later) | flatten("gen_ai.completion", [("assistant", "done")])
-    tools = [
-        span(i, 2, 0.5, attributes={"gen_ai.tool.name": n, "gen_ai.tool.call.id": i, "output.value": "x"})
-        for i, n in (("c1", "run"), ("c2", "walk"))
-    ]
-    path = write_document(tmp_path / "t.json", wrap(span("m1", 0, 1, attributes=first), *tools,
-                                                    span("m2", 4, 1, attributes=second)))  # fmt: skip
-    trace, account = read_one("otlp", path)
-    assert count(trace) == {"turns": 2, "calls": 2, "results": 2} and account.used == 4
-    assert [m.content for m in trace.messages[3:]] == ["ran", "walked", "done"]
-    assert [(m.tool_call_ids, m.tool_s) for m in trace.messages[3:5]] == [(("c1",), 0.5), (("c2",), 0.5)]
-
-
 def test_one_id_for_all_calls_of_a_run(tmp_path: Path) -> None:
     """Microsoft's agents: the id of the response is that of the run, and the server keeps the history."""
     run = {"attributes": {"gen_ai.response.id": "run_1"}}
