@@ -74,7 +74,7 @@ def _make_groups(family: Family, trace_id: str, parent: str) -> Iterator[dict[st
     }
     for child in family.children:
         call_id = child.trace.parent.call_id if child.trace.parent else None
-        yield from _make_groups(child, trace_id, spans.runs.get(call_id or "", spans.agent["spanId"]))
+        yield from _make_groups(child, trace_id, spans.runs.get(call_id or "", spans.own))
 
 
 def _has_model_call(trace: Trace) -> bool:
@@ -87,7 +87,8 @@ class _Spans:
     def __init__(self, trace: Trace, trace_id: str, parent: str) -> None:
         self._trace = trace
         self._trace_id = trace_id
-        self._own = _make_id(trace.key, "agent", 8)
+        self.own = _make_id(trace.key, "agent", 8)
+        """Id of the agent's span."""
         self.runs: dict[str, str] = {}
         """The span of each tool run, by call id."""
         self._new: list[dict[str, Any]] = []
@@ -109,7 +110,7 @@ class _Spans:
         times = [int(span["startTimeUnixNano"]) for span in self.inside if span["startTimeUnixNano"] != "0"]
         end = max((int(span["endTimeUnixNano"]) for span in self.inside), default=0)
         self.agent = self._make_span(
-            self._own, parent, "invoke_agent", trace.provenance.agent, _INTERNAL, (min(times, default=0), end),
+            self.own, parent, "invoke_agent", trace.provenance.agent, _INTERNAL, (min(times, default=0), end),
             {
                 "gen_ai.agent.name": trace.provenance.agent,
                 "gen_ai.conversation.id": trace.key,
@@ -142,7 +143,7 @@ class _Spans:
         self._clock = start, end
         own = _make_id(trace.key, str(index), 8)
         model = trace.provenance.model
-        self.inside.append(self._make_span(own, self._own, "chat", model, _CLIENT, self._clock, attributes))
+        self.inside.append(self._make_span(own, self.own, "chat", model, _CLIENT, self._clock, attributes))
 
     def _add_tool_run(self, index: int, message: Message, call: ToolCall, call_id: str) -> None:
         times = _find_times(message, message.tool_s)
@@ -154,7 +155,7 @@ class _Spans:
             "gen_ai.tool.call.result": message.prefix + message.content,
         }
         times = times if times[0] else (self._clock[1], self._clock[1])
-        span = self._make_span(own, self._own, "execute_tool", call.name, _INTERNAL, times, attributes)
+        span = self._make_span(own, self.own, "execute_tool", call.name, _INTERNAL, times, attributes)
         self.inside.append({**span, "status": {"code": _ERROR}} if message.is_error else span)
 
     def _make_span(
