@@ -53,23 +53,10 @@ _EXECUTION_ITEMS = frozenset({
     "imageview", "imagegeneration", "subagentactivity", "sleep",
 })  # fmt: skip
 """The types of `item_completed` items that say the same, in lower case without `_`."""
-_IGNORED_EVENTS = frozenset({
-    "task_started", "task_complete", "turn_started", "turn_complete", "turn.completed", "thread_settings_applied",
-    "context_compacted", "thread_goal_updated", "entered_review_mode", "exited_review_mode", "undo_completed",
-    "guardian_assessment", "dynamic_tool_call_request", "sub_agent_activity", "codex/event/raw_item",
-    "account/rateLimits/updated", "agent_reasoning_section_break", "background_event", "plan_update", "turn_diff",
-    "shutdown_complete", "session_configured", "item_started", "mcp_tool_call_begin", "exec_command_begin",
-    "patch_apply_begin", "web_search_begin", "deprecation_notice", "warning",
-})  # fmt: skip
 _NOTED_EVENTS = {
     "error": "errors of the model's API", "stream_error": "errors of the model's API",
     "turn_aborted": "turns that were broken off",
 }  # fmt: skip
-_COPIES = frozenset({
-    "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "UserMessage", "AgentMessage",
-    "Reasoning", "Plan", "HookPrompt", "ContextCompaction", "injected_message",
-})  # fmt: skip
-"""Events that repeat response items."""
 _PERSON_TOOLS = frozenset({"request_user_input", "request_permissions"})
 _WALL_TIME = re.compile(r"^Wall time:? ([\d.]{1,20}) seconds", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})", re.MULTILINE)
@@ -182,30 +169,22 @@ class _Rollout(Session):
             self.skip(item.kind, item.kind == "ghost_snapshot")
 
     def _take_event(self, item: _Item) -> None:
-        kind, payload, account = item.kind, item.payload, self.account
-        if kind == "item_completed":
+        """Keep events that say how calls were executed; most others repeat response items."""
+        kind, payload = item.kind, item.payload
+        if kind == "item_completed":  # files have `FileChange`, `fileChange` and `file_change`
             item.kind = get_text(get_dict(payload, "item"), "type")
-            words = item.kind.split("_")  # files have `UserMessage`, `userMessage` and `user_message`
-            spelled = "".join(word[:1].upper() + word[1:] for word in words)
-            if spelled.lower() in _EXECUTION_ITEMS:
-                self._items.append(item)
-            else:
-                self.skip(f"copy {spelled}" if spelled in _COPIES else f"{kind} {item.kind}", spelled in _COPIES)
-        elif kind in _EXECUTIONS or kind == "token_count":
+            is_kept = item.kind.replace("_", "").lower() in _EXECUTION_ITEMS
+        else:
+            is_kept = kind in _EXECUTIONS or kind == "token_count"
+        if is_kept:
             self._items.append(item)
         elif kind in ("thread_rolled_back", "thread_name_updated"):
             self._facts.append(item)
             self.note_title(get_text(payload, "thread_name"))
-            if turns := int(get_number(payload, "num_turns") or 0):
-                self._roll_back(turns)
-        elif kind in _COPIES:
-            account.ignore(f"copy {kind}")
-        elif kind in _NOTED_EVENTS or kind in _IGNORED_EVENTS:
-            account.ignore(kind)
-            if kind in _NOTED_EVENTS:
-                account.note(_NOTED_EVENTS[kind])
+            self._roll_back(int(get_number(payload, "num_turns") or 0))
         else:
-            account.meet_unknown(f"event_msg {kind}")
+            self.account.ignore(f"event {item.kind}")
+            self.account.note(_NOTED_EVENTS.get(kind, ""), kind in _NOTED_EVENTS)
 
     def _read_meta(self, payload: dict[str, Any]) -> None:
         self._meta = payload
