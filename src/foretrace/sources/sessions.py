@@ -57,16 +57,13 @@ class Session(Conversation):
 
     @property
     def key(self) -> str:
-        """The key of its trace."""
         return f"{self.source}@{self.id}"
 
     def note_model(self, name: str) -> None:
-        """Count a reply of a model, if its name is known."""
         if name:
             self.models[name] += 1
 
     def note_title(self, title: str) -> None:
-        """Keep the title, if there is one."""
         if title:
             self.extra["title"] = title
 
@@ -84,7 +81,6 @@ class Session(Conversation):
         self._abandoned.add(own)
 
     def add_reply(self, said: Reply, raw_index: int, **more: Any) -> None:
-        """Add a reply given as blocks."""
         self.add_agent(raw_index, text=said.text, reasoning=said.reasoning, calls=said.calls, parts=said.parts, **more)
 
     def add_blocks(self, role: str, content: Any, raw_index: int, **more: Any) -> None:

@@ -54,7 +54,6 @@ class Aider:
         return "line 1 says when an aider chat started" if _START.match(start) else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The sessions of the file."""
         started = ""
         lines: list[_Line] = []
         with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:

@@ -77,7 +77,6 @@ class ClaudeCode:
         return None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """The files of a session's subagents."""
         folder = path.parent / path.name.partition(".jsonl")[0] / "subagents"
         if ".jsonl" in path.name and folder.is_dir():
             yield from sorted(p for p in folder.rglob("agent-*") if p.is_file() and ".json" in p.name)

@@ -80,7 +80,6 @@ class Codex:
         return None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
         rollout = _Rollout(account)
         for number, record in account.drop_unread(read_records(path)):
             rollout.take(number, record)
@@ -210,7 +209,6 @@ class _Rollout(Session):
             del self._items[start:]
 
     def make(self, path: Path) -> Trace | Drop:
-        """The trace of what was taken."""
         self.id = self.id or path.name.partition(".jsonl")[0]
         base = get_text(get_dict(self._meta, "base_instructions"), "text")
         if text := base or get_text(self._meta, "instructions"):

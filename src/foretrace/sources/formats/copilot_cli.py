@@ -37,7 +37,6 @@ class CopilotCli:
         return f"line 1: type {kind} with data" if is_start else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
         session = Session(account, self.name, "copilot-cli")
         for number, record in account.drop_unread(read_records(path)):
             kind, data = get_text(record, "type"), get_dict(record, "data")

@@ -36,7 +36,6 @@ class Cursor:
         return None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
         session = Session(account, self.name, "cursor", path.name.partition(".jsonl")[0])
         if path.parent.name == "subagents":
             parent = path.parent.parent.name

@@ -44,7 +44,6 @@ class GeminiCli:
         return "a history of roles and parts" if is_history else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
         session = Session(account, self.name, "gemini-cli", path.name.partition(".json")[0], person_tools=_PERSON_TOOLS)
         records, messages = _read(path, account)
         facts: dict[str, Any] = {}

@@ -60,7 +60,6 @@ class OpenCode:
         return "a SQLite database named opencode" if head.path.name.startswith("opencode") else None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """The files that SQLite keeps next to a database."""
         return list_database_files(path)
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:

@@ -38,7 +38,6 @@ class Pi:
         return "line 1: type session with cwd" if isinstance(first.get("cwd"), str) and "timestamp" in first else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
         session = Session(account, self.name, "pi")
         entries: list[tuple[int, dict[str, Any]]] = []
         parents: dict[str, str | None] = {}

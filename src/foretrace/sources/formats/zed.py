@@ -40,11 +40,9 @@ class Zed:
         return None
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """The files that SQLite keeps next to a database."""
         return list_database_files(path)
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """A trace for each thread."""
         with path.open("rb") as file:
             is_database = file.read(len(MAGIC)) == MAGIC
         for own, thread in _read_database(path, account) if is_database else [("", read_document(path))]:
