@@ -145,6 +145,6 @@ def test_unknown_types_are_counted_and_no_turn_is_said(tmp_path: Path) -> None:
     unknown = (event("brand_new"), item("brand_new_item"), done("BrandNew"), {"type": "strange"}, "{}")
     found = read(tmp_path, meta(), *unknown, '{"timest', event("error", message="429"))
     assert found.account.unknown == {"brand_new_item": 1, "strange": 1, "(no type)": 1}
-    assert found.account.ignored == {"event brand_new": 1, "event BrandNew": 1, "event error": 1}
+    assert found.account.ignored == {"brand_new": 1, "BrandNew": 1, "error": 1}
     assert found.account.notes == {"errors of the model's API": 1} and found.account.dropped == {"bad_json": 1}
     assert found.drops[0].reason == "no_agent_turn" and "1 event_msg brand_new" in found.drops[0].detail

@@ -182,7 +182,7 @@ class _Rollout(Session):
             self.note_title(get_text(payload, "thread_name"))
             self._roll_back(int(get_number(payload, "num_turns") or 0))
         else:
-            self.account.ignore(f"event {item.kind}")
+            self.account.ignore(item.kind or NO_TYPE)
             self.account.note(_NOTED_EVENTS.get(kind, ""), kind in _NOTED_EVENTS)
 
     def _read_meta(self, payload: dict[str, Any]) -> None:
