@@ -171,7 +171,7 @@ def test_errors_of_the_api_and_messages_taken_back_are_no_turns(tmp_path: Path) 
 
 
 def test_what_a_fork_copied_is_not_trained_on_twice(tmp_path: Path) -> None:
-    forked = {"forkedFrom": {"sessionId": "s0", "messageUuid": "x"}}
+    forked: dict[str, Any] = {"forkedFrom": {"sessionId": "s0", "messageUuid": "x"}}
     records = chain(line("user", "go", **forked), line("assistant", "yes", **forked), line("assistant", "more"))
     messages = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records)).messages
     assert [m.train for m in messages] == [None, False, None] and messages[1].extra["inherited"] is True

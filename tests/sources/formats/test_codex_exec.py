@@ -57,7 +57,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert trace.messages[0].reasoning == "**Look**"
     assert [m.is_error for m in trace.messages if m.role == "tool"] == [False, None, True, None]
     assert account.unknown == {"item.completed hologram": 1, "aurora": 1}
-    kinds = [label.action.value for label in label_trace(trace)]
+    kinds = [label.action and label.action.value for label in label_trace(trace)]
     assert (kinds[0], kinds[3], kinds[4]) == ("file_read", "file_write", "verifier")
 
 

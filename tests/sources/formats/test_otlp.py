@@ -257,8 +257,8 @@ def test_events_of_the_span(tmp_path: Path) -> None:
 
 
 def test_log_records_of_spans(tmp_path: Path) -> None:
-    def log(name: str, body: Any, span_id: str = "m", **attributes: Any) -> dict[str, Any]:
-        facts = {"eventName": name, "body": encode(body), "attributes": pairs(attributes)}
+    def log(name: str, body: Any, span_id: str = "m", attributes: Any = None) -> dict[str, Any]:
+        facts = {"eventName": name, "body": encode(body), "attributes": pairs(attributes or {})}
         return {"traceId": "t", "spanId": span_id, **facts}
 
     logs = [log("gen_ai.user.message", {"content": "go"}), log("gen_ai.choice", CHOICE),
@@ -268,7 +268,7 @@ def test_log_records_of_spans(tmp_path: Path) -> None:
     assert count(trace) == {"turns": 1, "calls": 1, "results": 0}
     assert account.dropped == {"log_without_span": 1} and account.ignored == {"log record of another kind": 1}
     said = {"gen_ai.input.messages": TALK[:1], "gen_ai.output.messages": TALK[1:]}
-    details = log("gen_ai.client.inference.operation.details", {}, **said)
+    details = log("gen_ai.client.inference.operation.details", {}, attributes=said)
     trace, _ = read_talk(tmp_path, span("m", 0, 1, attributes=KIND), logs=[details])
     assert count(trace)["calls"] == 1
 
