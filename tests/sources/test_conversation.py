@@ -27,8 +27,8 @@ def test_records_of_one_reply_are_one_message() -> None:
 
 
 def test_what_was_measured_wins_and_persons_are_no_tools() -> None:
-    talk = Conversation(Account())
-    talk.add_agent(0, calls=[make_call("a", "ask", {}), make_call("b", "run", {})], at=T, waits_for_person=["a"])
+    talk = Conversation(Account(), person_tools=["ask"])
+    talk.add_agent(0, calls=[make_call("a", "ask", {}), make_call("b", "run", {})], at=T)
     talk.add_result("a", "yes", 1, at=T + 60)
     talk.add_result("b", "ok", 2, at=T + 60, seconds=1.5)
     assert talk.time_call("b", 1.25) and not talk.time_call("nobody", 1)

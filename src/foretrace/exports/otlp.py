@@ -67,15 +67,14 @@ class Otlp(TraceFormat):
 def _make_groups(family: Family, trace_id: str, parent: str) -> Iterator[dict[str, Any]]:
     """The spans of a trace and of those that it started, each trace's as a resource of its own."""
     trace = family.trace
-    writer = _Spans(trace, trace_id, parent)
-    writer.write()
+    spans = _Spans(trace, trace_id, parent)
     yield {
         "resource": {"attributes": _make_attributes({"service.name": trace.provenance.agent or "foretrace"})},
-        "scopeSpans": [{"scope": {"name": "foretrace"}, "spans": writer.spans}],
+        "scopeSpans": [{"scope": {"name": "foretrace"}, "spans": [spans.agent, *spans.inside]}],
     }
     for child in family.children:
         call_id = child.trace.parent.call_id if child.trace.parent else None
-        yield from _make_groups(child, trace_id, writer.find_tool_span(call_id))
+        yield from _make_groups(child, trace_id, spans.runs.get(call_id or "", spans.own))
 
 
 def _has_model_call(trace: Trace) -> bool:
@@ -88,122 +87,105 @@ class _Spans:
     def __init__(self, trace: Trace, trace_id: str, parent: str) -> None:
         self._trace = trace
         self._trace_id = trace_id
-        self._own = _make_id(trace.key, "agent", 8)
-        self._parent = parent
-        self._model = trace.provenance.model
-        self._calls: dict[str, ToolCall] = {}
-        self._runs: dict[str, str] = {}
+        self.own = _make_id(trace.key, "agent", 8)
+        """Id of the agent's span."""
+        self.runs: dict[str, str] = {}
         """The span of each tool run, by call id."""
         self._new: list[dict[str, Any]] = []
         """Messages since the last model call."""
         self._clock = (0, 0)
         """Start and end of the latest model call, ns; readers sort by them."""
-        self.spans: list[dict[str, Any]] = []
-
-    def write(self) -> None:
-        ids, answers = find_call_ids(self._trace.messages)
-        for index, message in enumerate(self._trace.messages):
+        self.inside: list[dict[str, Any]] = []
+        """All but the agent's."""
+        calls: dict[str, ToolCall] = {}
+        ids, answers = find_call_ids(trace.messages)
+        for index, message in enumerate(trace.messages):
             own_ids, call_id = ids.get(index, ()), next(iter(answers.get(index, ())), "")
-            made = self._make_message(message, own_ids, call_id)
-            self._calls.update(zip(own_ids, message.tool_calls, strict=True))
+            calls.update(zip(own_ids, message.tool_calls, strict=True))
+            self._new.append(_make_message(message, own_ids, call_id))
             if message.role == "assistant" and message.author == "model":
-                self._add_model_call(index, message, made)
-            else:
-                self._new.append(made)
+                self._add_model_call(index, message)
             if call_id:
-                self._add_tool_run(index, message, call_id)
-        self.spans.insert(0, self._make_agent_span())
-
-    def find_tool_span(self, call_id: str | None) -> str:
-        """The parent span of what a call started: its tool run, or else the agent."""
-        return self._runs.get(call_id or "", self._own)
-
-    def _make_agent_span(self) -> dict[str, Any]:
-        name = self._trace.provenance.agent
-        times = [int(span["startTimeUnixNano"]) for span in self.spans if span["startTimeUnixNano"] != "0"]
-        attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": name,
-            "gen_ai.conversation.id": self._trace.key,
-            f"{FIELD}.trace": msgspec.json.encode(keep_trace_fields(self._trace)).decode(),
-        }
-        if self._new:
-            attributes[f"{FIELD}.last_messages"] = msgspec.json.encode(self._new).decode()
-        end = max((int(span["endTimeUnixNano"]) for span in self.spans), default=0)
-        return self._make_span(
-            self._own, self._parent, f"invoke_agent {name}" if name else "invoke_agent", _INTERNAL,
-            (min(times, default=0), end), attributes,
+                self._add_tool_run(index, message, calls.get(call_id) or ToolCall(id=call_id), call_id)
+        times = [int(span["startTimeUnixNano"]) for span in self.inside if span["startTimeUnixNano"] != "0"]
+        end = max((int(span["endTimeUnixNano"]) for span in self.inside), default=0)
+        self.agent = self._make_span(
+            self.own, parent, "invoke_agent", trace.provenance.agent, _INTERNAL, (min(times, default=0), end),
+            {
+                "gen_ai.agent.name": trace.provenance.agent,
+                "gen_ai.conversation.id": trace.key,
+                f"{FIELD}.trace": _write(keep_trace_fields(trace)),
+                f"{FIELD}.last_messages": _write(self._new) if self._new else None,
+            },
         )  # fmt: skip
 
-    def _add_model_call(self, index: int, message: Message, made: dict[str, Any]) -> None:
-        sampled = message.sampled
-        usage = sampled.usage if sampled else None
-        reason = sampled.finish_reason if sampled else None
-        reply = {**made, "finish_reason": reason or ("tool_call" if message.tool_calls else "stop")}
+    def _add_model_call(self, index: int, message: Message) -> None:
+        trace, reply = self._trace, self._new.pop()
+        usage = message.sampled.usage if message.sampled else None
+        reason = message.sampled.finish_reason if message.sampled else None
+        reply = {**reply, "finish_reason": reason or ("tool_call" if message.tool_calls else "stop")}
+        is_first = not any(span["kind"] == _CLIENT for span in self.inside)
         attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.request.model": self._model,
-            "gen_ai.conversation.id": self._trace.key,
+            "gen_ai.request.model": trace.provenance.model,
+            "gen_ai.conversation.id": trace.key,
             "gen_ai.usage.input_tokens": usage.prompt_tokens if usage else None,
             "gen_ai.usage.output_tokens": usage.completion_tokens if usage else None,
             "gen_ai.response.finish_reasons": [reason] if reason else None,
             f"{FIELD}.input": "new",
-            "gen_ai.input.messages": msgspec.json.encode(self._new).decode(),
-            "gen_ai.output.messages": msgspec.json.encode([reply]).decode(),
+            "gen_ai.input.messages": _write(self._new),
+            "gen_ai.output.messages": _write([reply]),
+            "gen_ai.tool.definitions": _write(write_tools(trace)) if trace.tools and is_first else None,
         }
-        if self._trace.tools and not any(span["kind"] == _CLIENT for span in self.spans):
-            attributes["gen_ai.tool.definitions"] = msgspec.json.encode(write_tools(self._trace)).decode()
         self._new = []
         start, end = _find_times(message, message.model_s)
         if start == 0 or (start, end) < self._clock:
             start = end = self._clock[1]
         self._clock = start, end
-        name = f"chat {self._model}" if self._model else "chat"
-        own = _make_id(self._trace.key, str(index), 8)
-        self.spans.append(self._make_span(own, self._own, name, _CLIENT, (start, end), attributes))
+        own = _make_id(trace.key, str(index), 8)
+        model = trace.provenance.model
+        self.inside.append(self._make_span(own, self.own, "chat", model, _CLIENT, self._clock, attributes))
 
-    def _add_tool_run(self, index: int, message: Message, call_id: str) -> None:
-        call = self._calls.get(call_id) or ToolCall(id=call_id)
-        start, end = _find_times(message, message.tool_s)
-        if start == 0:
-            start = end = self._clock[1]
-        own = self._runs[call_id] = _make_id(self._trace.key, str(index), 8)
-        attributes: dict[str, Any] = {
-            "gen_ai.operation.name": "execute_tool",
+    def _add_tool_run(self, index: int, message: Message, call: ToolCall, call_id: str) -> None:
+        times = _find_times(message, message.tool_s)
+        own = self.runs[call_id] = _make_id(self._trace.key, str(index), 8)
+        attributes = {
             "gen_ai.tool.name": call.name,
             "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.call.arguments": call.arguments,
             "gen_ai.tool.call.result": message.prefix + message.content,
         }
-        span = self._make_span(own, self._own, f"execute_tool {call.name}", _INTERNAL, (start, end), attributes)
-        if message.is_error:
-            span["status"] = {"code": _ERROR}
-        self.spans.append(span)
+        times = times if times[0] else (self._clock[1], self._clock[1])
+        span = self._make_span(own, self.own, "execute_tool", call.name, _INTERNAL, times, attributes)
+        self.inside.append({**span, "status": {"code": _ERROR}} if message.is_error else span)
 
     def _make_span(
-        self, own: str, parent: str, name: str, kind: int, times: tuple[int, int], attributes: dict[str, Any]
-    ) -> dict[str, Any]:
-        span: dict[str, Any] = {"traceId": self._trace_id, "spanId": own}
-        if parent:
-            span["parentSpanId"] = parent
+        self, own: str, parent: str, operation: str, what: str | None, kind: int, times: tuple[int, int],
+        attributes: dict[str, Any],
+    ) -> dict[str, Any]:  # fmt: skip
+        span: dict[str, Any] = {
+            "traceId": self._trace_id,
+            "spanId": own,
+            **({"parentSpanId": parent} if parent else {}),
+        }
         start, end = map(str, times)
         return span | {
-            "name": name, "kind": kind, "startTimeUnixNano": start, "endTimeUnixNano": end,
-            "attributes": _make_attributes(attributes),
+            "name": f"{operation} {what}" if what else operation, "kind": kind,
+            "startTimeUnixNano": start, "endTimeUnixNano": end,
+            "attributes": _make_attributes({"gen_ai.operation.name": operation, **attributes}),
         }  # fmt: skip
 
-    def _make_message(self, message: Message, ids: Sequence[str], call_id: str) -> dict[str, Any]:
-        text = message.prefix + message.content
-        if message.role == "tool":
-            parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
-        else:
-            parts = [*map(_make_part, split_at_parts(text, filter(_has_address, message.parts)))]
-        if message.role == "assistant":
-            if message.reasoning:
-                parts.append({"type": "reasoning", "content": message.reasoning})
-            parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
-        kept = keep_message_fields(drop_numbers(message), call_ids=ids)
-        return {"role": message.role, "parts": parts, FIELD: kept}
+
+def _make_message(message: Message, ids: Sequence[str], call_id: str) -> dict[str, Any]:
+    text = message.prefix + message.content
+    if message.role == "tool":
+        parts: list[dict[str, Any]] = [{"type": "tool_call_response", "id": call_id, "response": text}]
+    else:
+        parts = [*map(_make_part, split_at_parts(text, filter(_has_address, message.parts)))]
+    if message.role == "assistant":
+        if message.reasoning:
+            parts.append({"type": "reasoning", "content": message.reasoning})
+        parts += [_make_call(call, own) for call, own in zip(message.tool_calls, ids, strict=True)]
+    return {"role": message.role, "parts": parts, FIELD: keep_message_fields(drop_numbers(message), call_ids=ids)}
 
 
 def _has_address(part: Part) -> bool:
@@ -230,6 +212,10 @@ def _find_times(message: Message, seconds: float | None) -> tuple[int, int]:
 
 def _make_id(key: str, part: str, size: int) -> str:
     return hashlib.blake2b(f"{key}\0{part}".encode(), digest_size=size).hexdigest()
+
+
+def _write(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _make_attributes(values: dict[str, Any]) -> list[dict[str, Any]]:

@@ -77,8 +77,9 @@ class Account(Counts, kw_only=True):
 
     def ignore(self, kind: str, count: int = 1) -> None:
         """Count a record that is not part of the conversation."""
-        self.records += count
-        self.ignored[kind] += count
+        if count:
+            self.records += count
+            self.ignored[kind] += count
 
     def meet_unknown(self, kind: object) -> None:
         """Count a record of an unknown type; `kind` may be anything that the file contains."""

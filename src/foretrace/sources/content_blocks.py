@@ -10,13 +10,11 @@ import binascii
 import hashlib
 from typing import Any, NamedTuple
 
-import msgspec
-
 from foretrace.core.trace import Part, ToolCall
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import make_call
-from foretrace.sources.json_values import as_dict, get_dict, get_text, write_text
+from foretrace.sources.json_values import get_dict, get_text, write_text
 
 Block = dict[str, Any]
 
@@ -50,23 +48,35 @@ def read_content(value: Any) -> tuple[str, tuple[Part, ...]]:
     Raises:
         RowError: a part whose meaning would be lost, such as a call or thinking written as a part.
     """
-    if value is None:
-        return "", ()
-    if isinstance(value, str):
-        return value, ()
+    if value is None or isinstance(value, str):
+        return value or "", ()
     if not isinstance(value, list):
         raise RowError("wrong_column_type", f"content is a {type(value).__name__}")
+    return _read_parts(value, keeps_unknown=False)
+
+
+def read_any_content(value: Any) -> tuple[str, tuple[Part, ...]]:
+    """The text of a message's content in any form, and its parts that are not text. A part of an unknown kind is kept
+    by its name. Anything other than text or a list is written as JSON."""
+    return _read_parts(value, keeps_unknown=True) if isinstance(value, list) else (write_text(value), ())
+
+
+def _read_parts(items: list[Any], *, keeps_unknown: bool) -> tuple[str, tuple[Part, ...]]:
     text, parts = "", list[Part]()
-    for item in value:
+    for item in items:
         if isinstance(item, str):
             text += item
-        elif isinstance(item, dict) and (said := read_block_text(item)) is not None:
+        elif not isinstance(item, dict):
+            continue
+        elif (said := read_block_text(item)) is not None:
             text += said
-        elif isinstance(item, dict) and (part := read_part(item, len(text))) is not None:
+        elif (part := read_part(item, len(text))) is not None:
             parts.append(part)
         elif get_text(item, "type") == "refusal":
             parts.append(Part(type="refusal", ref=get_text(item, "refusal") or None, at=len(text)))
-        elif isinstance(item, dict):
+        elif keeps_unknown:
+            parts.append(Part(type=str(item.get("type")), at=len(text)))
+        else:
             raise RowError("unknown_part", f"content holds a part of type {str(item.get('type') or 'unknown')!r}")
     return text, tuple(parts)
 
@@ -77,25 +87,9 @@ def read_block_text(block: dict[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def read_any_content(value: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a message's content in any form, and its parts that are not text. A part of an unknown kind is kept
-    by its name. Anything other than text or a list is written as JSON."""
-    if not isinstance(value, list):
-        return write_text(value), ()
-    text, parts = "", list[Part]()
-    for item in value:
-        try:
-            piece, media = read_content([item])
-        except RowError:
-            piece, media = "", (Part(type=str(as_dict(item).get("type"))),)
-        text_before = len(text)
-        text += piece
-        parts += [msgspec.structs.replace(part, at=text_before + part.at) for part in media]
-    return text, tuple(parts)
-
-
 def read_blocks(content: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text of a content, and its parts that are not text. A block of an unknown kind is kept as JSON."""
+    """The text of a content, a line for each block, and its parts that are not text. A block of an unknown kind is kept
+    as JSON."""
     text, parts = "", list[Part]()
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, dict) and (part := read_part(block, len(text))) is not None:
@@ -114,19 +108,18 @@ def read_part(block: dict[str, Any], at: int = 0) -> Part | None:
     inner = get_dict(block, kind) or get_dict(block, "source") or get_dict(block, "file") or block
     inner = get_dict(inner, kind) or inner  # OpenInference
     media = get_text(inner, "media_type", "mimeType", "mime_type", "format") or get_text(block, "mimeType", "mime")
-    ref = get_text(inner, "url", "image_url", "fileUri", "file_id", "filename", "uri", "path") or get_text(
-        block, "url", kind
-    )
+    ref = get_text(inner, "url", "image_url", "fileUri", "file_id", "filename", "uri", "path")
+    ref = ref or get_text(block, "url", kind)
     body = get_text(inner, "data", "file_data")
     if ref.startswith("data:"):
         media, _, body = ref[5:].partition(",")
         media, ref = media.split(";")[0], ""
     kind = {"inlineData": "image" if media.startswith("image/") else "file", "fileData": "file"}.get(kind, kind)
     kind = get_text(block, "modality") or kind  # OpenTelemetry
-    return Part(type=kind, media_type=media, ref=ref or None, sha256=digest_body(body) if body else None, at=at)
+    return Part(type=kind, media_type=media, ref=ref or None, sha256=_digest_body(body) if body else None, at=at)
 
 
-def digest_body(body: str) -> str:
+def _digest_body(body: str) -> str:
     """The digest of a base64-encoded picture or file."""
     try:
         data = base64.b64decode(body, validate=True)
@@ -188,14 +181,14 @@ class Reply(NamedTuple):
     text: str
     parts: tuple[Part, ...]
     reasoning: str | None
-    calls: list[dict[str, Any]]
+    calls: list[ToolCall]
     results: list[dict[str, Any]]
 
 
 def split_reply(content: Any, account: Account) -> Reply:
     """A reply split into Anthropic's kinds of blocks, in any of their spellings."""
     texts, thoughts = list[str](), list[str]()
-    parts, calls, results = list[Part](), list[dict[str, Any]](), list[dict[str, Any]]()
+    parts, calls, results = list[Part](), list[ToolCall](), list[dict[str, Any]]()
     for block in content if isinstance(content, list) else [content]:
         block = read_block(block) if get_text(block, "type") == "toolCall" else block
         kind = get_text(block, "type")
@@ -206,7 +199,7 @@ def split_reply(content: Any, account: Account) -> Reply:
         elif kind == "fallback":
             account.note("replies of a fallback model")
         elif kind.endswith("tool_use"):
-            calls.append(block)
+            calls.append(make_call(get_text(block, "id"), get_text(block, "name"), block.get("input")))
         elif kind.endswith("tool_result"):
             results.append(block)
         elif isinstance(block, dict) and (part := read_part(block)) is not None:

@@ -8,7 +8,7 @@ together), give no time. Neither does a tool that waits for a person.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,8 +23,8 @@ FLUSH_S = 0.002
 
 
 class _Draft(msgspec.Struct):
-    message: Message
-    """What is known so far, without times."""
+    fields: dict[str, Any]
+    """Of the message, as far as they are known."""
     began: float | None
     """Timestamp of its first record, seconds since 1970."""
     ended: float | None
@@ -54,11 +54,15 @@ class Conversation:
         account: receives notes of what does not fit: results without a call, clocks that run backwards.
         durations_from_stamps: False for a format whose timestamps say when something happened but not how long it took,
             such as one timestamp for a reply and the results of its calls.
+        person_tools: Tools that wait for a person, so that their time is not a tool's.
     """
 
-    def __init__(self, account: Account, *, durations_from_stamps: bool = True) -> None:
+    def __init__(
+        self, account: Account, *, durations_from_stamps: bool = True, person_tools: Collection[str] = ()
+    ) -> None:
         self.account = account
         self._durations_from_stamps = durations_from_stamps
+        self._person_tools = person_tools
         self.used: list[UsedRecord] = []
         """The records that messages were made from: what is missing in the messages goes to `extra` (`leftovers`)."""
         self._drafts: list[_Draft] = []
@@ -74,7 +78,7 @@ class Conversation:
     @property
     def has_agent(self) -> bool:
         """Whether the agent has said or done anything in this conversation, outside of examples."""
-        return any(d.message.role == "assistant" and d.message.author != "demo" for d in self._drafts)
+        return any(d.fields["role"] == "assistant" and d.fields["author"] != "demo" for d in self._drafts)
 
     def has_call(self, call_id: str) -> bool:
         """Whether a call with this id was added."""
@@ -102,22 +106,19 @@ class Conversation:
         call_id: str = "",
         is_error: bool | None = None,
         author: Author | None = None,
-        at: float | None = None,
         seconds: float | None = None,
         **more: Any,
     ) -> None:
         """Add a message by the name of its role; arguments that do not apply to the role are ignored."""
         if role == "assistant":
-            self.add_agent(
-                raw_index, text=text, reasoning=reasoning, calls=calls, author=author or "model", at=at,
-                seconds=seconds, **more,
-            )  # fmt: skip
+            said = {"text": text, "reasoning": reasoning, "calls": calls, "author": author or "model"}
+            self.add_agent(raw_index, seconds=seconds, **said, **more)
         elif role == "tool":
-            self.add_result(call_id, text, raw_index, is_error=is_error, at=at, seconds=seconds, **more)
+            self.add_result(call_id, text, raw_index, is_error=is_error, seconds=seconds, **more)
         elif role == "system":
-            self.add_system(text, raw_index, **more)
+            self.add_system(text, raw_index, **{**more, "at": None})
         else:
-            self.add_user(text, raw_index, author=author or "user", at=at, **more)
+            self.add_user(text, raw_index, author=author or "user", **more)
 
     def add_system(self, text: str, raw_index: int, *, at: float | None = None, **more: Any) -> None:
         """Add a system (or developer) prompt."""
@@ -143,7 +144,6 @@ class Conversation:
         began: float | None = None,
         seconds: float | None = None,
         measured_by: TimeSource = "runner",
-        waits_for_person: Iterable[str] = (),
         author: Author = "model",
         **more: Any,
     ) -> None:
@@ -154,7 +154,6 @@ class Conversation:
             at: Timestamp of the record, in seconds since 1970.
             began: When the model was asked, if the format says so.
             seconds: What the runner or a span measured, or what the format's reader found from timestamps.
-            waits_for_person: Ids of calls that wait for a person, so that their time is not a tool's.
             author: `environment` for what the agent's program did without asking the model; `demo` for what is shown to
                 the model as an example or copied from another conversation, which is not a step.
             more: Further fields of `Message`: parts, train, sampled, extra.
@@ -167,18 +166,19 @@ class Conversation:
             if reply:
                 self._replies[reply] = draft
         else:
-            draft.message.extra.update(more.get("extra", {}))
-            self._set(draft, parts=(*draft.message.parts, *more.get("parts", ())))
+            draft.fields["extra"].update(more.get("extra", {}))
+            draft.fields["parts"] += tuple(more.get("parts", ()))
             self._note_origin(draft)
-        said = draft.message
+        said = draft.fields
         if text:
-            self._set(draft, content=said.content + "\n\n" * bool(said.content) + text)
+            said["content"] += "\n\n" * bool(said["content"]) + text
         if reasoning:
-            self._set(draft, reasoning=reasoning if said.reasoning is None else f"{said.reasoning}\n\n{reasoning}")
+            before = said.get("reasoning")
+            said["reasoning"] = reasoning if before is None else f"{before}\n\n{reasoning}"
         if calls:
-            self._set(draft, tool_calls=(*said.tool_calls, *calls))
-        self._called.update((call.id, at) for call in calls if call.id)
-        self._waits.update(waits_for_person)
+            said["tool_calls"] = (*said.get("tool_calls", ()), *calls)
+            self._called.update((call.id, at) for call in calls if call.id)
+            self._waits.update(call.id for call in calls if call.name in self._person_tools)
         if at is not None:
             draft.ended = max(at, draft.ended or at)
         if seconds is not None:
@@ -190,7 +190,6 @@ class Conversation:
         text: str,
         raw_index: int,
         *,
-        is_error: bool | None = None,
         at: float | None = None,
         seconds: float | None = None,
         measured_by: TimeSource = "runner",
@@ -198,22 +197,20 @@ class Conversation:
         **more: Any,
     ) -> None:
         """Add the result of a call; `call_id` is empty if the format has none. `also`: ids of further calls that the
-        same result answers."""
+        same result answers. `more`: further fields of `Message`: is_error, parts, extra."""
         answered = (call_id, *also) if call_id else ()
-        draft = self._add(
-            "tool", "environment", text, raw_index, at, {**more, "tool_call_ids": answered, "is_error": is_error}
-        )
-        if call_id and call_id not in self._called:
-            self.account.note("results without a call")
+        draft = self._add("tool", "environment", text, raw_index, at, {**more, "tool_call_ids": answered})
+        self.account.note("results without a call", bool(call_id) and call_id not in self._called)
         if seconds is not None:
             draft.seconds, draft.measured_by = seconds, measured_by
         self._note_input(at)
 
-    def time_call(self, call_id: str, seconds: float, measured_by: TimeSource = "runner") -> bool:
-        """Set the duration of a call whose result was added before; returns whether there is one."""
+    def time_call(self, call_id: str, seconds: float) -> bool:
+        """Set the duration that the runner measured for a call whose result was added before; returns whether there is
+        one."""
         for draft in reversed(self._drafts):
-            if draft.message.role == "tool" and call_id in draft.message.tool_call_ids:
-                draft.seconds, draft.measured_by = seconds, measured_by
+            if call_id in draft.fields.get("tool_call_ids", ()):
+                draft.seconds, draft.measured_by = seconds, "runner"
                 return True
         return False
 
@@ -223,62 +220,58 @@ class Conversation:
 
     def finish(self) -> tuple[Message, ...]:
         """All messages, with their times."""
-        answered = {call_id for draft in self._drafts for call_id in draft.message.tool_call_ids}
+        answered = {call_id for draft in self._drafts for call_id in draft.fields.get("tool_call_ids", ())}
         self.account.note("calls without a result", len(self._called.keys() - answered))
         return tuple(self._make_message(draft) for draft in self._drafts)
 
     def _add(
         self, role: Role, author: Author, text: str, raw_index: int, at: float | None, more: dict[str, Any]
     ) -> _Draft:
-        fields: dict[str, Any] = {**more, "parts": tuple(more.get("parts", ())), "extra": dict(more.get("extra", {}))}
-        message = Message(
-            role=role, author=author, content=text, raw_index=raw_index, turn=len(self._drafts), **fields
-        )  # fmt: skip
-        draft = _Draft(message, began=at, ended=at)
+        fields = {
+            **more, "role": role, "author": author, "content": text, "raw_index": raw_index, "turn": len(self._drafts),
+            "parts": tuple(more.get("parts", ())), "extra": dict(more.get("extra", {})),
+        }  # fmt: skip
+        draft = _Draft(fields, began=at, ended=at)
         self._drafts.append(draft)
         self._note_origin(draft)
         return draft
 
     def _note_origin(self, draft: _Draft) -> None:
-        if self.used and draft.message.turn not in self.used[-1].places:
-            self.used[-1].places.append(draft.message.turn)
+        if self.used and draft.fields["turn"] not in self.used[-1].places:
+            self.used[-1].places.append(draft.fields["turn"])
 
     def _note_input(self, at: float | None) -> None:
         if at is not None:
             self._latest_input = at
 
-    def _set(self, draft: _Draft, **fields: Any) -> None:
-        draft.message = msgspec.structs.replace(draft.message, **fields)
-
     def _make_message(self, draft: _Draft) -> Message:
-        seconds, source = self._find_time(draft)
-        name = "model_s" if draft.message.role == "assistant" else "tool_s"
-        started = None if draft.began is None else write_time(draft.began)
-        return msgspec.structs.replace(draft.message, started=started, **{name: seconds, f"{name}_source": source})
+        fields = draft.fields
+        if draft.began is not None:
+            fields["started"] = write_time(draft.began)
+        if fields["role"] in ("assistant", "tool"):
+            name = "model_s" if fields["role"] == "assistant" else "tool_s"
+            fields[name], fields[f"{name}_source"] = self._find_time(draft)
+        return Message(**fields)
 
     def _find_time(self, draft: _Draft) -> tuple[float | None, TimeSource | None]:
-        if draft.message.role not in ("assistant", "tool") or any(
-            call_id in self._waits for call_id in draft.message.tool_call_ids
-        ):
+        answered = draft.fields.get("tool_call_ids", ())
+        if not self._waits.isdisjoint(answered):
             return None, None
         if draft.seconds is not None:
             if draft.seconds >= 0:
                 return draft.seconds, draft.measured_by
             self.account.note("durations below zero")
             return None, None
-        if not self._durations_from_stamps:
+        begin = draft.input_at
+        if draft.fields["role"] == "tool":
+            begin = max((at for own in answered if (at := self._called.get(own)) is not None), default=None)
+        if not self._durations_from_stamps or begin is None or draft.ended is None:
             return None, None
-        if draft.message.role == "assistant":
-            begin, end = draft.input_at, draft.ended
-        else:
-            stamps = [at for call_id in draft.message.tool_call_ids if (at := self._called.get(call_id)) is not None]
-            begin, end = max(stamps, default=None), draft.ended
-        if begin is None or end is None:
-            return None, None
-        if end < begin:
+        if draft.ended < begin:
             self.account.note("clocks that run backwards")
             return None, None
-        return (round(end - begin, 6), "stamps") if end - begin >= FLUSH_S else (None, None)
+        seconds = draft.ended - begin
+        return (round(seconds, 6), "stamps") if seconds >= FLUSH_S else (None, None)
 
 
 def measure(start: Any, end: Any) -> float | None:

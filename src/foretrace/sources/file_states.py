@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,22 +35,10 @@ def list_states(paths: Iterable[Path]) -> list[FileState]:
     """The states of these files and of all files in these folders, sorted; files that cannot be read are left out."""
     states: list[FileState] = []
     for top in paths:
-        for path in _list_files(top):
+        inside = (Path(folder, name) for folder, _, names in os.walk(top) for name in names)  # does not follow links
+        for path in itertools.islice(inside, _MAX_FOLDER_FILES) if top.is_dir() else [top]:
             with contextlib.suppress(OSError):
                 found = path.stat()
                 if stat.S_ISREG(found.st_mode):
                     states.append(FileState(str(path.relative_to(top.parent)), found.st_size, found.st_mtime_ns))
     return sorted(states)
-
-
-def _list_files(top: Path) -> Iterator[Path]:
-    if not top.is_dir():
-        yield top
-        return
-    count = 0
-    for folder, _, names in os.walk(top):  # does not follow links
-        for name in names:
-            yield Path(folder, name)
-            count += 1
-            if count >= _MAX_FOLDER_FILES:
-                return

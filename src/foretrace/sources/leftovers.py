@@ -17,7 +17,7 @@ import msgspec
 
 from foretrace.core.trace import Message
 from foretrace.sources.account import Account
-from foretrace.sources.conversation import Conversation, UsedRecord, read_time
+from foretrace.sources.conversation import Conversation, read_time
 from foretrace.sources.own_fields import FIELD
 
 _MAX_TEXT = 4096
@@ -89,9 +89,34 @@ def keep_leftovers(talk: Conversation, messages: Sequence[Message], facts: Any, 
         facts: What the trace says about the session as a whole.
         extra: The trace's `extra`, for leftovers of records that did not become messages.
     """
-    leftovers = _Leftovers(messages, talk.account, msgspec.to_builtins(facts), extra)
+    known = _Said()
+    known.add((msgspec.to_builtins(facts), [message.content for message in messages if message.role == "system"]))
+    search = _Search([], account=talk.account)
+    texts = (text.strip() for m in messages for text in (m.content, m.reasoning) if text)
+    search.copies.update(text for text in texts if len(text) >= _MIN_COPY)
+    describe = functools.cache(lambda index: _describe(messages[index]))
+    calls: defaultdict[str, list[int]] = defaultdict(list)
+    for index, message in enumerate(messages):
+        for call_id in (*message.tool_call_ids, *(call.id for call in message.tool_calls)):
+            calls[call_id].insert(0, index)
+    envelope: dict[str, Any] = {}  # the last value of each field: an unchanged one is not kept again
     for used in talk.used:
-        leftovers.keep(used)
+        places = [index for index in used.places or calls.get(used.call, ()) if index < len(messages)]
+        search.now = [*map(describe, places), known]
+        rest: dict[str, Any] = {}
+        for name, value in used.record.items():
+            is_plain = bool(used.inside) and isinstance(value, (str, bool)) and name != FIELD
+            if name == used.inside or (is_plain and envelope.get(name) == value):
+                continue
+            if is_plain:
+                envelope[name] = value
+            left = value if name == FIELD else search.find(value, name)
+            if left is not None:
+                rest[name] = left
+        target = messages[places[0]].extra if places else extra
+        _merge(target, rest)
+        body = search.find(used.record.get(used.inside), used.inside) if used.inside else None
+        _merge(target, body if isinstance(body, dict) else {used.inside: body} if body is not None else {})
 
 
 class _Search:
@@ -176,54 +201,6 @@ class _Search:
     def _has_stamp(self, value: Any) -> bool:
         stamp = read_time(value)
         return stamp is not None and any(said.started and read_time(said.started) == stamp for said in self.now)
-
-
-class _Leftovers:
-    """Finds the leftovers of one record after the other."""
-
-    def __init__(self, messages: Sequence[Message], account: Account, facts: Any, extra: dict[str, Any]) -> None:
-        self._messages = messages
-        self._extra = extra
-        self._facts = _Said()
-        self._facts.add((facts, [message.content for message in messages if message.role == "system"]))
-        self._said: dict[int, _Said] = {}
-        self._envelope: dict[str, Any] = {}
-        """The last value of each envelope field: an unchanged one is not kept again."""
-        self._search = _Search([], account=account)
-        texts = (text.strip() for m in messages for text in (m.content, m.reasoning) if text)
-        self._search.copies.update(text for text in texts if len(text) >= _MIN_COPY)
-        self._calls: defaultdict[str, list[int]] = defaultdict(list)
-        for index, message in enumerate(messages):
-            for call_id in (*message.tool_call_ids, *(call.id for call in message.tool_calls)):
-                self._calls[call_id].insert(0, index)
-
-    def keep(self, used: UsedRecord) -> None:
-        """Put the leftovers of a record where they belong."""
-        places = [index for index in used.places or self._calls.get(used.call, ()) if index < len(self._messages)]
-        self._search.now = [*map(self._describe, places), self._facts]
-        rest: dict[str, Any] = {}
-        for name, value in used.record.items():
-            if name == used.inside:
-                continue
-            if name == FIELD:
-                rest[name] = value
-                continue
-            if used.inside and isinstance(value, (str, bool)):
-                if self._envelope.get(name) == value:
-                    continue
-                self._envelope[name] = value
-            if (left := self._search.find(value, name)) is not None:
-                rest[name] = left
-        target = self._messages[places[0]].extra if places else self._extra
-        _merge(target, rest)
-        body = self._search.find(used.record.get(used.inside), used.inside) if used.inside else None
-        _merge(target, body if isinstance(body, dict) else {used.inside: body} if body is not None else {})
-
-    def _describe(self, index: int) -> _Said:
-        said = self._said.get(index)
-        if said is None:
-            said = self._said[index] = _describe(self._messages[index])
-        return said
 
 
 def _describe(message: Message) -> _Said:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foretrace.core.errors import Setting
+from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
 from foretrace.core.store import Added, Cursor, TraceWriter, unpack_record
+from foretrace.core.trace import Message, Trace
 from foretrace.engines.processes import release_memory
 from foretrace.rows.base import Drop
 from foretrace.sources.account import MAX_EXAMPLES, Account
-from foretrace.sources.continuation import goes_on_from
 from foretrace.sources.converting import BEFORE_SINCE, ConvertedTrace
 from foretrace.sources.report import ImportReport, SourceReport, TraceCounts, count_trace
 
@@ -44,11 +45,6 @@ class Taker:
         """Sources whose cursors have changed since the last checkpoint."""
         self._unsealed = 0
         """Results taken since the last checkpoint."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is time for the next checkpoint."""
-        return self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS
 
     def get_source(self, name: str) -> SourceReport:
         """The report of one source."""
@@ -92,14 +88,9 @@ class Taker:
             all_records.add(records)
             all_counts.add(counts)
             cursor = msgspec.structs.replace(
-                start,
-                rows=seen,
-                drops=dict(sorted(drops.items())),
-                since=left_out_since,
-                done=done,
-                account=all_records.to_dict(),
-                counts=all_counts.to_dict(),
-            )
+                start, rows=seen, drops=dict(sorted(drops.items())), since=left_out_since, done=done,
+                account=all_records.to_dict(), counts=all_counts.to_dict(),
+            )  # fmt: skip
             self.note_cursor(name, cursor)
             return cursor
 
@@ -114,23 +105,25 @@ class Taker:
                 self.count_known(1)
                 taken = Taken(None)
             else:
-                taken = self.take(result, where, may_grow=is_file)
+                taken = self._take(result, where, may_grow=is_file)
             if taken.reason is not None:
                 drops[taken.reason] += 1
                 own.drops[taken.reason] += 1
             elif isinstance(result, ConvertedTrace):
                 counts.add(result.counts)
                 own.counts.replace(taken.before, result.counts)
-            if not is_file:
-                _count_row(records, result, taken.reason)
-            if self.is_full:
+            if not is_file and taken.reason is not None:
+                records.drop(taken.reason)
+            elif not is_file:
+                records.ignore(result.reason) if isinstance(result, Drop) else records.use()
+            if self.writer.waiting_bytes >= CHECKPOINT_BYTES or self._unsealed >= CHECKPOINT_ROWS:
                 note(done=False)
                 self.checkpoint()
         records.check()
         own.account.add(records)
         return note(done=is_whole)
 
-    def take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool = False) -> Taken:
+    def _take(self, result: ConvertedTrace | Drop, where: str, *, may_grow: bool) -> Taken:
         """Add a trace, or count why it was not added.
 
         Args:
@@ -158,27 +151,25 @@ class Taker:
 
     def _add(self, converted: ConvertedTrace, *, may_grow: bool) -> TraceCounts | Drop | None:
         """Add a trace; returns the counts of the stored trace that it replaces or is equal to, if known."""
-        row, report = converted.row, self.report
+        row, report, key = converted.row, self.report, converted.row["key"]
         added: Added = self.writer.add_row(row)
-        if added == "conflict" and may_grow:
-            stored = self.writer.get(row["key"], row["task_id"])
+        stored = self.writer.get(key, row["task_id"]) if added == "conflict" and may_grow else None
+        if stored is not None:
             new = unpack_record(row["record"], row["tokens"])
-            if stored is not None and goes_on_from(new, stored):
+            if goes_on_from(new, stored):
                 self.writer.add_row(row, replace=True)
                 report.grown += 1
                 self._count_outcome(converted, taken_place=True)
                 return count_trace(stored)
-            if stored is not None and goes_on_from(stored, new):
+            if goes_on_from(stored, new):
                 added = "present"
         if added == "conflict":
-            if row["key"] not in self._outcomes or may_grow:
+            if key not in self._outcomes or may_grow:
                 remedy = ("take this one with ", Setting("replace", True))
-                return Drop("key_conflict", f"{row['key']} is there with other content", remedy)
-            remedy = (
-                "rows need ids of their own; of source chat, name their column: ",
-                Setting("columns", {"id": "COLUMN"}),
-            )
-            return Drop("key_conflict", f"an earlier row has the key {row['key']} too, with other content", remedy)
+                return Drop("key_conflict", f"{key} is there with other content", remedy)
+            columns = Setting("columns", {"id": "COLUMN"})
+            remedy = ("rows need ids of their own; of source chat, name their column: ", columns)
+            return Drop("key_conflict", f"an earlier row has the key {key} too, with other content", remedy)
         if added == "present":
             report.already_done += 1
             return converted.counts
@@ -190,18 +181,15 @@ class Taker:
         return None
 
     def _count_outcome(self, converted: ConvertedTrace, *, taken_place: bool) -> None:
-        key = converted.row["key"]
+        key, origin = converted.row["key"], converted.origin
         outcome = {True: "true", False: "false", None: "unknown"}[converted.row["success"]]
         if taken_place and (before := self._outcomes.get(key)) is not None:  # of a replaced trace
             self.report.success[before] -= 1
         self._outcomes[key] = outcome
         self.report.success[outcome] += 1
-        origin = converted.origin
-        self.writer.manifest.sources[f"{origin.source}@{origin.revision or 'local'}/{origin.split or '-'}"] = {
-            "revision": origin.revision,
-            "split": origin.split,
-            "license": origin.license,
-        }
+        facts = {"revision": origin.revision, "split": origin.split, "license": origin.license}
+        name = f"{origin.source}@{origin.revision or 'local'}/{origin.split or '-'}"
+        self.writer.manifest.sources[name] = facts
 
     def note_cursor(self, name: str, cursor: Cursor) -> None:
         """Store the cursor of an input, with its drops, in the manifest in place of the earlier one."""
@@ -236,15 +224,6 @@ class Taker:
             self.checkpoint()
 
 
-def _count_row(records: Account, result: ConvertedTrace | Drop, reason: str | None) -> None:
-    if reason is not None:
-        records.drop(reason)
-    elif isinstance(result, Drop):
-        records.ignore(result.reason)
-    else:
-        records.use()
-
-
 def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:
     """Records, turns, calls, results and times of the inputs, by source."""
     sums: dict[str, tuple[Account, TraceCounts]] = {}
@@ -253,3 +232,34 @@ def _sum_accounts(cursors: Iterable[Cursor]) -> dict[str, dict[str, Any]]:
         account.add(Account.from_dict(cursor.account))
         counts.add(TraceCounts.from_dict(cursor.counts))
     return {name: account.to_dict() | counts.to_dict() for name, (account, counts) in sorted(sums.items())}
+
+
+def goes_on_from(later: Trace, earlier: Trace) -> bool:
+    """Whether `later` is `earlier` with something added: everything before the agent's last turn is the same, and that
+    turn begins with its earlier version.
+
+    The earlier text may contain a secret that was only detected because of the later part of the conversation: a text
+    is not compared if the later one has a placeholder.
+    """
+    last = max((i for i, message in enumerate(earlier.messages) if message.role == "assistant"), default=0)
+    if len(later.messages) < len(earlier.messages) or len(later.messages) <= last:
+        return False
+    for old, new in zip(earlier.messages[:last], later.messages, strict=False):
+        if _describe(old) != _describe(new) or not _fits(old.content, new.content):
+            return False
+    said, now = earlier.messages[last], later.messages[last]
+    calls = _list_calls(said)
+    is_same = said.role == now.role and calls == _list_calls(now)[: len(calls)]
+    return is_same and (now.content.startswith(said.content) or _fits(said.content, now.content))
+
+
+def _describe(message: Message) -> tuple[Any, ...]:
+    return message.role, message.author, message.tool_call_ids, _list_calls(message)
+
+
+def _list_calls(message: Message) -> list[tuple[str, str]]:
+    return [(call.id, call.name) for call in message.tool_calls]
+
+
+def _fits(earlier: str, later: str) -> bool:
+    return earlier == later or bool(PLACEHOLDER.search(later) or USER_PLACEHOLDER.search(later))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,8 +19,22 @@ SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder of shared development data is not there")
 
 
-def read(name: str, path: Path) -> tuple[list[Trace], list[Drop], Account]:
-    """All that a source finds in a file: traces (each written and read back), drops, and the account."""
+class Read(NamedTuple):
+    """All that a source finds in a file."""
+
+    traces: list[Trace]
+    drops: list[Drop]
+    account: Account
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Those of the only trace."""
+        (trace,) = self.traces
+        return trace.messages
+
+
+def read(name: str, path: Path) -> Read:
+    """All that a source finds in a file: traces (each written and read back), drops, and the account, which adds up."""
     account = Account()
     traces, drops = list[Trace](), list[Drop]()
     for result in plugins.load_plugin("source", name)().read_traces(path, account):
@@ -30,7 +44,8 @@ def read(name: str, path: Path) -> tuple[list[Trace], list[Drop], Account]:
             traces.append(decode_trace(encode_trace(add_trace_id(result))))
     account.check()
     assert len({trace.key for trace in traces}) == len(traces), "two traces with one key"
-    return traces, drops, account
+    assert all(trace.provenance.source == name and trace.key.startswith(f"{name}@") for trace in traces)
+    return Read(traces, drops, account)
 
 
 def read_one(name: str, path: Path) -> tuple[Trace, Account]:
@@ -41,8 +56,10 @@ def read_one(name: str, path: Path) -> tuple[Trace, Account]:
 
 
 def write_lines(path: Path, records: Iterable[Any]) -> Path:
-    """A file of JSON lines."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    """A file of JSON lines; a text is written as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from foretrace.core.trace import Parent
 from foretrace.sources.formats.claude_code import ClaudeCode
-from sources.session_files import count, read_file, write_lines
+from sources.formats.reading import count, write_lines
+from sources.formats.reading import read as read_file
 
 _NUMBERS = itertools.count()
 
@@ -57,9 +58,9 @@ def test_lines_of_one_reply_are_one_turn_and_results_may_come_between(tmp_path: 
         line("assistant", "done", at=52, message={"id": "m2", "model": "claude-x"}),
     )
     records.insert(4, records[2])  # written again, as some versions do
-    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
     (trace,) = read.traces
-    assert count(trace) == {"turns": 2, "calls": 2, "results": 2, "prompts": 1}
+    assert count(trace) == {"turns": 2, "calls": 2, "results": 2}
     first = trace.messages[1]
     assert (first.content, first.reasoning) == ("I look", "hm") and first.extra["usage"]["output_tokens"] == 9
     assert [m.content for m in trace.messages if m.role == "tool"] == ["one\ntwo", "yes"]
@@ -71,34 +72,25 @@ def test_lines_of_one_reply_are_one_turn_and_results_may_come_between(tmp_path: 
     assert trace.extra["git_branch"] == "main" and trace.provenance.tool_versions == {"claude-code": "2.1.0"}
 
 
-def test_durations_of_the_runner_win_and_denied_calls_have_none(tmp_path: Path) -> None:
+def test_durations_of_the_runner_win_and_persons_are_no_tools(tmp_path: Path) -> None:
+    names = {"a": "WebFetch", "b": "WebSearch", "c": "Write", "d": "Bash", "e": "Write", "f": "Edit"}
+    denied = "The user doesn't want to proceed with this tool use."
     records = chain(
         line("user", "go", at=0),
-        line("assistant", [call("a", "WebFetch"), call("b", "WebSearch"), call("c", "Write"), call("d")], at=1),
+        line("assistant", [call(own, name) for own, name in names.items()], at=1),
         line("user", [result("a")], at=9, toolUseResult={"durationMs": 2500, "content": "ok"}),
         line("user", [result("b")], at=9, toolUseResult={"durationSeconds": 1.25}),
-        line("user", [result("c", "The user doesn't want to proceed with this tool use.", is_error=True)], at=30),
+        line("user", [result("c", denied, is_error=True)], at=30),
         line("user", [result("d", is_error=True)], at=30, toolUseResult="Error: x"),
+        line("user", [result("e")], at=1.125),
+        line("user", [result("f")], at=22.5),
     )
-    tools = [
-        m for m in read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records)).messages if m.tool_call_ids
-    ]
+    found = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
+    tools = [m for m in found.messages if m.tool_call_ids]
     assert [(m.tool_s, m.tool_s_source) for m in tools] == [
-        (2.5, "runner"), (1.25, "runner"), (None, None), (29, "stamps"),
+        (2.5, "runner"), (1.25, "runner"), (None, None), (29, "stamps"), (0.125, "stamps"), (None, None),
     ]  # fmt: skip
-    assert [m.is_error for m in tools] == [None, None, True, True]
-
-
-def test_edits_that_took_long_waited_for_a_person(tmp_path: Path) -> None:
-    records = chain(
-        line("user", "go", at=0),
-        line("assistant", [call("a", "Write"), call("b", "Edit"), call("c", "Bash")], at=1),
-        line("user", [result("a")], at=1.125),
-        line("user", [result("b")], at=22.5),
-        line("user", [result("c")], at=22.5),
-    )
-    found = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
-    assert [m.tool_s for m in found.messages if m.role == "tool"] == [0.125, None, 21.5]
+    assert [m.is_error for m in tools] == [None, None, True, True, None, None]
     assert found.account.notes == {"edits that waited for a person": 1}
 
 
@@ -113,18 +105,15 @@ def test_who_goes_back_leaves_a_branch_and_parallel_calls_do_not(tmp_path: Path)
     right = line("user", "right way", result_a["uuid"])
     end = line("assistant", "end", right["uuid"])
     file = write_lines(tmp_path / "s1.jsonl", [start, reply, other, result_a, result_b, wrong, lost, right, end])
-    read = read_file(ClaudeCode(), file)
-    assert count(read.traces[0]) == {"turns": 2, "calls": 2, "results": 2, "prompts": 2}
+    read = read_file("claude_code", file)
+    assert count(read.traces[0]) == {"turns": 2, "calls": 2, "results": 2}
     assert "lost" not in {m.content for m in read.messages}
     assert read.account.ignored == {"abandoned branch": 2} and read.account.notes == {"abandoned branches": 1}
 
 
-def subagent(*, side: bool = True, **more: Any) -> list[dict[str, Any] | str]:
-    return chain(
-        line("user", "look around", isSidechain=side, **more),
-        line("assistant", [call("x1", "Grep")], isSidechain=side, **more),
-        line("user", [result("x1")], isSidechain=side, **more),
-    )
+def subagent(**more: Any) -> list[dict[str, Any] | str]:
+    said = ("user", "look around"), ("assistant", [call("x1", "Grep")]), ("user", [result("x1")])
+    return chain(*(line(role, content, isSidechain=True, **more) for role, content in said))
 
 
 def main_line() -> list[dict[str, Any] | str]:
@@ -139,7 +128,7 @@ def main_line() -> list[dict[str, Any] | str]:
 def test_subagents_inside_the_session_are_traces_of_their_own(tmp_path: Path) -> None:
     records = main_line()
     records[2:2] = [*subagent(), *subagent(agentId="abc")]
-    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
     session, by_prompt, by_id = read.traces
     assert [count(t)["turns"] for t in read.traces] == [2, 1, 1]
     assert by_id.key == "claude_code@s1/abc" and by_prompt.key.startswith("claude_code@s1/u")
@@ -153,9 +142,9 @@ def test_subagents_in_files_beside_the_session(tmp_path: Path, where: str) -> No
     session = write_lines(tmp_path / "s1.jsonl", main_line())
     file = write_lines(tmp_path / where, subagent(agentId="abc"))
     file.with_name("agent-abc.meta.json").write_text('{"agentType": "explorer"}')
-    alone = read_file(ClaudeCode(), file).traces
+    alone = read_file("claude_code", file).traces
     assert [(t.key, t.parent) for t in alone] == [("claude_code@s1/abc", Parent(key="claude_code@s1"))]
-    read = read_file(ClaudeCode(), session)
+    read = read_file("claude_code", session)
     if "/" in where:
         assert list(ClaudeCode().list_companions(session)) == sorted(file.parent.iterdir())
         assert [t.key for t in read.traces] == ["claude_code@s1", "claude_code@s1/abc"]
@@ -175,16 +164,16 @@ def test_errors_of_the_api_and_messages_taken_back_are_no_turns(tmp_path: Path) 
         partial,
         line("assistant", "whole", supersedesUuids=[partial["uuid"]]),
     )
-    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
     assert [m.content for m in read.messages] == ["go", "whole"]
     assert read.account.notes == {"errors of the model's API": 1}
     assert read.account.ignored == {"api error message": 1, "synthetic message": 1, "message taken back": 1}
 
 
 def test_what_a_fork_copied_is_not_trained_on_twice(tmp_path: Path) -> None:
-    forked = {"forkedFrom": {"sessionId": "s0", "messageUuid": "x"}}
+    forked: dict[str, Any] = {"forkedFrom": {"sessionId": "s0", "messageUuid": "x"}}
     records = chain(line("user", "go", **forked), line("assistant", "yes", **forked), line("assistant", "more"))
-    messages = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records)).messages
+    messages = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records)).messages
     assert [m.train for m in messages] == [None, False, None] and messages[1].extra["inherited"] is True
 
 
@@ -199,7 +188,7 @@ def test_prompts_that_were_queued_are_prompts(tmp_path: Path) -> None:
         queued("task ended", commandMode="task-notification"), {**queued("x"), "attachment": {"type": "todo_reminder"}},
         line("assistant", "ok"),
     )  # fmt: skip
-    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
     assert [(m.author, m.content) for m in read.messages if m.role == "user"] == [
         ("user", "go"), ("user", "wait"), ("environment", "task ended"),
     ]  # fmt: skip
@@ -209,7 +198,7 @@ def test_prompts_that_were_queued_are_prompts(tmp_path: Path) -> None:
 def test_bad_and_unknown_lines_are_counted_and_a_growing_file_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
     records: list[Any] = [line("user", "go"), line("assistant", "yes"), {"type": "brand-new", "sessionId": "s1"}]
     records += [{**line("user", "x"), "message": "broken"}, "42", '{"type":"user","mess']
-    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
     assert len(read.messages) == 2 and read.account.unknown == {"brand-new": 1}
     assert read.account.dropped == {"no_content": 1, "not_an_object": 1, "bad_json": 1}
 
@@ -226,7 +215,7 @@ def test_the_snapshot_of_the_prompt_is_the_system_message_and_names_the_tools(tm
         line("assistant", "yes"), snapshot("You are terse.", "Be brief.", tools=tools), line("assistant", "more"),
         snapshot("You are verbose."), line("assistant", "and more"),
     )  # fmt: skip
-    (trace,) = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records)).traces
+    (trace,) = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records)).traces
     assert [(m.role, m.content) for m in trace.messages] == [
         ("system", "You are terse.\nBe brief."), ("user", "go"), ("assistant", "yes"), ("assistant", "more"),
         ("system", "You are verbose."), ("assistant", "and more"),
@@ -243,7 +232,7 @@ def test_what_no_message_says_is_in_extra_under_its_own_name(tmp_path: Path) -> 
         line("user", [result("t1", "a")], toolUseResult={"stdout": "a\nb", "stderr": "", "interrupted": False}),
         line("user", [result("t1", "x" * 30)], toolUseResult={"stdout": "x" * 30, "originalFile": "y z" * 3000}),
     )
-    read = read_file(ClaudeCode(), write_lines(tmp_path / "s1.jsonl", records))
+    read = read_file("claude_code", write_lines(tmp_path / "s1.jsonl", records))
     asked, said, ran, again = read.messages
     assert asked.extra["brandNew"] == {"deep": [1]} and said.extra["usage"] == usage
     assert said.extra["content"] == [{"citations": cited["citations"]}]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.trace import Parent
-from foretrace.sources.formats.cursor import Cursor
-from sources.session_files import count, read_file, write_lines
+from sources.formats.reading import count, write_lines
+from sources.formats.reading import read as read_file
 
 
 def said(role: str, *blocks: Any) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def test_a_transcript(tmp_path: Path) -> None:
         said("assistant", {"type": "tool_use", "name": "Grep", "input": {}}),
         {"type": "turn_ended", "status": "success"}, {"type": "brand_new"}, {"role": "user", "message": {}},
     ])  # fmt: skip
-    found = read_file(Cursor(), file)
+    found = read_file("cursor", file)
     (trace,) = found.traces
-    assert count(trace) == {"turns": 2, "calls": 2, "results": 1, "prompts": 1} and trace.key == "cursor@abc"
+    assert count(trace) == {"turns": 2, "calls": 2, "results": 1} and trace.key == "cursor@abc"
     assert [m.author for m in trace.messages[:2]] == ["environment", "user"] and "go" in (trace.task.statement or "")
     assert trace.messages[2].reasoning == "hm" and trace.messages[3].is_error
     assert all(m.model_s is None and m.tool_s is None and m.started is None for m in trace.messages)
@@ -38,5 +38,5 @@ def test_a_transcript(tmp_path: Path) -> None:
 
 def test_a_subagent_has_its_session_as_parent(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "abc/subagents/def.jsonl", [said("user", text("go")), said("assistant", text("yes"))])
-    (trace,) = read_file(Cursor(), file).traces
+    (trace,) = read_file("cursor", file).traces
     assert (trace.key, trace.parent) == ("cursor@abc/def", Parent(key="cursor@abc"))

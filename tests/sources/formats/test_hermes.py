@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.trace import Parent
-from foretrace.sources.formats.hermes import Hermes
-from sources.session_files import count, read_file, write_lines
+from sources.formats.reading import count, write_lines
+from sources.formats.reading import read as read_file
 
 
 def message(role: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -33,10 +33,10 @@ ROW = {
 
 
 def test_rows_of_messages(tmp_path: Path) -> None:
-    found = read_file(Hermes(), write_lines(tmp_path / "x.jsonl", [ROW, {**ROW, "id": "h2"}]))
+    found = read_file("hermes", write_lines(tmp_path / "x.jsonl", [ROW, {**ROW, "id": "h2"}]))
     trace = found.traces[0]
     assert [t.key for t in found.traces] == ["hermes@h1", "hermes@h2"] and trace.parent == Parent(key="hermes@h0")
-    assert count(trace) == {"turns": 3, "calls": 3, "results": 1, "prompts": 1} and trace.messages[0].role == "system"
+    assert count(trace) == {"turns": 3, "calls": 3, "results": 1} and trace.messages[0].role == "system"
     assert trace.messages[2].reasoning == "hm" and trace.messages[5].tool_calls[0].error
     assert all(m.model_s is None and m.tool_s is None and m.started is None for m in trace.messages), "flushed stamps"
     assert trace.task.group == "app" and (trace.provenance.created_at or "").startswith("2026-06-18T")

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import SourceError
-from foretrace.core.trace import Parent, Trace
+from foretrace.core.trace import Parent
 from foretrace.rows.head import read_head
+from foretrace.sources import databases
 from foretrace.sources.account import Account
-from foretrace.sources.formats import opencode
 from foretrace.sources.formats.opencode import OpenCode
-from sources.session_files import Read, count, read_file
+from sources.formats.reading import Read, count, outline, recognize, write_document
+from sources.formats.reading import read as read_file
 
 SCHEMA = """
 CREATE TABLE project (id text PRIMARY KEY, worktree text NOT NULL, time_created integer NOT NULL);
@@ -29,25 +30,23 @@ CREATE TABLE part (id text PRIMARY KEY, message_id text NOT NULL, session_id tex
 CREATE INDEX message_session_idx ON message (session_id);
 """
 T = 1_771_300_000_000  # ms
-Messages = list[tuple[dict[str, Any], list[dict[str, Any]]]]
+Parts = list[dict[str, Any]]
+Messages = list[tuple[dict[str, Any], Parts]]
 
 
-def tool(
-    call_id: str, begin: float, end: float, name: str = "bash", status: str = "completed", **more: Any
-) -> dict[str, Any]:
+def tool(call_id: str, begin: float, end: float, name: str = "bash", **more: Any) -> dict[str, Any]:
     time = {"start": T + round(begin * 1000), "end": T + round(end * 1000)}
-    metadata = more.pop("metadata", {})
-    state = {"status": status, "input": {"command": "ls"}, "output": "x", "metadata": metadata, "time": time, **more}
+    state = {"status": "completed", "input": {"command": "ls"}, "output": "x", "metadata": {}, "time": time, **more}
     return {"type": "tool", "callID": call_id, "tool": name, "state": state}
 
 
-def user(text: str, at: float = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def user(text: str, at: float = 0) -> tuple[dict[str, Any], Parts]:
     return {"role": "user", "time": {"created": T + round(at * 1000)}}, [{"type": "text", "text": text}]
 
 
 def agent(
     *parts: dict[str, Any], at: float = 0, done: float | None = None, **more: Any
-) -> tuple[dict[str, Any], list[Any]]:
+) -> tuple[dict[str, Any], Parts]:
     time = {"created": T + round(at * 1000)} | ({} if done is None else {"completed": T + round(done * 1000)})
     return {"role": "assistant", "modelID": "m", "providerID": "p", "time": time, **more}, list(parts)
 
@@ -56,26 +55,29 @@ def text(value: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": value, **more}
 
 
+def insert(database: sqlite3.Connection, table: str, **row: Any) -> None:
+    database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+
+
+def insert_session(database: sqlite3.Connection, own: str, at: int = T, **columns: Any) -> None:
+    facts = {"project_id": "p", "slug": "s", "directory": "/home/x/code/app", "title": "t", "version": "1.2.3"}
+    insert(database, "session", **{"id": own, **facts, "time_created": at, "time_updated": T, **columns})
+
+
 def make_database(path: Path, sessions: dict[str, Messages], **columns: dict[str, Any]) -> Path:
     """A database with these sessions; `columns` holds further ones by session."""
     with sqlite3.connect(path) as database:
         database.executescript(SCHEMA)
         for place, (session, messages) in enumerate(sessions.items()):
-            row = {
-                "id": session, "project_id": "p", "slug": "s", "directory": "/home/x/code/app", "title": "t",
-                "version": "1.2.3", "time_created": T + place, "time_updated": T, **columns.get(session, {}),
-            }  # fmt: skip
-            names = ", ".join(row)
-            database.execute(f"INSERT INTO session ({names}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+            insert_session(database, session, T + place, **columns.get(session, {}))
             for number, (message, parts) in enumerate(messages):
-                own = f"msg_{session}_{number}"
+                own = {"session_id": session, "time_updated": T}
                 stamp = message["time"].get("created", T) if isinstance(message.get("time"), dict) else T
-                database.execute(
-                    "INSERT INTO message VALUES (?, ?, ?, ?, ?)", (own, session, stamp, T, json.dumps(message))
-                )
+                name = f"msg_{session}_{number}"
+                insert(database, "message", id=name, time_created=stamp, data=json.dumps(message), **own)
                 for index, part in enumerate(parts):
-                    values = (f"prt_{session}_{number}_{index:02}", own, session, T, T, json.dumps(part))
-                    database.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)", values)
+                    row = {"id": f"prt_{session}_{number}_{index:02}", "message_id": name, "time_created": T}
+                    insert(database, "part", **row, data=json.dumps(part), **own)
     database.close()
     return path
 
@@ -83,30 +85,32 @@ def make_database(path: Path, sessions: dict[str, Messages], **columns: dict[str
 def make_folder(path: Path, sessions: dict[str, Messages], *, loose: bool = False) -> Path:
     """The same as files; `loose`: all parts in one folder."""
 
-    def write(file: Path, value: dict[str, Any]) -> None:
+    def write(value: dict[str, Any], *names: str) -> None:
+        file = path.joinpath(*names)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(value))
 
     for session, messages in sessions.items():
-        facts = {
-            "id": session,
-            "directory": "/home/x/code/app",
-            "version": "1.0.0",
-            "title": "t",
-            "time": {"created": T},
-        }
-        write(path / "session" / "p" / f"{session}.json", facts)
+        facts = {"directory": "/home/x/code/app", "version": "1.0.0", "title": "t", "time": {"created": T}}
+        write({"id": session, **facts}, "session", "p", f"{session}.json")
         for number, (message, parts) in enumerate(messages):
             own = f"msg_{session}_{number}"
-            write(path / "message" / session / f"{own}.json", {"id": own, "sessionID": session, **message})
+            write({"id": own, "sessionID": session, **message}, "message", session, f"{own}.json")
             for index, part in enumerate(parts):
                 name = f"prt_{session}_{number}_{index:02}.json"
-                write(path / "part" / ("" if loose else own) / name, {"id": name, "messageID": own, **part})
+                write({"id": name, "messageID": own, **part}, "part", "" if loose else own, name)
     return path
 
 
+def make_export(path: Path, session: str, messages: Messages) -> Path:
+    """What `opencode export` writes."""
+    named = [{"info": {"id": f"m{n}", **info}, "parts": parts} for n, (info, parts) in enumerate(messages)]
+    info = {"id": session, "directory": "/home/x/code/app", "time": {"created": T}}
+    return write_document(path, {"info": info, "messages": named})
+
+
 def read_database(folder: Path, messages: Messages, **columns: Any) -> Read:
-    return read_file(OpenCode(), make_database(folder / "opencode.db", {"ses": messages}, ses=columns))
+    return read_file("opencode", make_database(folder / "opencode.db", {"ses": messages}, ses=columns))
 
 
 CONVERSATION: Messages = [
@@ -121,16 +125,18 @@ CONVERSATION: Messages = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("where", ["database", "folder", "loose parts"])
+@pytest.mark.parametrize("where", ["database", "folder", "loose parts", "export"])
 def test_a_session_is_the_same_wherever_it_is_kept(tmp_path: Path, where: str) -> None:
-    sessions = {"ses": CONVERSATION}
     if where == "database":
-        path = make_database(tmp_path / "opencode.db", sessions)
+        path = make_database(tmp_path / "opencode.db", {"ses": CONVERSATION})
+    elif where == "export":
+        path = make_export(tmp_path / "export.json", "ses", CONVERSATION)
     else:
-        path = make_folder(tmp_path / "storage", sessions, loose=where == "loose parts")
-    found = read_file(OpenCode(), path)
+        path = make_folder(tmp_path / "storage", {"ses": CONVERSATION}, loose=where == "loose parts")
+    assert set(recognize(path)) == {"opencode"}
+    found = read_file("opencode", path)
     (trace,) = found.traces
-    assert count(trace) == {"turns": 2, "calls": 2, "results": 2, "prompts": 1}
+    assert count(trace) == {"turns": 2, "calls": 2, "results": 2}
     assert (trace.key, trace.task.group, trace.provenance.model) == ("opencode@ses", "app", "m")
     said, first, second = trace.messages[1:4]
     assert (said.content, said.reasoning) == ("I look", "hm")
@@ -145,27 +151,19 @@ def test_several_steps_of_one_message_are_several_turns(tmp_path: Path) -> None:
     step = {"type": "step-start"}
     parts = [step, text("one"), tool("a", 2, 3), step, text("two"), tool("b", 4, 5), step, text("three")]
     found = read_database(tmp_path, [user("go"), agent(*parts, at=1, done=6)])
-    assert [m.content for m in found.messages if m.role == "assistant"] == ["one", "two", "three"]
-    assert count(found.traces[0]) == {"turns": 3, "calls": 2, "results": 2, "prompts": 1}
-    assert [m.model_s for m in found.messages if m.role == "assistant"] == [1, 1, None]
+    turns = [(m.content, m.model_s) for m in found.messages if m.role == "assistant"]
+    assert turns == [("one", 1), ("two", 1), ("three", None)]
 
 
 def test_what_the_program_says_is_the_environments(tmp_path: Path) -> None:
     image = {"type": "file", "mime": "image/png", "filename": "a.png", "url": "data:image/png;base64,AAAA"}
-    subtask = {"type": "subtask", "prompt": "look around"}
-    parts = [
-        text("plan only", synthetic=True),
-        text("go"),
-        image,
-        subtask,
-        {"type": "compaction"},
-        text("x", ignored=True),
-    ]
+    parts = [text("plan only", synthetic=True), text("go"), image, {"type": "subtask", "prompt": "look around"},
+             {"type": "compaction"}, text("x", ignored=True)]  # fmt: skip
     asked = ({"role": "user", "time": {"created": T}}, parts)
     summary = agent(text("so far"), at=3, summary=True)
     told = ({"role": "user", "time": {"created": T + 2000}, "summary": {"body": "only here"}}, [])
     found = read_database(tmp_path, [asked, agent(text("yes"), text("go on", synthetic=True), at=1), told, summary])
-    assert [(m.role, m.author, m.content) for m in found.messages] == [
+    assert outline(found.traces[0]) == [
         ("user", "environment", "plan only"), ("user", "user", "go"), ("user", "environment", "a.png"),
         ("user", "environment", "look around"), ("assistant", "model", "yes"), ("user", "environment", "go on"),
         ("user", "user", "only here"),
@@ -177,10 +175,8 @@ def test_what_the_program_says_is_the_environments(tmp_path: Path) -> None:
 def test_errors_questions_and_calls_that_never_ended(tmp_path: Path) -> None:
     parts = [tool("q", 2, 60, name="question"), tool("e", 2, 3, status="error", error="no such file"),
              tool("p", 2, 3, status="running"), {"type": "retry"}, {"type": "brand-new"}]  # fmt: skip
-    aborted = agent(text("half"), at=70, error={"name": "MessageAbortedError"})
-    found = read_database(
-        tmp_path, [user("go"), agent(*parts, at=1), aborted, agent(at=80, error={"name": "APIError"})]
-    )
+    ends = [agent(text("half"), at=70, error={"name": "MessageAbortedError"}), agent(at=80, error={"name": "APIError"})]
+    found = read_database(tmp_path, [user("go"), agent(*parts, at=1), *ends])
     results = [m for m in found.messages if m.role == "tool"]
     assert [(m.content, m.is_error, m.tool_s) for m in results] == [("x", False, None), ("no such file", True, 1)]
     assert found.account.unknown == {"part brand-new": 1}
@@ -191,16 +187,13 @@ def test_errors_questions_and_calls_that_never_ended(tmp_path: Path) -> None:
 
 def test_sessions_that_a_session_started_and_what_was_reverted(tmp_path: Path) -> None:
     start = agent(tool("t", 2, 3, name="task", metadata={"sessionId": "child"}), at=1)
-    sessions: dict[str, Messages] = {
-        "main": [user("go"), start, user("wrong", 4), agent(text("lost"), at=5)],
-        "child": [user("sub"), agent(text("found"), at=1)],
-        "orphan": [user("sub"), agent(text("found"), at=1)],
-    }
+    sub = [user("sub"), agent(text("found"), at=1)]
+    sessions = {"main": [user("go"), start, user("wrong", 4), agent(text("lost"), at=5)], "child": sub, "orphan": sub}
     path = make_database(
         tmp_path / "opencode.db", sessions, main={"revert": json.dumps({"messageID": "msg_main_2"})},
         child={"parent_id": "main"}, orphan={"parent_id": "gone"},
     )  # fmt: skip
-    found = read_file(OpenCode(), path)
+    found = read_file("opencode", path)
     assert [t.parent for t in found.traces] == [
         None, Parent(key="opencode@main", call_id="t"), Parent(key="opencode@gone"),
     ]  # fmt: skip
@@ -222,19 +215,14 @@ def read_error(path: Path) -> str:
 
 def test_databases_that_cannot_be_read_are_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_database(tmp_path / "opencode.db", {"ses": CONVERSATION})
-    monkeypatch.setattr(opencode, "BUSY_S", 0.05)
+    monkeypatch.setattr(databases, "BUSY_S", 0.05)
     writer = sqlite3.connect(path)
     writer.execute("BEGIN EXCLUSIVE")
     assert "locked: close OpenCode" in read_error(path)
     writer.rollback()
     writer.close()
-    whole = path.read_bytes()
-    for name, data in (
-        ("header", b"SQLite format 3\x00" + b"\xff" * 5000),
-        ("cut", whole[:8192]),
-        ("text", b"x" * 5000),
-    ):
-        damaged = tmp_path / f"opencode-{name}.db"
+    for data in (b"SQLite format 3\x00" + b"\xff" * 5000, path.read_bytes()[:8192], b"x" * 5000):
+        damaged = tmp_path / "opencode-damaged.db"
         damaged.write_bytes(data)
         assert "damaged" in read_error(damaged) or "cannot read" in read_error(damaged)
     other = tmp_path / "other.db"
@@ -248,18 +236,13 @@ def test_a_database_is_never_written_and_its_log_is_read(tmp_path: Path) -> None
     writer = sqlite3.connect(path)
     writer.execute("PRAGMA journal_mode=WAL")
     writer.execute("PRAGMA wal_autocheckpoint=0")
-    values = ("ses", "p", "s", "/x/app", "t", "1", T, T)
-    writer.execute(
-        "INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # fmt: skip
+    insert_session(writer, "ses")
     writer.commit()
     before = path.read_bytes()
-    with (
-        pytest.raises(SourceError, match="readonly"),
-        opencode.open_database(path, Account(), "OpenCode") as database,
-    ):
+    opened = databases.open_database(path, Account(), "OpenCode")
+    with pytest.raises(SourceError, match="readonly"), opened as database:
         database.execute("CREATE TABLE x (a)")
-    found = read_file(OpenCode(), path)
+    found = read_file("opencode", path)
     assert [d.reason for d in found.drops] == ["no_agent_turn"] and path.read_bytes() == before
     assert {p.name for p in OpenCode().list_companions(path)} == {"opencode.db-wal", "opencode.db-shm"}
     writer.close()
@@ -268,52 +251,30 @@ def test_a_database_is_never_written_and_its_log_is_read(tmp_path: Path) -> None
 @pytest.mark.parametrize("value", [None, 5, "x", [], {}, [None], [[]], True, -1])
 def test_any_value_anywhere(tmp_path: Path, value: Any) -> None:
     good = tool("a", 1, 2, metadata={"exit": 0})
-    parts = [{**good, name: value} for name in good] + [
-        {**good, "state": {**good["state"], n: value}} for n in good["state"]
-    ]
+    parts = [{**good, name: value} for name in good]
+    parts += [{**good, "state": {**good["state"], name: value}} for name in good["state"]]
     parts += [{"type": kind, "text": value, "time": value, "tokens": value, "url": value, "system": value}
               for kind in ("text", "reasoning", "file", "step-finish", "subtask", "compaction")]  # fmt: skip
     messages: Messages = [user("go"), agent(*parts, text("end"))]
     messages += [({**message, name: value}, parts) for message, parts in messages[:2] for name in message]
-    messages += [agent(text("x"), system=value), agent(text("x"), path=value), agent(text("x"), summary=value)]
+    messages += [agent(text("x"), **{name: value}) for name in ("system", "path", "summary")]
     sessions = {"ses": messages}
     for path in (make_database(tmp_path / "opencode.db", sessions, ses={"revert": json.dumps(value)}),
                  make_folder(tmp_path / "storage", sessions)):  # fmt: skip
-        found = read_file(OpenCode(), path)
+        found = read_file("opencode", path)
         assert found.traces and found.account.records == 1 + len(messages) + sum(len(p) for _, p in messages)
-
-
-def test_parts_whose_message_is_not_there_are_counted(tmp_path: Path) -> None:
-    path = make_folder(tmp_path / "storage", {"ses": CONVERSATION})
-    (path / "part" / "msg_gone").mkdir()
-    (path / "part" / "msg_gone" / "prt.json").write_text('{"type": "text", "text": "lost"}')
-    assert read_file(OpenCode(), path).account.ignored["part without a message"] == 1
 
 
 def test_files_that_are_no_json_and_parts_without_a_message(tmp_path: Path) -> None:
     path = make_folder(tmp_path / "storage", {"ses": CONVERSATION})
-    (path / "message" / "ses" / "msg_x.json").write_text('{"half')
-    (path / "part" / "prt_lost.json").write_text('{"messageID": "nobody", "type": "text"}')
-    (path / "session" / "p" / "none.json").write_text("{}")
+    for name, content in {
+        "message/ses/msg_x.json": '{"half', "part/prt_lost.json": '{"messageID": "nobody", "type": "text"}',
+        "part/msg_gone/prt.json": '{"type": "text", "text": "lost"}', "session/p/none.json": "{}",
+    }.items():  # fmt: skip
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(content)
     (path / "message" / "bare").mkdir()
-    found = read_file(OpenCode(), path)
+    found = read_file("opencode", path)
     assert len(found.traces) == 1 and [d.detail.split(":")[0] for d in found.drops] == ["opencode@bare"]
     assert found.account.dropped == {"bad_json": 1, "no_id": 1}
-    assert found.account.ignored["part without a message"] == 1
-
-
-def test_an_export_is_the_session_of_the_store(tmp_path: Path) -> None:
-    """`opencode export` writes a session and its messages, each with its parts, as one document."""
-    messages = [user("Go."), agent(tool("c1", 2, 3), at=1, done=4), agent(text("Gone."), at=5, done=6)]
-    named = [{"info": {"id": f"m{n}", **info}, "parts": parts} for n, (info, parts) in enumerate(messages)]
-    path = tmp_path / "export.json"
-    path.write_text(json.dumps({"info": {"id": "ses_1", "directory": "/w/p"}, "messages": named}, indent=1))
-    assert OpenCode().recognize(read_head(path)) is not None
-    account = Account()
-    (trace,) = OpenCode().read_traces(path, account)
-    assert isinstance(trace, Trace) and trace.key == "opencode@ses_1"
-    assert [(m.role, m.content) for m in trace.messages] == [
-        ("user", "Go."), ("assistant", ""), ("tool", "x"), ("assistant", "Gone."),
-    ]  # fmt: skip
-    assert trace.messages[2].tool_s == 1.0
-    account.check()
+    assert found.account.ignored["part without a message"] == 2

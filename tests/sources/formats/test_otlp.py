@@ -8,52 +8,55 @@ from typing import Any
 
 import pytest
 
-from foretrace.core.trace import Parent
+from foretrace.core.trace import Parent, Trace
+from foretrace.sources.account import Account
 from foretrace.sources.otlp.messages import read_id
-from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, write_document
+from sources.formats.reading import SHARED, Read, count, needs_shared, outline, read, read_one, write_document
 
 START = 1_748_000_000 * 10**9
 
 
 def encode(value: Any) -> dict[str, Any]:
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue": str(value)}
-    if isinstance(value, float):
-        return {"doubleValue": value}
+    kinds: dict[type, str] = {bool: "boolValue", float: "doubleValue", str: "stringValue"}
     if isinstance(value, list):
         return {"arrayValue": {"values": [encode(item) for item in value]}}
     if isinstance(value, dict):
         return {"kvlistValue": {"values": pairs(value)}}
-    return {"stringValue": value}
+    return {kinds[type(value)]: value} if type(value) in kinds else {"intValue": str(value)}
 
 
 def pairs(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": key, "value": encode(item)} for key, item in value.items()]
 
 
-def span(name: str, at: float, seconds: float, parent: str = "", trace: str = "t", **more: Any) -> dict[str, Any]:
+def span(name: str, at: float, seconds: float, parent: str = "", **more: Any) -> dict[str, Any]:
     events = [{"name": n, "attributes": pairs(values)} for n, values in more.get("events", ())]
     made = {
-        "traceId": trace, "spanId": name, "parentSpanId": parent, "name": name,
+        "traceId": "t", "spanId": name, "parentSpanId": parent, "name": name,
         "startTimeUnixNano": str(START + round(at * 1e9)), "endTimeUnixNano": str(START + round((at + seconds) * 1e9)),
         "attributes": pairs(more.get("attributes", {})), "events": events,
     }  # fmt: skip
     return made | ({"status": more["status"]} if "status" in more else {})
 
 
-def wrap(*spans: dict[str, Any], logs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def read_all(folder: Path, *spans: dict[str, Any], logs: list[dict[str, Any]] | None = None) -> Read:
     made: dict[str, Any] = {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"spans": list(spans)}]}]}
-    return made | ({"resourceLogs": [{"scopeLogs": [{"logRecords": logs}]}]} if logs else {})
+    made |= {"resourceLogs": [{"scopeLogs": [{"logRecords": logs}]}]} if logs else {}
+    return read("otlp", write_document(folder / "t.json", made))
+
+
+def read_talk(folder: Path, *spans: dict[str, Any], logs: list[dict[str, Any]] | None = None) -> tuple[Trace, Account]:
+    found = read_all(folder, *spans, logs=logs)
+    assert len(found.traces) == 1 and not found.drops, found
+    return found.traces[0], found.account
 
 
 def text(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": content}]}
 
 
-def call(call_id: str, name: str = "run", **arguments: Any) -> dict[str, Any]:
-    part = {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+def call(call_id: str, **arguments: Any) -> dict[str, Any]:
+    part = {"type": "tool_call", "id": call_id, "name": "run", "arguments": arguments}
     return {"role": "assistant", "parts": [part]}
 
 
@@ -63,8 +66,8 @@ def result(call_id: str, response: Any, role: str = "tool") -> dict[str, Any]:
 
 def chat(name: str, at: float, inputs: list[Any], outputs: list[Any], parent: str = "", **more: Any) -> dict[str, Any]:
     attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(inputs),
-                  "gen_ai.output.messages": json.dumps(outputs), **more.pop("attributes", {})}  # fmt: skip
-    return span(name, at, 2.0, parent, attributes=attributes, **more)
+                  "gen_ai.output.messages": json.dumps(outputs), **more}  # fmt: skip
+    return span(name, at, 2.0, parent, attributes=attributes)
 
 
 def tool(name: str, at: float, call_id: str, parent: str = "", **more: Any) -> dict[str, Any]:
@@ -83,9 +86,8 @@ def test_the_lengths_of_spans_are_the_times() -> None:
     messages = [m for trace in traces for m in trace.messages]
     assert sum(m.model_s or 0 for m in messages) == pytest.approx(2.362 + 1.707 + 1.283 + 2.05)
     assert sum(m.tool_s or 0 for m in messages) == pytest.approx(0.006 + 0.005 + 0.005)
-    assert {m.model_s_source for m in messages if m.model_s} | {m.tool_s_source for m in messages if m.tool_s} == {
-        "span"
-    }
+    measured = {m.model_s_source for m in messages if m.model_s} | {m.tool_s_source for m in messages if m.tool_s}
+    assert measured == {"span"}
     assert [len(t.tools) for t in traces] == [5, 1] and traces[0].provenance.agent == "joke_agent"
 
 
@@ -107,15 +109,16 @@ def test_a_reply_whose_beginning_was_cut_is_not_trained_on() -> None:
 CALLS = [{"id": "c1", "function": {"name": "run", "arguments": "{}"}}]
 CHOICE = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": CALLS}}
 TALK = [text("user", "go"), call("c1", command="ls")]
+ASKED = chat("m1", 0, TALK[:1], TALK[1:])
+DONE = [text("assistant", "done")]
+KIND = {"gen_ai.operation.name": "chat"}
 
 
 def test_history_is_not_repeated(tmp_path: Path) -> None:
-    first = chat("m1", 0, TALK[:1], TALK[1:])
-    second = chat("m2", 3, [*TALK, result("c1", "a.py")], [call("c2", command="cat a.py")])
-    third = chat("m3", 6, [*TALK, result("c1", "a.py"), call("c2", command="cat a.py"), result("c2", {"x": 1}, "user")],
-                 [text("assistant", "done")])  # fmt: skip
-    path = write_document(tmp_path / "t.json", wrap(third, tool("r1", 2, "c1"), first, second))
-    trace, account = read_one("otlp", path)
+    second = [*TALK, result("c1", "a.py")]
+    third = [*second, call("c2", command="cat a.py"), result("c2", {"x": 1}, "user")]
+    spans = [chat("m3", 6, third, DONE), tool("r1", 2, "c1"), ASKED, chat("m2", 3, second, third[3:4])]
+    trace, account = read_talk(tmp_path, *spans)
     assert outline(trace) == [
         ("user", "user", "go"), ("assistant", "model", "run"), ("tool", "environment", "a.py"),
         ("assistant", "model", "run"), ("tool", "environment", '{"x": 1}'), ("assistant", "model", "done"),
@@ -126,27 +129,25 @@ def test_history_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_call_told_twice_counts_once(tmp_path: Path) -> None:
-    outer = chat("outer", 0, TALK[:1], TALK[1:])
-    inner = span("inner", 0.1, 1.8, "outer", attributes={"openinference.span.kind": "LLM", "output.value": "x"})
-    ran = tool("r1", 2.1, "c1", "outer", **{"gen_ai.tool.call.result": "ok"})
-    again = tool("r2", 2.2, "c1", "r1")
-    trace, account = read_one("otlp", write_document(tmp_path / "t.json", wrap(outer, inner, ran, again)))
+    inner = span("inner", 0.1, 1.8, "m1", attributes={"openinference.span.kind": "LLM", "output.value": "x"})
+    ran = tool("r1", 2.1, "c1", "m1", **{"gen_ai.tool.call.result": "ok"})
+    trace, account = read_talk(tmp_path, ASKED, inner, ran, tool("r2", 2.2, "c1", "r1"))
     assert count(trace) == {"turns": 1, "calls": 1, "results": 1} and trace.messages[-1].tool_s == 0.5
     assert account.ignored == {"second span of one model call": 1, "second span of one tool run": 1}
 
 
 def test_the_inner_span_may_be_the_one_that_says_something(tmp_path: Path) -> None:
-    outer = span("outer", 0, 2, attributes={"gen_ai.operation.name": "chat", "gen_ai.response.id": "r"})
+    outer = span("outer", 0, 2, attributes=KIND | {"gen_ai.response.id": "r"})
     inner = chat("inner", 0.1, [text("user", "a")], [text("assistant", "b")], "outer")
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(outer, inner)))
+    trace, _ = read_talk(tmp_path, outer, inner)
     assert count(trace)["turns"] == 1 and trace.messages[-1].model_s == 2.0
 
 
 def test_agents_that_agents_start(tmp_path: Path) -> None:
     main = [agent("main", 0), chat("m1", 0, TALK[:1], TALK[1:], "main"), tool("r1", 3, "c1", "main")]
     sub = [agent("sub", 3.1, "r1"), chat("m2", 3.2, [text("user", "look")], [text("assistant", "seen")], "sub")]
-    last = chat("m3", 9, [*TALK, result("c1", "seen")], [text("assistant", "done")], "main")
-    traces, _, account = read("otlp", write_document(tmp_path / "t.json", wrap(*main, *sub, last)))
+    last = chat("m3", 9, [*TALK, result("c1", "seen")], DONE, "main")
+    traces, _, account = read_all(tmp_path, *main, *sub, last)
     assert [(t.provenance.agent, count(t)["turns"]) for t in traces] == [("main", 2), ("sub", 1)]
     assert traces[1].parent == Parent(key=traces[0].key, call_id="c1") and traces[0].parent is None
     assert traces[0].task.group == traces[1].task.group and account.ignored == {"agent span": 2}
@@ -154,32 +155,36 @@ def test_agents_that_agents_start(tmp_path: Path) -> None:
 
 def test_a_model_call_inside_of_a_tool_is_another_one(tmp_path: Path) -> None:
     """Spans of tools that lie in the call that asked for them, and of what such a tool asks a model."""
-    first, ran = chat("m1", 0, TALK[:1], TALK[1:]), tool("r1", 2, "c1", "m1", **{"gen_ai.tool.call.result": "ok"})
+    ran = tool("r1", 2, "c1", "m1", **{"gen_ai.tool.call.result": "ok"})
     inside = chat("m2", 2.1, [text("user", "sum up")], [text("assistant", "short")], "r1")
-    traces, _, account = read("otlp", write_document(tmp_path / "t.json", wrap(first, ran, inside)))
+    traces, _, account = read_all(tmp_path, ASKED, ran, inside)
     assert [count(t)["turns"] for t in traces] == [1, 1] and not account.ignored
     assert traces[1].parent == Parent(key=traces[0].key, call_id="c1")
 
 
 def test_two_samples_of_one_prompt_are_two_conversations(tmp_path: Path) -> None:
     made = [chat(f"m{i}", i, [text("user", "a")], [text("assistant", f"b{i}")]) for i in range(2)]
-    assert len(read("otlp", write_document(tmp_path / "t.json", wrap(*made)))[0]) == 2
+    assert len(read_all(tmp_path, *made).traces) == 2
 
 
 def test_servers_that_keep_the_history(tmp_path: Path) -> None:
     """A later call is sent nothing but the results of its calls."""
-    path = write_document(
-        tmp_path / "t.json",
-        wrap(chat("m1", 0, TALK[:1], TALK[1:]), chat("m2", 3, [result("c1", "a.py")], [text("assistant", "done")])),
-    )
-    assert count(read_one("otlp", path)[0]) == {"turns": 2, "calls": 1, "results": 1}
+    trace, _ = read_talk(tmp_path, ASKED, chat("m2", 3, [result("c1", "a.py")], DONE))
+    assert count(trace) == {"turns": 2, "calls": 1, "results": 1}
+
+
+def test_a_history_that_was_cut_goes_on_after_the_last_known_turn(tmp_path: Path) -> None:
+    reply = text("assistant", "so far")
+    said = [text("system", "be good"), text("user", "one"), reply]
+    later = [text("system", "be good"), text("user", "summary"), reply, text("user", "two")]
+    trace, _ = read_talk(tmp_path, chat("m1", 0, said[:2], said[2:]), chat("m2", 3, later, DONE))
+    assert [m.content for m in trace.messages] == ["be good", "one", "so far", "two", "done"]
 
 
 def test_messages_as_lists_of_pairs(tmp_path: Path) -> None:
-    attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": TALK[:1],
-                  "gen_ai.output.messages": TALK[1:],
-                  "gen_ai.system_instructions": [{"type": "text", "content": "be good"}]}  # fmt: skip
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(span("m", 0, 1, attributes=attributes))))
+    attributes = KIND | {"gen_ai.input.messages": TALK[:1], "gen_ai.output.messages": TALK[1:],
+                         "gen_ai.system_instructions": [{"type": "text", "content": "be good"}]}  # fmt: skip
+    trace, _ = read_talk(tmp_path, span("m", 0, 1, attributes=attributes))
     assert outline(trace)[0] == ("system", "user", "be good")
     assert trace.messages[-1].tool_calls[0].arguments == '{"command": "ls"}'
 
@@ -194,99 +199,49 @@ def test_flat_attributes(tmp_path: Path) -> None:
         "llm.request.functions.0.name": "run", "llm.request.functions.0.parameters": '{"type": "object"}',
         "gen_ai.usage.prompt_tokens": 7,
     }  # fmt: skip
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(span("m", 0, 1, attributes=flat))))
+    trace, _ = read_talk(tmp_path, span("m", 0, 1, attributes=flat))
     reply = trace.messages[-1]
     assert [m.role for m in trace.messages] == ["system", "user", "assistant"] and trace.tools[0].name == "run"
     assert reply.content == "I look" and reply.tool_calls[0].arguments == '{"a": 1}' and reply.sampled
-    assert (
-        reply.sampled.finish_reason == "tool_calls" and reply.sampled.usage and reply.sampled.usage.prompt_tokens == 7
-    )
-
-
-def test_calls_as_text_in_the_role_of_a_tool(tmp_path: Path) -> None:
-    made = json.dumps([{"id": "c1", "type": "function", "function": {"name": "run", "arguments": "{}"}}])
-    also = json.dumps([{"id": "c2", "type": "function", "function": {"name": "walk", "arguments": "{}"}}])
-    flat = {"gen_ai.operation.name": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "go",
-            "gen_ai.completion.0.role": "tool", "gen_ai.completion.0.content": made,
-            "gen_ai.completion.1.role": "tool", "gen_ai.completion.1.content": also}  # fmt: skip
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(span("m", 0, 1, attributes=flat))))
-    assert [c.name for c in trace.messages[-1].tool_calls] == ["run", "walk"] and not trace.messages[-1].content
-
-
-@pytest.mark.parametrize("is_text", [True, False])
-def test_history_whose_calls_are_results_too(is_text: bool, tmp_path: Path) -> None:
-    """Koog: the two calls of one reply come back as two turns, each in the role of a tool and before its result."""
-
-    def made(call_id: str, name: str) -> Any:
-        calls = [{"function": {"name": name, "arguments": {"x": 1}}, "id": call_id, "type": "function"}]
-        return json.dumps(calls) if is_text else calls
-
-    said = [("system", "s"), ("user", "go")]
-    later = [*said, ("tool", made("c1", "run")), ("tool", "ran"), ("tool", made("c2", "walk")), ("tool", "walked")]
-
-    def flatten(prefix: str, messages: list[tuple[str, str]]) -> dict[str, str]:
-        return {
-            f"{prefix}.{n}.{k}": v for n, m in enumerate(messages) for k, v in zip(("role", "content"), m, strict=True)
-        }
-
-    kind = {"gen_ai.operation.name": "chat"}
-    calls = [("tool", made("c1", "run")), ("tool", made("c2", "walk"))]
-    first = kind | flatten("gen_ai.prompt", said) | flatten("gen_ai.completion", calls)
-    second = kind | flatten("gen_ai.prompt", later) | flatten("gen_ai.completion", [("assistant", "done")])
-    tools = [
-        span(i, 2, 0.5, attributes={"gen_ai.tool.name": n, "gen_ai.tool.call.id": i, "output.value": "x"})
-        for i, n in (("c1", "run"), ("c2", "walk"))
-    ]
-    path = write_document(tmp_path / "t.json", wrap(span("m1", 0, 1, attributes=first), *tools,
-                                                    span("m2", 4, 1, attributes=second)))  # fmt: skip
-    trace, account = read_one("otlp", path)
-    assert count(trace) == {"turns": 2, "calls": 2, "results": 2} and account.used == 4
-    assert [m.content for m in trace.messages[3:]] == ["ran", "walked", "done"]
-    assert [(m.tool_call_ids, m.tool_s) for m in trace.messages[3:5]] == [(("c1",), 0.5), (("c2",), 0.5)]
+    assert reply.sampled.finish_reason == "tool_calls"
+    assert reply.sampled.usage and reply.sampled.usage.prompt_tokens == 7
 
 
 def test_one_id_for_all_calls_of_a_run(tmp_path: Path) -> None:
     """Microsoft's agents: the id of the response is that of the run, and the server keeps the history."""
-    run = {"attributes": {"gen_ai.response.id": "run_1"}}
-    asked = call('["run_1", "call_1"]', "run")
-    first = chat("m1", 0, TALK[:1], [asked], **run)
-    second = chat("m2", 2.5, [asked, result('["run_1", "call_1"]', "ok")], [text("assistant", "done")],
-                  attributes={"gen_ai.response.id": "run_1", "gen_ai.conversation.id": "thread"})  # fmt: skip
-    ran = tool("r1", 2, '["run_1", "call_1"]')
-    trace, account = read_one("otlp", write_document(tmp_path / "t.json", wrap(first, ran, second)))
+    run, own = {"gen_ai.response.id": "run_1"}, '["run_1", "call_1"]'
+    first = chat("m1", 0, TALK[:1], [call(own)], **run)
+    second = chat("m2", 2.5, [call(own), result(own, "ok")], DONE, **run, **{"gen_ai.conversation.id": "thread"})
+    trace, account = read_talk(tmp_path, first, tool("r1", 2, own), second)
     assert count(trace) == {"turns": 2, "calls": 1, "results": 1} and not account.ignored
     assert trace.messages[2].tool_s == 0.5
-    again = chat("m3", 0.5, TALK[:1], [asked], **run)
-    account = read_one("otlp", write_document(tmp_path / "t.json", wrap(first, again, second)))[1]
+    _, account = read_talk(tmp_path, first, chat("m3", 0.5, TALK[:1], [call(own)], **run), second)
     assert account.ignored == {"second span of one model call": 1}
 
 
 @pytest.mark.parametrize("left", [[{"message.role": "assistant"}], []])
 def test_history_that_lacks_the_calls(left: list[dict[str, str]], tmp_path: Path) -> None:
     """OpenInference of some libraries: a message that only calls comes back empty, or not at all."""
-    listed = [{"type": "result", "title": "a"}]
+    listed = json.dumps([{"type": "result", "title": "a"}])
 
-    def flatten(prefix: str, messages: list[dict[str, str]]) -> dict[str, str]:
-        return {f"llm.{prefix}_messages.{n}.{key}": value for n, m in enumerate(messages) for key, value in m.items()}
+    def ask(name: str, at: float, inputs: list[dict[str, str]], output: dict[str, str]) -> dict[str, Any]:
+        attributes = {"openinference.span.kind": "LLM"}
+        for kind, messages in (("input", inputs), ("output", [output])):
+            for n, message in enumerate(messages):
+                attributes |= {f"llm.{kind}_messages.{n}.{key}": value for key, value in message.items()}
+        return span(name, at, 1, attributes=attributes)
 
-    asked = [{"message.role": "user", "message.content": "go"}]
-    prefix = "message.tool_calls.0.tool_call"
+    asked, prefix = {"message.role": "user", "message.content": "go"}, "message.tool_calls.0.tool_call"
     reply = {"message.role": "assistant", f"{prefix}.id": "c1", f"{prefix}.function.name": "run"}
-    result = {"message.role": "tool", "message.tool_call_id": "c1", "message.content": json.dumps(listed)}
+    result = {"message.role": "tool", "message.tool_call_id": "c1", "message.content": listed}
     done = {"message.role": "assistant", "message.content": "done"}
-    kind = {"openinference.span.kind": "LLM"}
-    first = span("m1", 0, 1, attributes=kind | flatten("input", asked) | flatten("output", [reply]))
-    second = span("m2", 2, 1, attributes=kind | flatten("input", [*asked, *left, result]) | flatten("output", [done]))
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(first, second)))
+    trace, _ = read_talk(tmp_path, ask("m1", 0, [asked], reply), ask("m2", 2, [asked, *left, result], done))
     assert count(trace) == {"turns": 2, "calls": 1, "results": 1}
-    assert trace.messages[2].content == json.dumps(listed), "what a tool gives is not a list of parts"
+    assert trace.messages[2].content == listed, "what a tool gives is not a list of parts"
 
 
 def test_alternatives_are_counted_and_not_joined(tmp_path: Path) -> None:
-    path = write_document(
-        tmp_path / "t.json", wrap(chat("m", 0, [text("user", "a")], [text("assistant", "b"), text("assistant", "c")]))
-    )
-    trace, account = read_one("otlp", path)
+    trace, account = read_talk(tmp_path, chat("m", 0, TALK[:1], [text("assistant", "b"), text("assistant", "c")]))
     assert trace.messages[-1].content == "b" and account.notes == {"alternative replies that were not kept": 1}
 
 
@@ -296,58 +251,55 @@ def test_events_of_the_span(tmp_path: Path) -> None:
         ("gen_ai.user.message", {"gen_ai.event.content": '{"content": "go"}'}),
         ("gen_ai.choice", {"index": 0, "message": json.dumps(CHOICE["message"])}),
     ]
-    made = span("m", 0, 1, attributes={"gen_ai.operation.name": "chat"}, events=events)
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(made)))
+    trace, _ = read_talk(tmp_path, span("m", 0, 1, attributes=KIND, events=events))
     assert [m.content for m in trace.messages] == ["be good", "go", ""]
     assert trace.messages[-1].tool_calls[0].id == "c1"
 
 
-def test_bodies_of_log_records(tmp_path: Path) -> None:
-    def log(name: str, body: dict[str, Any], span_id: str = "m") -> dict[str, Any]:
-        return {"traceId": "t", "spanId": span_id, "eventName": name, "body": encode(body)}
+def test_log_records_of_spans(tmp_path: Path) -> None:
+    def log(name: str, body: Any, span_id: str = "m", attributes: Any = None) -> dict[str, Any]:
+        facts = {"eventName": name, "body": encode(body), "attributes": pairs(attributes or {})}
+        return {"traceId": "t", "spanId": span_id, **facts}
 
     logs = [log("gen_ai.user.message", {"content": "go"}), log("gen_ai.choice", CHOICE),
             log("gen_ai.choice", CHOICE, "gone"), log("http.request", {})]  # fmt: skip
-    empty = [("gen_ai.choice", {"index": 0})]
-    made = span("m", 0, 1, attributes={"gen_ai.operation.name": "chat"}, events=empty)
-    trace, account = read_one("otlp", write_document(tmp_path / "t.json", wrap(made, logs=logs)))
+    made = span("m", 0, 1, attributes=KIND, events=[("gen_ai.choice", {"index": 0})])
+    trace, account = read_talk(tmp_path, made, logs=logs)
     assert count(trace) == {"turns": 1, "calls": 1, "results": 0}
     assert account.dropped == {"log_without_span": 1} and account.ignored == {"log record of another kind": 1}
-
-
-def test_details_in_a_log_record(tmp_path: Path) -> None:
-    attributes = {"gen_ai.input.messages": TALK[:1], "gen_ai.output.messages": TALK[1:]}
-    log = {"traceId": "t", "spanId": "m", "attributes": pairs(attributes),
-           "eventName": "gen_ai.client.inference.operation.details"}  # fmt: skip
-    made = span("m", 0, 1, attributes={"gen_ai.operation.name": "chat"})
-    trace, _ = read_one("otlp", write_document(tmp_path / "t.json", wrap(made, logs=[log])))
+    said = {"gen_ai.input.messages": TALK[:1], "gen_ai.output.messages": TALK[1:]}
+    details = log("gen_ai.client.inference.operation.details", {}, attributes=said)
+    trace, _ = read_talk(tmp_path, span("m", 0, 1, attributes=KIND), logs=[details])
     assert count(trace)["calls"] == 1
 
 
 def test_failed_calls_and_results_that_were_not_captured(tmp_path: Path) -> None:
-    failed = {"code": 2, "message": "429 too many requests"}
-    attributes = {"gen_ai.operation.name": "chat"}
-    alone = span("m", 0, 1, attributes=attributes, status=failed)
-    _, (drop,), account = read("otlp", write_document(tmp_path / "a.json", wrap(alone)))
-    assert (
-        drop.reason == "failed_model_call" and "429" in drop.detail and account.notes == {"model calls that failed": 1}
-    )
-    spans = [
-        chat("m1", 0, TALK[:1], TALK[1:]),
-        tool("r", 3, "c1"),
-        span("m2", 4, 1, attributes=attributes, status=failed),
-    ]
-    trace, account = read_one("otlp", write_document(tmp_path / "b.json", wrap(*spans)))
+    failed = span("m2", 4, 1, attributes=KIND, status={"code": 2, "message": "429 too many requests"})
+    _, (drop,), account = read_all(tmp_path, failed)
+    assert drop.reason == "failed_model_call" and "429" in drop.detail
+    assert account.notes == {"model calls that failed": 1}
+    trace, account = read_talk(tmp_path, ASKED, tool("r", 3, "c1"), failed)
     assert trace.outcome.status == "error" and trace.outcome.error
     assert account.notes["results that were not captured"] == 1 and count(trace)["results"] == 0
 
 
 def test_no_model_call_at_all(tmp_path: Path) -> None:
-    _, (drop,), account = read(
-        "otlp", write_document(tmp_path / "t.json", wrap(span("GET /", 0, 1), span("GET /", 2, 1)))
-    )
+    _, (drop,), account = read_all(tmp_path, span("GET /", 0, 1), span("GET /", 2, 1))
     assert drop.reason == "no_agent_turn" and "1 'GET /'" in drop.detail
     assert account.ignored == {"span that was exported twice": 1, "span of another kind": 1}
+
+
+def test_keys_with_underscores_are_the_same(tmp_path: Path) -> None:
+    def rename(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rename(item) for item in value]
+        names = {"traceId": "trace_id", "spanId": "span_id", "startTimeUnixNano": "start_time_unix_nano",
+                 "endTimeUnixNano": "end_time_unix_nano", "parentSpanId": "parent_span_id"}  # fmt: skip
+        return {names.get(k, k): rename(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    path = write_document(tmp_path / "s.json", {"resource_spans": [{"scope_spans": [{"spans": [rename(ASKED)]}]}]})
+    trace, _ = read_one("otlp", path)
+    assert outline(trace) == outline(read_talk(tmp_path, ASKED)[0]) and trace.messages[-1].model_s == 2.0
 
 
 def test_an_id_that_only_begins_like_a_list_is_kept() -> None:

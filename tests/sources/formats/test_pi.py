@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from foretrace.sources.formats.pi import Pi
-from sources.session_files import Read, count, read_file, write_lines
+from sources.formats.reading import Read, count, write_lines
+from sources.formats.reading import read as read_file
 
 START = 1_767_225_600_000  # ms, 2026-01-01
 
@@ -30,7 +30,7 @@ def call(call_id: str) -> dict[str, Any]:
 
 
 def read(folder: Path, records: list[Any]) -> Read:
-    return read_file(Pi(), write_lines(folder / "2026_p1.jsonl", records))
+    return read_file("pi", write_lines(folder / "2026_p1.jsonl", records))
 
 
 def test_a_tree_is_read_along_its_last_branch(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_first_version_is_linear(tmp_path: Path) -> None:
         entry("message", None, message=said("assistant", [{"type": "text", "text": "done"}])),
         entry("message", None, message=said("hookMessage", "hook")),
     ])  # fmt: skip
-    assert count(found.traces[0]) == {"turns": 2, "calls": 1, "results": 1, "prompts": 1}
+    assert count(found.traces[0]) == {"turns": 2, "calls": 1, "results": 1}
     assert found.traces[0].extra["format_version"] == 1
     assert found.traces[0].extra["notices_at_the_end"] == ["hook"]
 

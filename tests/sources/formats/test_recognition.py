@@ -10,7 +10,6 @@ from foretrace.core import plugins
 from foretrace.rows.head import read_head
 from foretrace.sources.recognizing import ask_sources
 from sources.formats.reading import count, read
-from sources.session_files import read_file
 
 OWN = {
     "formats/claude_code": "claude_code",
@@ -111,7 +110,7 @@ def test_every_session_of_the_shared_data_ends_as_a_trace_or_with_a_reason(share
     for path, source in inputs.items():
         if source not in SESSIONS or path.name.endswith(".meta.json"):
             continue
-        found = read_file(RECOGNIZERS[source], path)
+        found = read(source, path)
         assert found.traces or found.drops, path
         assert all(d.reason == "no_agent_turn" and " records (" in d.detail for d in found.drops), path
         assert not any(not t.messages or not any(m.role == "assistant" for m in t.messages) for t in found.traces)

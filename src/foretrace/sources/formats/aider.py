@@ -4,8 +4,8 @@ program's output."""
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +14,10 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.conversation import Conversation, make_call
+from foretrace.sources.conversation import make_call
 from foretrace.sources.sessions import Session
 
 _START = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
-_START_BYTES = re.compile(rb"\s*# aider chat started at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _BREAK = "  "
 """Ends every line that Aider marks; headings and quotations that the model writes do not end with it."""
 _TO_MODEL = frozenset({"/ask", "/code", "/architect", "/context", "/help"})
@@ -30,7 +29,6 @@ _FAILED = re.compile(
 )
 _MODEL = re.compile(r"(?:Main model|Models?): (\S+)")
 _VERSION = re.compile(r"Aider v(\S+)")
-_COUNTED = re.compile(r"Tokens: ")
 _HEAD = re.compile(r"<{5,9} SEARCH>?\s*")
 _DIVIDER = re.compile(r"={5,9}\s*")
 _END = re.compile(r">{5,9} REPLACE\s*")
@@ -40,12 +38,8 @@ _NAME_LINES = 3
 """How many lines before a block are searched for its file name."""
 _MAX_NAME = 300
 
-
-class _Block(NamedTuple):
-    kind: str
-    """`user`, `agent` or `program`."""
-    number: int
-    lines: list[str]
+_Line = tuple[int, str]
+"""Number and text."""
 
 
 class Aider:
@@ -56,119 +50,112 @@ class Aider:
 
     def recognize(self, head: FileHead) -> str | None:
         """By its first line, which says when a chat was started."""
-        return "line 1 says when an aider chat started" if _START_BYTES.match(head.start) else None
+        start = head.start[:200].decode(errors="replace").lstrip("\ufeff").lstrip()
+        return "line 1 says when an aider chat started" if _START.match(start) else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The sessions of the file."""
-        started, first, lines = "", 0, list[str]()
+        started = ""
+        lines: list[_Line] = []
         with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
             for number, line in enumerate(file):
-                line = line.rstrip("\r\n")
-                if start := _START.fullmatch(line):
+                if start := _START.fullmatch(line := line.rstrip("\r\n")):
                     if started:
-                        yield _read_session(path, started, first, lines, account)
-                    started, first, lines = start[1], number, []
-                elif started:
-                    lines.append(line)
+                        yield _read_session(path, started, lines, account)
+                    started, lines = start[1], []
+                else:
+                    lines.append((number, line))
         if started:
-            yield _read_session(path, started, first, lines, account)
+            yield _read_session(path, started, lines, account)
 
 
-def _read_session(path: Path, started: str, first: int, lines: list[str], account: Account) -> Trace | Drop:
-    blocks = list(_split(first + 1, lines))
-    asked = next((block.lines for block in blocks if block.kind == "user"), [])
+def _classify(line: str) -> str:
+    if line.endswith(_BREAK) and line.startswith(("#### ", "> ")):
+        return "user" if line[0] == "#" else "program"
+    return "agent"
+
+
+def _read_session(path: Path, started: str, lines: list[_Line], account: Account) -> Trace | Drop:
+    blocks: list[tuple[str, list[_Line]]] = []
+    for kind, group in groupby(lines, key=lambda line: _classify(line[1])):
+        block = list(group)
+        if kind != "agent":
+            block = [(number, line.partition(" ")[2].rstrip()) for number, line in block]
+        while kind == "agent" and block and not block[0][1].strip():
+            del block[0]
+        if block and blocks and blocks[-1][0] == kind:  # a blank line in between belongs to neither
+            blocks[-1][1].extend(block)
+        elif block:
+            blocks.append((kind, block))
+    asked = next(("\n".join(line for _, line in block) for kind, block in blocks if kind == "user"), "")
     when = started.replace(" ", "T")
-    session = Session(source=Aider.name, agent="aider", id=f"{when}-{digest(chr(10).join(asked))[:8]}")
-    session.created_at = f"{when}+00:00"
-    session.project = path.resolve().parent.name
-    session.types = Counter(block.kind for block in blocks)
+    talk = _Talk(account, Aider.name, "aider", f"{when}-{digest(asked)[:8]}")
+    talk.created_at = f"{when}+00:00"
+    talk.project = path.resolve().parent.name
     account.use()  # the line that starts the session
-    talk = _Talk(session, account)
-    for index, block in enumerate(blocks):
-        talk.add(block, blocks[index + 1] if index + 1 < len(blocks) else None)
-    return session.make_trace(talk.talk, path)
+    for (kind, block), (next_kind, following) in zip(blocks, [*blocks[1:], ("", [])], strict=False):
+        talk.types[kind] += 1
+        answer = [line for _, line in following] if next_kind == "program" else []
+        talk.add_block(kind, block[0][0], [line for _, line in block], answer)
+    return talk.make_trace(path)
 
 
-def _split(first: int, lines: list[str]) -> Iterator[_Block]:
-    """Successive lines of one kind as a block."""
-    block: _Block | None = None
-    for offset, line in enumerate(lines):
-        kind, text = "agent", line
-        for mark, name in (("#### ", "user"), ("> ", "program")):
-            if line.startswith(mark) and line.endswith(_BREAK):
-                kind, text = name, line[len(mark) :].rstrip()
-        if block is not None and block.kind == kind:
-            block.lines.append(text)
-        elif text.strip() or kind != "agent":
-            if block is not None:
-                yield block
-            block = _Block(kind, first + offset, [text])
-        # A blank line between blocks of the user and the program belongs to neither.
-    if block is not None:
-        yield block
-
-
-class _Talk:
+class _Talk(Session):
     """Builds the conversation from the blocks of a session."""
 
-    def __init__(self, session: Session, account: Account) -> None:
-        self.talk = Conversation(account)
-        self._session = session
-        self._account = account
-        self._asked = False
-        self._open: list[str] = []
-        """Ids of the calls whose outcome Aider has not printed yet."""
-        self._count = 0
+    _is_asked = False
+    _open: tuple[str, ...] = ()
+    """Ids of the calls whose outcome Aider has not printed yet."""
+    _count = 0
 
-    def add(self, block: _Block, following: _Block | None) -> None:
-        """Add a block; `following` shows the outcome of a reply's requests."""
-        if block.kind == "user":
-            self._add_user(block)
-        elif block.kind == "program":
-            self._add_output(block)
-        elif self._asked:
-            self._add_reply(block, following.lines if following and following.kind == "program" else [])
+    def add_block(self, kind: str, number: int, lines: list[str], answer: list[str]) -> None:
+        """Add lines of one kind; `answer`, what Aider prints after them, shows the outcome of a reply's requests."""
+        text = "\n".join(lines)
+        if kind == "user":
+            command = re.split(r"[ \n]", text, maxsplit=1)[0]
+            is_for_program = command.startswith("/") and command not in _TO_MODEL
+            self._is_asked = self._is_asked or not is_for_program
+            self._open = ()
+            self.account.use()
+            self.add_user(text, number, author="environment" if is_for_program else "user")
+        elif kind == "program":
+            self._add_output(number, lines)
+        elif self._is_asked:
+            self._add_requests(number, lines, answer)
         else:
-            self._account.ignore("what aider printed at its start")
+            self.account.ignore("what aider printed at its start")
 
-    def _add_user(self, block: _Block) -> None:
-        text = "\n".join(block.lines)
-        command = text.partition(" ")[0].partition("\n")[0]
-        is_for_program = command.startswith("/") and command not in _TO_MODEL
-        self._asked = self._asked or not is_for_program
-        self._account.use()
-        self.talk.add_user(text, block.number, author="environment" if is_for_program else "user")
-        self._open.clear()
-
-    def _add_reply(self, block: _Block, answer: list[str]) -> None:
-        applied = [match[1].strip() for line in answer if (match := _APPLIED.fullmatch(line))]
-        runs = any(_ASKED_TO_RUN.match(line) for line in answer)
-        requests = find_requests(block.lines, applied, runs)
-        calls: list[Any] = []
+    def _add_requests(self, number: int, lines: list[str], answer: list[str]) -> None:
+        requests = _find_requests(lines, answer)
+        first = self._count
+        self._count += len(requests)
+        calls = [make_call(f"call_{first + n}", each.name, each.arguments) for n, each in enumerate(requests, 1)]
+        self._open = tuple(call.id for call in calls)
+        pieces: list[str] = []
+        at = 0
         for each in requests:
-            self._count += 1
-            calls.append(make_call(f"call_{self._count}", each.name, each.arguments))
-        self._account.use()
-        self._open = [call.id for call in calls]
-        self.talk.add_agent(block.number, text=cut_requests(block.lines, requests), calls=calls)
+            pieces.append("\n".join(lines[at : each.start]).strip())
+            at = max(at, each.end)
+        self.account.use()
+        pieces.append("\n".join(lines[at:]).strip())
+        self.add_agent(number, text="\n\n".join(filter(None, pieces)), calls=calls)
 
-    def _add_output(self, block: _Block) -> None:
-        for line in block.lines:
+    def _add_output(self, number: int, lines: list[str]) -> None:
+        for line in lines:
             if match := _MODEL.match(line):
-                self._session.models[match[1]] += 1
+                self.note_model(match[1])
             elif match := _VERSION.match(line):
-                self._session.version = match[1]
-        text = "\n".join(line for line in block.lines if not _COUNTED.match(line))
+                self.version = match[1]
+        text = "\n".join(line for line in lines if not line.startswith("Tokens: "))
         if not self._open or not text.strip():
-            self._account.ignore("what aider says")
+            self.account.ignore("what aider says")
             return
-        self._account.use()
-        failed = any(_FAILED.match(line) for line in block.lines)
-        self.talk.add_result(self._open[0], text, block.number, is_error=failed or None, also=self._open[1:])
-        self._open = []
+        self.account.use()
+        failed = any(_FAILED.match(line) for line in lines)
+        self.add_result(self._open[0], text, number, is_error=failed or None, also=self._open[1:])
+        self._open = ()
 
 
-class Request(NamedTuple):
+class _Request(NamedTuple):
     """One call, and its lines in the reply: `lines[start:end]`."""
 
     name: str
@@ -177,64 +164,48 @@ class Request(NamedTuple):
     end: int
 
 
-def find_requests(lines: Sequence[str], applied: Iterable[str], runs_commands: bool) -> list[Request]:
-    """The calls in the lines of a reply, in order.
-
-    Args:
-        applied: Files that Aider says it edited. One that no SEARCH block names was given as a whole file or a diff.
-        runs_commands: Whether Aider asked to run a command of the reply; if not, commands are only shown.
-    """
+def _find_requests(lines: Sequence[str], answer: Sequence[str]) -> list[_Request]:
+    """The calls in the lines of a reply, in order: SEARCH blocks; files that Aider says it edited, of which no block
+    names them, given whole or as a diff; and commands, if Aider asked to run any (else they are only shown)."""
     requests = list(_find_replacements(lines))
     taken = {number for each in requests for number in range(each.start, each.end)}
     named = {each.arguments["file_path"] for each in requests}
-    missing = [name for name in dict.fromkeys(applied) if name not in named]
+    applied = [match[1].strip() for line in answer if (match := _APPLIED.fullmatch(line))]
+    missing = {name for name in applied if name not in named}
+    runs_commands = any(_ASKED_TO_RUN.match(line) for line in answer)
     for start, end, language in _find_fences(lines):
         if start in taken:
             continue
         body = "\n".join(lines[start + 1 : end - 1])
         name, first = _find_name(lines, start)
         if language in _SHELLS and runs_commands:
-            requests.append(Request("bash", {"command": body.strip()}, start, end))
+            requests.append(_Request("bash", {"command": body.strip()}, start, end))
         elif language == "diff" and missing:
-            requests.append(Request("apply_patch", {"patch": body + "\n"}, start, end))
+            requests.append(_Request("apply_patch", {"patch": body + "\n"}, start, end))
         elif name in missing:
-            requests.append(Request("write_file", {"file_path": name, "content": body + "\n"}, first, end))
+            requests.append(_Request("write_file", {"file_path": name, "content": body + "\n"}, first, end))
     return sorted(requests, key=lambda each: each.start)
 
 
-def cut_requests(lines: Sequence[str], requests: Iterable[Request]) -> str:
-    """The text of a reply without its calls."""
-    pieces: list[str] = []
-    at = 0
-    for each in requests:
-        pieces.append("\n".join(lines[at : each.start]).strip())
-        at = max(at, each.end)
-    return "\n\n".join(filter(None, [*pieces, "\n".join(lines[at:]).strip()]))
-
-
-def _find_replacements(lines: Sequence[str]) -> Iterator[Request]:
+def _find_replacements(lines: Sequence[str]) -> Iterator[_Request]:
     path = ""
-    number = 0
-    before = 0
-    while number < len(lines):
-        if not _HEAD.fullmatch(lines[number]):
-            number += 1
-            continue
-        middle = _find_line(lines, _DIVIDER, number + 1)
-        end = _find_line(lines, _END, middle + 1) if middle else None
+    number = before = 0
+    while (head := _find_line(lines, _HEAD, number)) is not None:
+        middle = _find_line(lines, _DIVIDER, head + 1)
+        end = None if middle is None else _find_line(lines, _END, middle + 1)
         if middle is None or end is None:  # blocks below have no end either
             return
-        found, start = _find_name(lines, number, before)
+        found, start = _find_name(lines, head, before)
         path = found or path
         old, new = (
-            "\n".join([*part, ""]) if part else "" for part in (lines[number + 1 : middle], lines[middle + 1 : end])
+            "".join(f"{line}\n" for line in part) for part in (lines[head + 1 : middle], lines[middle + 1 : end])
         )
         number = end + 1
-        if number < len(lines) and _is_bare_fence(lines[number]):
+        if number < len(lines) and (fence := _FENCE.fullmatch(lines[number].strip())) and not fence[2].strip():
             number += 1
         before = number
         if path:
-            yield Request("search_replace", {"file_path": path, "old_string": old, "new_string": new}, start, number)
+            yield _Request("search_replace", {"file_path": path, "old_string": old, "new_string": new}, start, number)
 
 
 def _find_line(lines: Sequence[str], pattern: re.Pattern[str], start: int) -> int | None:
@@ -254,11 +225,6 @@ def _find_name(lines: Sequence[str], number: int, before: int = 0) -> tuple[str,
             break
         return name, at
     return "", start
-
-
-def _is_bare_fence(line: str) -> bool:
-    fence = _FENCE.fullmatch(line.strip())
-    return fence is not None and not fence[2].strip()
 
 
 def _find_fences(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:

@@ -11,9 +11,9 @@ from foretrace.rows.base import Drop
 from foretrace.rows.files import read_records
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.conversation import Conversation, make_call, read_time
+from foretrace.sources.conversation import make_call, read_time
 from foretrace.sources.json_values import get_dict, get_dicts, get_text
-from foretrace.sources.sessions import Session, add_user_content
+from foretrace.sources.sessions import NO_TYPE, Session
 
 _IGNORED = ("assistant.", "session.", "hook.", "tool.", "subagent.", "skill.", "abort")
 """Prefixes of types that are known not to belong to the conversation: progress, turns, bookkeeping."""
@@ -21,7 +21,6 @@ _STARTS = frozenset({"session.start", "session.resume"})
 _USED = _STARTS | {
     "session.model_change", "system.message", "user.message", "assistant.message", "tool.execution_complete",
 }  # fmt: skip
-_OTHER_AGENT = "parentToolCallId"
 
 
 class CopilotCli:
@@ -34,77 +33,50 @@ class CopilotCli:
     def recognize(self, head: FileHead) -> str | None:
         """By a first event `session.start` or `session.resume` with data."""
         kind = get_text(head.first, "type")
-        if kind not in _STARTS or not isinstance(head.first.get("data"), dict):
-            return None
-        return f"line 1: type {kind} with data"
+        is_start = kind in _STARTS and isinstance(head.first.get("data"), dict)
+        return f"line 1: type {kind} with data" if is_start else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
-        """The one session of the file."""
-        session = Session(source=self.name, agent="copilot-cli", id="")
-        talk = Conversation(account)
+        session = Session(account, self.name, "copilot-cli")
         for number, record in account.drop_unread(read_records(path)):
-            session.types[get_text(record, "type") or "(no type)"] += 1
-            _add_event(session, talk, number, record, account)
+            kind, data = get_text(record, "type"), get_dict(record, "data")
+            session.types[kind or NO_TYPE] += 1
+            if get_text(data, "parentToolCallId"):
+                account.ignore(f"{kind} of a subagent")
+            elif kind in _USED:
+                session.use(record, "data")
+                _add_event(session, number, kind, data, read_time(record.get("timestamp")))
+            else:
+                session.skip(kind, kind.startswith(_IGNORED))
         session.id = session.id or path.parent.name
-        yield session.make_trace(talk, path)
+        yield session.make_trace(path)
 
 
-def _add_event(session: Session, talk: Conversation, number: int, record: dict[str, Any], account: Account) -> None:
-    kind, data, at = get_text(record, "type"), get_dict(record, "data"), read_time(record.get("timestamp"))
-    if get_text(data, _OTHER_AGENT):
-        account.ignore(f"{kind} of a subagent")
-        return
-    if kind not in _USED:
-        if kind.startswith(_IGNORED):
-            account.ignore(kind)
-        else:
-            account.meet_unknown(kind or "(no type)")
-        return
-    talk.use(record, "data")
+def _add_event(session: Session, number: int, kind: str, data: dict[str, Any], at: float | None) -> None:
+    text = get_text(data, "content")
     if kind in _STARTS:
-        _read_header(session, data)
+        context = get_dict(data, "context")
+        session.id = session.id or get_text(data, "sessionId")
+        session.version = session.version or get_text(data, "copilotVersion")
+        session.created_at = session.created_at or get_text(data, "startTime") or None
+        session.folder = session.folder or get_text(context, "cwd")
+        if repository := get_text(context, "repository"):
+            session.remote = session.remote or f"https://github.com/{repository}"
     elif kind == "session.model_change":
-        session.models.update(filter(None, [get_text(data, "newModel")]))
+        session.note_model(get_text(data, "newModel"))
     elif kind == "system.message":
-        talk.add_system(get_text(data, "content"), number)
+        session.add_system(text, number)
     elif kind == "user.message":
-        add_user_content(talk, get_text(data, "content"), number, at=at)
+        session.add_content(text, number, at=at)
     elif kind == "assistant.message":
-        _add_reply(talk, number, data, at)
+        requests = get_dicts(data, "toolRequests")
+        calls = [make_call(get_text(c, "toolCallId"), get_text(c, "name"), c.get("arguments")) for c in requests]
+        reply, reasoning = get_text(data, "messageId") or None, get_text(data, "reasoningText")
+        session.add_agent(number, text=text, reasoning=reasoning, calls=calls, reply=reply, at=at)
     else:
-        _add_result(talk, number, data, at)
-
-
-def _read_header(session: Session, data: dict[str, Any]) -> None:
-    context = get_dict(data, "context")
-    session.id = session.id or get_text(data, "sessionId")
-    session.version = session.version or get_text(data, "copilotVersion")
-    session.created_at = session.created_at or get_text(data, "startTime") or None
-    session.folder = session.folder or get_text(context, "cwd")
-    if repository := get_text(context, "repository"):
-        session.remote = session.remote or f"https://github.com/{repository}"
-
-
-def _add_reply(talk: Conversation, number: int, data: dict[str, Any], at: float | None) -> None:
-    calls = [
-        make_call(get_text(call, "toolCallId"), get_text(call, "name"), call.get("arguments"))
-        for call in get_dicts(data, "toolRequests")
-    ]
-    talk.add_agent(
-        number,
-        text=get_text(data, "content"),
-        reasoning=get_text(data, "reasoningText") or None,
-        calls=calls,
-        reply=get_text(data, "messageId") or None,
-        at=at,
-    )
-
-
-def _add_result(talk: Conversation, number: int, data: dict[str, Any], at: float | None) -> None:
-    failed = data.get("success") is False
-    result = get_dict(data, "error" if failed else "result")
-    text = get_text(result, "content", "message", "detailedContent")
-    talk.add_result(get_text(data, "toolCallId"), text, number, is_error=True if failed else None, at=at)
+        failed = data.get("success") is False
+        result = get_text(get_dict(data, "error" if failed else "result"), "content", "message", "detailedContent")
+        session.add_result(get_text(data, "toolCallId"), result, number, is_error=True if failed else None, at=at)
 
 
 PLUGIN = CopilotCli

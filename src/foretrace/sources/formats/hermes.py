@@ -12,10 +12,10 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.base import make_row_id
 from foretrace.sources.content_blocks import make_function_call, read_blocks
-from foretrace.sources.conversation import Conversation, make_call, read_time, write_time
+from foretrace.sources.conversation import make_call, read_time, write_time
 from foretrace.sources.file_traces import RecordFiles
 from foretrace.sources.json_values import as_dicts, decode_json, get_dicts, get_list, get_text
-from foretrace.sources.sessions import Session, add_user_content
+from foretrace.sources.sessions import Session
 
 
 class Hermes(RecordFiles):
@@ -38,44 +38,40 @@ class Hermes(RecordFiles):
 def _read_row(row: dict[str, Any], path: Path, account: Account) -> Trace | Drop:
     parent = get_text(row, "parent_session_id")
     started = read_time(row.get("started_at", row.get("timestamp")))
-    session = Session(
-        source=Hermes.name,
-        agent="hermes-agent",
-        id=get_text(row, "id") or make_row_id(row),
-        folder=get_text(row, "cwd"),
-        parent=Parent(key=f"{Hermes.name}@{parent}") if parent else None,
-        created_at=None if started is None else write_time(started),
-    )
-    session.models.update(filter(None, [get_text(row, "model")]))
+    session = Session(account, Hermes.name, "hermes-agent", get_text(row, "id") or make_row_id(row))
+    session.folder = get_text(row, "cwd")
+    session.parent = Parent(key=f"{Hermes.name}@{parent}") if parent else None
+    session.created_at = None if started is None else write_time(started)
+    session.note_model(get_text(row, "model"))
     facts = {"title": get_text(row, "title"), "platform": get_text(row, "source")}
     session.extra.update({name: value for name, value in facts.items() if value})
-    talk = Conversation(account)
-    talk.use({**row, "messages": [message for message in get_list(row, "messages") if not isinstance(message, dict)]})
-    _read_messages(row, session, talk, account)
-    return session.make_trace(talk, path)
+    rest = [message for message in get_list(row, "messages") if not isinstance(message, dict)]
+    session.use({**row, "messages": rest})
+    _read_messages(row, session)
+    return session.make_trace(path)
 
 
-def _read_messages(row: dict[str, Any], session: Session, talk: Conversation, account: Account) -> None:
+def _read_messages(row: dict[str, Any], session: Session) -> None:
     if prompt := get_text(row, "system_prompt"):
-        talk.add_system(prompt, 0)
+        session.add_system(prompt, 0)
     for number, message in enumerate(get_dicts(row, "messages")):
         role = get_text(message, "role")
         session.types[role or "(no role)"] += 1
         text, parts = read_blocks(message.get("content"))
-        talk.use(message, count=0)
+        session.use(message, count=0)
         if message.get("active") in (0, False):
-            account.note("messages that were taken back")
+            session.account.note("messages that were taken back")
         elif role == "user":
-            add_user_content(talk, message.get("content"), number, at=None)
+            session.add_content(message.get("content"), number)
         elif role in ("assistant", "tool", "system", "developer"):
             name = get_text(message, "tool_name") if role == "tool" else ""
-            talk.add(
+            session.add(
                 role.replace("developer", "system"), text, number, parts=parts, extra={"name": name} if name else {},
                 reasoning=get_text(message, "reasoning", "reasoning_content") or None,
                 calls=_read_calls(message.get("tool_calls")), call_id=get_text(message, "tool_call_id"),
             )  # fmt: skip
         else:
-            account.note(f"messages of the unknown role {role[:40]!r}")
+            session.account.note(f"messages of the unknown role {role[:40]!r}")
 
 
 def _read_calls(value: Any) -> list[ToolCall]:

@@ -16,7 +16,7 @@ from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import make_function_call, read_any_content
 from foretrace.sources.conversation import Conversation, read_time
 from foretrace.sources.file_traces import finish_trace, make_task
-from foretrace.sources.json_values import as_dicts, as_text, get_bool
+from foretrace.sources.json_values import as_dicts, as_text, get_bool, get_dict
 from foretrace.sources.openai_messages import read_tool_specs
 
 
@@ -34,71 +34,56 @@ class HubSession:
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """A trace for each session record with the messages that follow it."""
-        session: _Session | None = None
+        talk: _Talk | None = None
         for _, record in account.drop_unread(read_records(path)):
             if record.get("type") == "session":
-                if session is not None:
-                    yield session.finish(path)
-                session = _Session(record, account)
-            elif session is None:
+                if talk is not None:
+                    yield talk.make_trace(path)
+                talk = _Talk(record, account)
+            elif talk is None:
                 account.drop("no_session")
             else:
-                session.add(record)
-        if session is not None:
-            yield session.finish(path)
+                talk.add_record(record)
+        if talk is not None:
+            yield talk.make_trace(path)
 
 
-class _Session:
+class _Talk(Conversation):
     def __init__(self, head: dict[str, Any], account: Account) -> None:
+        super().__init__(account)
         self._head = head
-        self._account = account
-        self._talk = Conversation(account)
         self._met: Counter[str] = Counter()
-        self._model: str | None = None
-        self._created: str | None = None
-        self._first: str = ""
-        self._talk.use(head)
+        self._model = self._created = self._first = ""
+        self.use(head)
 
-    def add(self, record: dict[str, Any]) -> None:
-        kind, message = record.get("type"), record.get("message")
-        if kind != "message" or not isinstance(message, dict):
-            self._met[str(kind)[:80]] += 1
-            self._account.meet_unknown(kind)
+    def add_record(self, record: dict[str, Any]) -> None:
+        kind, message = record.get("type"), get_dict(record, "message")
+        role, is_message = message.get("role"), kind == "message" and bool(message)
+        self._met[f"{role} messages" if is_message else str(kind)[:80]] += 1
+        if not is_message or role not in ("user", "assistant", "system", "tool"):
+            self.account.meet_unknown(f"message of {role!r}" if is_message else kind)
             return
-        index, role = len(self._talk), message.get("role")
-        self._met[f"{role} messages"] += 1
-        if role not in ("user", "assistant", "system", "tool"):
-            self._account.meet_unknown(f"message of {role!r}")
-            return
-        self._talk.use(record, "message")
+        self.use(record, "message")
         text, parts = read_any_content(message.get("content"))
         stamp = message.get("timestamp", record.get("timestamp"))
-        at = read_time(stamp)
-        self._created = self._created or (stamp if isinstance(stamp, str) else None)
+        self._created = self._created or as_text(stamp)
         self._first = self._first or text
-        self._model = self._model or as_text(message.get("model")) or None
-        self._talk.add(
-            str(role), text, index, at=at, parts=parts,
+        self._model = self._model or as_text(message.get("model"))
+        self.add(
+            str(role), text, len(self), at=read_time(stamp), parts=parts,
             reasoning=as_text(message.get("reasoningContent")) or None,
             calls=[make_function_call(call) for call in as_dicts(message.get("toolCalls"))],
             call_id=as_text(message.get("toolCallId")), is_error=get_bool(message, "isError"),
         )  # fmt: skip
 
-    def finish(self, path: Path) -> Trace | Drop:
+    def make_trace(self, path: Path) -> Trace | Drop:
         own_id = as_text(self._head.get("id")) or digest(self._first)
-        key = f"hub_session@{own_id}"
+        key = f"{HubSession.name}@{own_id}"
         return finish_trace(
-            self._talk,
-            key=key,
-            task=make_task(key),
-            path=path,
-            raw_id=own_id,
-            agent=as_text(self._head.get("harness")),
-            model=self._model,
-            created_at=self._created,
-            met=self._met,
+            self, key=key, task=make_task(key), path=path, met=self._met, raw_id=own_id, model=self._model,
+            agent=as_text(self._head.get("harness")), created_at=self._created,
             tools=read_tool_specs(self._head.get("tools")),
-        )
+        )  # fmt: skip
 
 
 PLUGIN = HubSession

@@ -9,31 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.trace import Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.head import FileHead, read_head
+from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
-from foretrace.sources.conversation import Conversation
+from foretrace.sources.conversation import Conversation, write_time
 from foretrace.sources.file_traces import finish_trace
 from foretrace.sources.json_values import as_number, decode_json, write_text
-from foretrace.sources.otlp.conversations import Conversations, Entry, Thread, ToolRun
-from foretrace.sources.otlp.exports import find_exporter, read_exported
-from foretrace.sources.otlp.messages import Exchange, Turn, read_messages, read_tools
-from foretrace.sources.otlp.spans import Span, read_spans
+from foretrace.sources.otlp.conversations import Conversations, Thread, ToolRun
+from foretrace.sources.otlp.messages import Turn, read_messages, read_tools
+from foretrace.sources.otlp.spans import Span, describe_spans, read_spans
 from foretrace.sources.own_fields import FIELD
 
-_ROOTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
-_SAMPLING = {
-    "temperature": "gen_ai.request.temperature", "top_p": "gen_ai.request.top_p",
-    "max_tokens": "gen_ai.request.max_tokens", "seed": "gen_ai.request.seed",
-}  # fmt: skip
-_OWN = ("trace", "last_messages")
-"""What our own exports keep in an agent's span."""
+_SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class Otlp:
@@ -44,17 +38,12 @@ class Otlp:
 
     def recognize(self, head: FileHead) -> str | None:
         """By a top-level key, or by the keys of another tool's spans."""
-        found = next((root for root in _ROOTS if isinstance(head.first.get(root), list)), None)
-        if found:
-            return f"holds {found}"
-        exporter = _find_exporter(head)
-        return f"spans as {exporter} exports them" if exporter else None
+        return describe_spans(head.records[:5] or (head.first,))
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """All conversations of a file. Spans come in any order, so the whole file is held in memory."""
         spans: list[Span] = []
-        read = read_exported if _find_exporter(read_head(path)) else read_spans
-        for span in read(path, account):
+        for span in read_spans(path, account):
             if isinstance(span, Drop):
                 yield span
             else:
@@ -70,38 +59,35 @@ class Otlp:
             account.use() if run.taken else account.ignore("tool span without a call that is known")
 
 
-def _find_exporter(head: FileHead) -> str | None:
-    return find_exporter(head.records[:5] or (head.first,))
-
-
 def _make_key(thread: Thread) -> str:
     return f"otlp@{thread.session or thread.trace_id}/{thread.first.span_id}"
 
 
 def _make_trace(thread: Thread, found: Conversations, path: Path, account: Account) -> Trace | Drop:
-    key, first = _make_key(thread), thread.first
-    failed = [exchange for exchange in thread.exchanges if exchange.span.error is not None]
-    silent = [e for e in thread.exchanges if e.reply is None and e.span.error is None]
+    key, first, last = _make_key(thread), thread.first, thread.exchanges[-1]
+    failed = [exchange.span.error for exchange in thread.exchanges if exchange.span.error is not None]
+    silent = [exchange for exchange in thread.exchanges if exchange.reply is None and exchange.span.error is None]
     account.note("model calls whose content was not captured", len(silent))
     account.note("model calls that failed", len(failed))
-    if not any(entry.turn.role == "assistant" for entry in thread.entries):
+    if not any(turn.role == "assistant" for turn in thread.turns):
         if failed and not silent:
-            return Drop("failed_model_call", f"{key}: {failed[-1].span.error}"[:300])
+            return Drop("failed_model_call", f"{key}: {failed[-1]}"[:300])
         return Drop(
             "content_not_captured",
             f"{key}: {len(silent)} model calls, and nothing that was said",
             ("have it captured: set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or your library's switch",),
         )
-    owner = found.tree.get(thread.trace_id, thread.owner)
-    own = {} if owner is None else {name: decode_json(owner.attributes.get(f"{FIELD}.{name}")) for name in _OWN}
-    thread.entries += [Entry(turn) for turn in read_messages(own.get("last_messages") or [])]
-    talk = Conversation(account, durations_from_stamps=False)
-    _Writer(talk, thread, found, account).write()
-    above = found.find_parent(thread)
-    ended_badly = thread.exchanges[-1].span.error if thread.exchanges[-1].reply is None else None
-    outcome = (
-        Outcome(status="error", error=Failure(kind="model_call", message=ended_badly)) if ended_badly else Outcome()
+    owner = found.find_owner(thread)
+    own, behind = (  # what our own exports keep in an agent's span
+        None if owner is None else decode_json(owner.attributes.get(f"{FIELD}.{name}"))
+        for name in ("trace", "last_messages")
     )
+    thread.turns += read_messages(behind or [])
+    talk = Conversation(account, durations_from_stamps=False)
+    _Writer(talk, thread, found).write()
+    above = found.find_parent(thread)
+    error = last.span.error if last.reply is None else None
+    sampling = {name: as_number(first.attributes.get(f"gen_ai.request.{name}")) for name in _SAMPLING}
     return finish_trace(
         talk,
         key=key,
@@ -110,104 +96,89 @@ def _make_trace(thread: Thread, found: Conversations, path: Path, account: Accou
         raw_id=thread.trace_id,
         agent=_find_agent_name(owner, first),
         model=first.get_text("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
-        sampling={k: v for k, name in _SAMPLING.items() if (v := as_number(first.attributes.get(name))) is not None},
-        created_at=None if first.started is None else datetime.fromtimestamp(first.started, UTC).isoformat(),
+        sampling={name: value for name, value in sampling.items() if value is not None},
+        created_at=None if first.started is None else write_time(first.started),
         met={"model calls": len(thread.exchanges)},
-        tools=next((tools for e in reversed(thread.exchanges) if (tools := read_tools(e.span))), ()),
-        outcome=outcome,
+        tools=next((tools for exchange in reversed(thread.exchanges) if (tools := read_tools(exchange.span))), ()),
+        outcome=Outcome(status="error", error=Failure(kind="model_call", message=error)) if error else Outcome(),
         parent=Parent(key=_make_key(above[0]), call_id=above[1]) if above else None,
-        extra={FIELD: own["trace"]} if own.get("trace") else None,
+        extra={FIELD: own} if own else None,
     )
 
 
 def _find_agent_name(owner: Span | None, first: Span) -> str | None:
-    name = ""
+    name = first.get_text("gen_ai.agent.name")
     if owner is not None:
-        name = owner.get_text("gen_ai.agent.name", "agent_name", "agent.name", "graph.node.id", "traceloop.entity.name")
+        names = ("gen_ai.agent.name", "agent_name", "agent.name", "graph.node.id", "traceloop.entity.name")
+        name = owner.get_text(*names) or name
     service = first.resource.get("service.name")
     is_named = isinstance(service, str) and not service.startswith("unknown_service")
-    return name or first.get_text("gen_ai.agent.name") or (str(service) if is_named else "") or None
+    return name or (str(service) if is_named else "") or None
 
 
 class _Writer:
-    """Writes the entries of a conversation, with tool times, and results that only the tools' spans have."""
+    """Writes the turns of a conversation, with tool times, and results that only the tools' spans have."""
 
-    def __init__(self, talk: Conversation, thread: Thread, found: Conversations, account: Account) -> None:
+    def __init__(self, talk: Conversation, thread: Thread, found: Conversations) -> None:
         self._talk = talk
         self._thread = thread
         self._found = found
-        self._traces = list(dict.fromkeys(exchange.span.trace_id for exchange in thread.exchanges))
-        self._account = account
-        self._open: dict[str, tuple[ToolCall, Exchange | None]] = {}
-        """Calls without a result so far, by id."""
+        self._open: dict[str, tuple[ToolCall, int]] = {}
+        """Calls without a result so far, by id, and when the model was asked."""
 
     def write(self) -> None:
-        for index, entry in enumerate(self._thread.entries):
-            turn = entry.turn
-            if turn.role == "assistant":
-                self._add_results_of_spans(index)
-                self._add_reply(entry, index)
-            elif turn.role == "tool":
+        for index, turn in enumerate(self._thread.turns):
+            if turn.role == "tool":
                 self._add_result(turn, index)
-            elif turn.role == "system":
-                self._talk.add_system(turn.text, index, parts=turn.parts, extra=turn.extra)
-            else:
+                continue
+            if turn.role != "system":
                 self._add_results_of_spans(index)
-                self._talk.add_user(turn.text, index, parts=turn.parts, extra=turn.extra)
-        self._add_results_of_spans(len(self._thread.entries))
+            if turn.role == "assistant":
+                self._add_reply(turn, index)
+            else:
+                self._talk.add(turn.role, turn.text, index, parts=turn.parts, extra=turn.extra)
+        self._add_results_of_spans(len(self._thread.turns))
 
-    def _add_reply(self, entry: Entry, index: int) -> None:
-        turn, exchange = entry.turn, entry.exchange
-        calls = list[ToolCall]()
-        for number, call in enumerate(turn.calls):
-            call_id = call.id or f"{index}.{number}"
-            calls.append(ToolCall(
-                id=call_id, name=call.name, arguments=call.arguments, repairs=call.repairs, error=call.error,
-                extra=call.extra,
-            ))  # fmt: skip
-            self._open[call_id] = (calls[-1], exchange)
+    def _add_reply(self, turn: Turn, index: int) -> None:
+        exchange, account = turn.exchange, self._talk.account
+        calls = [
+            msgspec.structs.replace(call, id=call.id or f"{index}.{number}") for number, call in enumerate(turn.calls)
+        ]
+        asked = 0 if exchange is None else exchange.span.start_ns
+        self._open.update((call.id, (call, asked)) for call in calls)
         more: dict[str, Any] = {"extra": turn.extra}
+        account.note("turns known only from the history", exchange is None)
         if exchange is not None:
-            span = exchange.span
             # A span with a reply but no input only reports a model call: its length is not that of the call.
-            seconds = span.seconds if exchange.inputs else None
-            more |= {"at": span.started, "seconds": seconds, "measured_by": "span"}
-            if exchange.is_cut:
-                self._account.note("replies whose beginning is missing")
-                more |= {"train": False, "extra": {**turn.extra, "is_cut": True}}
+            seconds = exchange.span.seconds if exchange.inputs else None
+            more |= {"at": exchange.span.started, "seconds": seconds, "measured_by": "span"}
             more["sampled"] = Sampled(finish_reason=exchange.finish_reason, usage=exchange.usage)
-        else:
-            self._account.note("turns known only from the history")
+            if exchange.is_cut:
+                account.note("replies whose beginning is missing")
+                more |= {"train": False, "extra": {**turn.extra, "is_cut": True}}
         self._talk.add_agent(index, text=turn.text, reasoning=turn.reasoning, calls=calls, parts=turn.parts, **more)
 
     def _add_result(self, turn: Turn, index: int) -> None:
-        call_id = turn.call_id
+        call_id, text = turn.call_id, turn.text
         if self._thread.has_new_only:  # our own exports are complete: an empty text is the result
-            self._write_result(call_id, turn.text, index, self._found.take_run(self._traces, "call", call_id), turn)
+            self._write_result(call_id, text, index, self._found.find_run(self._thread, call_id), turn)
             return
         if call_id not in self._open:
-            named = (i for i, (call, _) in self._open.items() if not turn.tool or call.name == turn.tool)
-            call_id = turn.call_id or next(named, "")
-        waiting = self._open.pop(call_id, None)
-        run = self._find_run(call_id, *waiting) if waiting else None
-        text = turn.text
-        if not text and run is not None:
-            text = write_text(run.result)
-        self._write_result(call_id, text, index, run, turn)
+            named = (own for own, (call, _) in self._open.items() if not turn.tool or call.name == turn.tool)
+            call_id = call_id or next(named, "")
+        call, asked = self._open.pop(call_id, (None, 0))
+        run = self._found.find_run(self._thread, call_id, call.name, asked) if call else None
+        self._write_result(call_id, text or ("" if run is None else write_text(run.result)), index, run, turn)
 
     def _add_results_of_spans(self, index: int) -> None:
         """Add results that no later model call was sent, if the tools' spans have them."""
-        if self._thread.has_new_only:
-            return
-        for call_id, (call, exchange) in list(self._open.items()):
-            run = self._find_run(call_id, call, exchange)
-            if run is None:
-                continue
-            if run.result is None and run.span.error is None:
-                self._account.note("results that were not captured")
-                continue
-            del self._open[call_id]
-            self._write_result(call_id, write_text(run.result) or run.span.error or "", index, run, Turn("tool"))
+        for call_id, (call, asked) in [] if self._thread.has_new_only else list(self._open.items()):
+            run = self._found.find_run(self._thread, call_id, call.name, asked)
+            if run is not None and run.result is None and run.span.error is None:
+                self._talk.account.note("results that were not captured")
+            elif run is not None:
+                del self._open[call_id]
+                self._write_result(call_id, write_text(run.result) or run.span.error or "", index, run, Turn("tool"))
 
     def _write_result(self, call_id: str, text: str, index: int, run: ToolRun | None, turn: Turn) -> None:
         more: dict[str, Any] = {}
@@ -215,15 +186,6 @@ class _Writer:
             more = {"at": run.span.started, "seconds": run.span.seconds, "measured_by": "span"}
             more["is_error"] = True if run.span.error is not None else None
         self._talk.add_result(call_id, text, index, parts=turn.parts, extra=turn.extra, **more)
-
-    def _find_run(self, call_id: str, call: ToolCall, exchange: Exchange | None) -> ToolRun | None:
-        """The run of a call: by its id, else the first run of the tool since the model asked for it."""
-        run = self._found.take_run(self._traces, "call", call_id)
-        if run is None:
-            since = exchange.span.start_ns if exchange is not None else 0
-            others = self._thread.call_ids
-            run = self._found.take_run(self._traces, "tool", call.name, since=since, avoid=others)
-        return run
 
 
 PLUGIN = Otlp

@@ -31,19 +31,14 @@ from foretrace.sources.otlp.spans import Span
 from foretrace.sources.own_fields import FIELD
 from foretrace.sources.turn_items import ROLES
 
-_EVENT_ROLES = {
-    "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-}  # fmt: skip
+_EVENT_ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _DETAILS = "gen_ai.client.inference.operation.details"
-_TEXTS = frozenset({"text", "input_text", "output_text"})
-_PARTS = _TEXTS | {"reasoning", "thinking", "tool_call", "tool_use", "tool_call_response", "tool_result", "image",
-                   "image_url", "input_image", "blob", "uri", "file"}  # fmt: skip
-_USAGE = (
-    ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-)
-"""Attributes with the token counts of the prompt, and of the reply."""
+_PARTS = frozenset({
+    "text", "input_text", "output_text", "reasoning", "thinking", "tool_call", "tool_use", "tool_call_response",
+    "tool_result", "image", "image_url", "input_image", "blob", "uri", "file",
+})  # fmt: skip
+_PROMPT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt")
+_REPLY_TOKENS = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion")
 
 
 class Turn(msgspec.Struct):
@@ -59,6 +54,8 @@ class Turn(msgspec.Struct):
     """For a result: the tool's name, which may be all that is known of the call."""
     parts: tuple[Part, ...] = ()
     extra: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    exchange: Exchange | None = None
+    """The model call that gave a reply; None for a turn that is only known from the history of a later call."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,6 +75,7 @@ class Exchange(msgspec.Struct):
     inputs: list[Turn]
     reply: Turn | None
     finish_reason: str | None
+    usage: Usage | None
     is_cut: bool = False
     """Whether the beginning of the reply is missing: the number of attributes of a span is limited."""
     alternatives: int = 0
@@ -85,56 +83,50 @@ class Exchange(msgspec.Struct):
     has_new_only: bool = False
     """Whether the input is only what is new since the previous call, not the whole history: our own exports."""
 
-    @property
-    def usage(self) -> Usage | None:
-        """Token counts; None if unknown."""
-        get = self.span.attributes.get
-        prompt, completion = (
-            as_count(next((value for name in names if (value := get(name)) is not None), None)) for names in _USAGE
-        )
-        return (
-            Usage(prompt_tokens=prompt, completion_tokens=completion) if (prompt, completion) != (None, None) else None
-        )
-
 
 def read_exchange(span: Span) -> Exchange:
-    """The messages in the span of a model call, from the first vocabulary that has any."""
+    """The messages in the span of a model call, from the first vocabulary that has a reply."""
     attributes = span.attributes
-    inputs, outputs = _read_attribute_messages(attributes)
-    if attributes.get(f"{FIELD}.input") == "new":
-        reasons = as_list(attributes.get("gen_ai.response.finish_reasons"))
-        reply = next(iter(outputs), None)
-        return Exchange(span, inputs, reply, as_text(next(iter(reasons), None)) or None, has_new_only=True)
-    if not outputs:
-        for event in span.events:
-            if event.name == _DETAILS:
-                inputs, outputs = _read_attribute_messages(event.values)
-    if not inputs and not outputs:
-        inputs, outputs = _read_events(span)
-    if not outputs:
-        flat_inputs = read_messages(unflatten(attributes, "gen_ai.prompt"))
-        flat_inputs = [_find_calls_in_text(t) if t.role in ("tool", "assistant") else t for t in flat_inputs]
-        outputs = read_messages(unflatten(attributes, "gen_ai.completion"))
-        outputs = [msgspec.structs.replace(_find_calls_in_text(turn), role="assistant") for turn in outputs]
-        inputs = inputs or flat_inputs
-    is_openinference = not outputs
-    if not outputs:
-        outputs = read_messages(unflatten(attributes, "llm.output_messages")) or _read_value(attributes, "output.value")
-        inputs = inputs or read_messages(unflatten(attributes, "llm.input_messages"))
-        inputs = inputs or _read_value(attributes, "input.value")
-    outputs = [turn for turn in outputs if turn.role in ("assistant", "tool") and not turn.is_empty]
-    reply, alternatives = _merge_reply(outputs, joins_texts=is_openinference)
+    has_new_only, is_openinference = attributes.get(f"{FIELD}.input") == "new", False
+    inputs, outputs = _read_lists(attributes)
+    if not outputs and not has_new_only:
+        details = next((values for name, values in span.events if name == _DETAILS), {})
+        for asked, said in (_read_lists(details), _read_events(span), _read_flat(attributes)):
+            inputs, outputs = inputs or asked, outputs or said
+        if is_openinference := not outputs:
+            outputs = read_messages(_unflatten(attributes, "llm.output_messages")) or _read_value(span, "output.value")
+            inputs = inputs or read_messages(_unflatten(attributes, "llm.input_messages"))
+            inputs = inputs or _read_value(span, "input.value")
+    if not has_new_only:
+        inputs = [turn for turn in inputs if not turn.is_empty or turn.role in ("tool", "assistant")]
+        outputs = [turn for turn in outputs if turn.role in ("assistant", "tool") and not turn.is_empty]
+    # Messages belong together if any has calls or they are OpenInference's; otherwise they are alternatives.
+    are_alternatives = not is_openinference and not any(turn.calls for turn in outputs)
+    reply = next(iter(outputs), None)
+    for turn in [] if are_alternatives else outputs[1:]:
+        assert reply is not None
+        reply.parts += tuple(msgspec.structs.replace(part, at=len(reply.text) + part.at) for part in turn.parts)
+        reply.text += turn.text
+        reply.calls += turn.calls
+        reply.reasoning = "\n\n".join(filter(None, (reply.reasoning, turn.reasoning))) or None
     reasons = attributes.get("gen_ai.response.finish_reasons") or attributes.get("gen_ai.completion.0.finish_reason")
     reasons = decode_json(reasons) or reasons
     reason = next(iter(reasons), None) if isinstance(reasons, list) else reasons
-    return Exchange(
+    tokens = [as_count(next((n for name in names if (n := attributes.get(name)) is not None), None))
+              for names in (_PROMPT_TOKENS, _REPLY_TOKENS)]  # fmt: skip
+    exchange = Exchange(
         span=span,
-        inputs=[turn for turn in inputs if not turn.is_empty or turn.role in ("tool", "assistant")],
+        inputs=inputs,
         reply=reply,
-        finish_reason=reason if isinstance(reason, str) else None,
+        finish_reason=as_text(reason) or None,
+        usage=None if tokens == [None, None] else Usage(prompt_tokens=tokens[0], completion_tokens=tokens[1]),
         is_cut=is_openinference and _lacks_first(attributes, "llm.output_messages."),
-        alternatives=alternatives,
+        alternatives=max(0, len(outputs) - 1) if are_alternatives else 0,
+        has_new_only=has_new_only,
     )
+    if reply is not None:
+        reply.role, reply.exchange = "assistant", exchange
+    return exchange
 
 
 def _lacks_first(attributes: dict[str, Any], prefix: str) -> bool:
@@ -142,7 +134,7 @@ def _lacks_first(attributes: dict[str, Any], prefix: str) -> bool:
     return bool(names) and not any(name.startswith(prefix + "0.") for name in names)
 
 
-def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
+def _unflatten(attributes: dict[str, Any], prefix: str) -> Any:
     """The attributes `PREFIX.0.b`, `PREFIX.1.b`, ... as a list of objects; None if there are none."""
     tree: dict[str, Any] = {}
     for name, value in attributes.items():
@@ -151,10 +143,9 @@ def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
         *path, last = name[len(prefix) + 1 :].split(".")
         inner = tree
         for key in path:
-            step = inner.get(key)
-            if not isinstance(step, dict):
-                step = inner[key] = {}
-            inner = step
+            if not isinstance(inner.get(key), dict):
+                inner[key] = {}
+            inner = inner[key]
         if not isinstance(inner.get(last), dict):
             inner[last] = value
     return _make_lists(tree) if tree else None
@@ -169,49 +160,50 @@ def _make_lists(value: Any) -> Any:
     return made
 
 
-def _read_attribute_messages(attributes: dict[str, Any]) -> tuple[list[Turn], list[Turn]]:
-    system = decode_json(attributes.get("gen_ai.system_instructions"))
+def _read_lists(attributes: dict[str, Any]) -> tuple[list[Turn], list[Turn]]:
+    given = attributes.get("gen_ai.system_instructions")
+    system = decode_json(given)
     inputs = read_messages(decode_json(attributes.get("gen_ai.input.messages")))
     if isinstance(system, list) and system:
         inputs = [*_read_message({"role": "system", "parts": system}), *inputs]
-    elif text := as_text(attributes.get("gen_ai.system_instructions")):
-        inputs = [Turn("system", text), *inputs]
+    elif as_text(given):
+        inputs = [Turn("system", as_text(given)), *inputs]
     return inputs, read_messages(decode_json(attributes.get("gen_ai.output.messages")))
 
 
 def _read_events(span: Span) -> tuple[list[Turn], list[Turn]]:
     inputs, outputs = list[Turn](), list[Turn]()
-    for name, values in ((event.name, event.values) for event in span.events):
-        held = decode_json(values.get("gen_ai.event.content"))
-        if isinstance(held, dict):
-            values = {**values, **held}
-        if name == "gen_ai.choice":
-            message = decode_json(values.get("message"))
-            message = message if isinstance(message, dict) else {k: v for k, v in values.items() if k != "message"}
-            if isinstance(values.get("message"), str) and not isinstance(decode_json(values["message"]), dict):
-                message["content"] = values["message"]
-            outputs += _read_message({"tool_calls": values.get("tool_calls"), **message, "role": "assistant"})
-        elif name in _EVENT_ROLES:
+    for name, values in span.events:
+        values = {**values, **as_dict(decode_json(values.get("gen_ai.event.content")))}
+        if name in _EVENT_ROLES:
             inputs += _read_message({**values, "role": _EVENT_ROLES[name]})
+        elif name == "gen_ai.choice":
+            given = values.pop("message", None)
+            message = decode_json(given)
+            message = message if isinstance(message, dict) else {**values, **({"content": given} if given else {})}
+            outputs += _read_message({"tool_calls": values.get("tool_calls"), **message, "role": "assistant"})
     return inputs, outputs
 
 
-def _read_value(attributes: dict[str, Any], name: str) -> list[Turn]:
-    """OpenInference's `input.value` or `output.value`: text, or the request or response body of an API."""
-    value = attributes.get(name)
+def _read_flat(attributes: dict[str, Any]) -> tuple[list[Turn], list[Turn]]:
+    outputs = read_messages(_unflatten(attributes, "gen_ai.completion"))
+    for turn in outputs:
+        turn.role = "assistant"
+    return read_messages(_unflatten(attributes, "gen_ai.prompt")), outputs
+
+
+def _read_value(span: Span, name: str) -> list[Turn]:
+    """OpenInference's `input.value` or `output.value`, if it is text and not the body of a request or response."""
+    text = span.get_text(name)
     role: Role = "user" if name == "input.value" else "assistant"
-    decoded = decode_json(value)
-    if not isinstance(decoded, (dict, list)):
-        return [Turn(role, value)] if isinstance(value, str) and value else []
-    body = as_dict(decoded)
-    choices = [as_dict(choice.get("message")) for choice in as_dicts(body.get("choices"))]
-    return read_messages(choices or body.get("messages") or (decoded if isinstance(decoded, list) else None))
+    return [Turn(role, text)] if text and not isinstance(decode_json(text), (dict, list)) else []
 
 
 def read_messages(value: Any) -> list[Turn]:
     """The turns of a message or a list of messages."""
-    messages = value if isinstance(value, list) else as_dicts([value])
-    return [turn for message in messages if isinstance(message, dict) for turn in _read_message(message)]
+    return [
+        turn for message in as_dicts(value if isinstance(value, list) else [value]) for turn in _read_message(message)
+    ]
 
 
 def _read_message(raw: dict[str, Any]) -> list[Turn]:
@@ -221,7 +213,11 @@ def _read_message(raw: dict[str, Any]) -> list[Turn]:
     turn, results = Turn(role), list[Turn]()
     if FIELD in message:
         turn.extra = {FIELD: message[FIELD]}
-    pieces = _decode_parts(message.get("parts", message.get("contents", message.get("content"))), role)
+    pieces = message.get("parts", message.get("contents", message.get("content")))
+    if role != "tool" and isinstance(pieces, str) and pieces.startswith("[{"):  # parts, as JSON text
+        decoded = as_list(decode_json(pieces))
+        kinds = {get_text(part, "type") for part in decoded}
+        pieces = decoded if kinds and kinds <= _PARTS else pieces
     if isinstance(pieces, list):
         for piece in pieces:
             _add_piece(turn, results, get_dict(piece, "message_content") or piece)
@@ -229,9 +225,9 @@ def _read_message(raw: dict[str, Any]) -> list[Turn]:
         turn.text = write_text(pieces)
     turn.reasoning = turn.reasoning or get_text(message, "reasoning_content", "reasoning") or None
     calls = decode_json(message.get("tool_calls"))
-    turn.calls += map(_make_call, as_dicts(calls if isinstance(calls, list) else [calls]))
-    if role == "tool" and turn.calls:
-        turn.role = role = "assistant"  # Koog
+    for each in as_dicts(calls if isinstance(calls, list) else [calls]):
+        call = read_block({**(get_dict(each, "tool_call") or each), "type": "tool_call"})
+        turn.calls.append(make_call(read_id(call.get("id")), call.get("name"), call.get("input")))
     if role == "tool" and not results:
         turn.call_id = read_id(message.get("tool_call_id")) or read_id(message.get("id"))
         turn.tool = as_text(message.get("name"))
@@ -240,16 +236,6 @@ def _read_message(raw: dict[str, Any]) -> list[Turn]:
         results[0].extra = turn.extra
         return results
     return results if results and turn.is_empty else [*results, turn]
-
-
-def _decode_parts(value: Any, role: Role) -> Any:
-    """Decode a list of parts that is written as JSON text. Other text stays as it is, and so does a tool's JSON output
-    unless it is a list of text parts."""
-    if not isinstance(value, str) or not value.startswith("[{"):
-        return value
-    decoded = decode_json(value)
-    kinds = {str(as_dict(part).get("type")) for part in as_list(decoded)}
-    return decoded if kinds and kinds <= (_TEXTS if role == "tool" else _PARTS) else value
 
 
 def _add_piece(turn: Turn, results: list[Turn], piece: Any) -> None:
@@ -269,68 +255,24 @@ def _add_piece(turn: Turn, results: list[Turn], piece: Any) -> None:
         turn.text += text
 
 
-def _make_call(raw: dict[str, Any]) -> ToolCall:
-    call = read_block({**(get_dict(raw, "tool_call") or raw), "type": "tool_call"})
-    return make_call(read_id(call.get("id")), call.get("name"), call.get("input"))
-
-
 def read_id(value: Any) -> str:
     """An id as text; Microsoft's is a list of two."""
     return write_text(decode_nested(value))
 
 
-def _find_calls_in_text(turn: Turn) -> Turn:
-    """The turn with calls out of its text: flat attributes have no field for calls, so some libraries write them as
-    JSON text, and some of these with the role of a tool."""
-    if turn.calls or not turn.text.lstrip().startswith(("[", "{")):
-        return turn
-    decoded = decode_json(turn.text)
-    items = as_dicts(decoded if isinstance(decoded, list) else [decoded])
-    calls = [_make_call(item) for item in items if _is_call(item)]
-    if not calls or len(calls) != len(items):
-        return turn
-    return msgspec.structs.replace(turn, role="assistant", text="", calls=calls, call_id="")
-
-
-def _is_call(item: dict[str, Any]) -> bool:
-    function = item.get("function")
-    is_function = isinstance(function, dict) and isinstance(function.get("name"), str)
-    return is_function or (isinstance(item.get("name"), str) and ("arguments" in item or "args" in item))
-
-
-def _merge_reply(outputs: list[Turn], *, joins_texts: bool) -> tuple[Turn | None, int]:
-    """Merge the output messages into the reply, and count alternatives to it. Messages belong together if any has calls
-    or they are OpenInference's; otherwise they are alternatives, and the first one was used."""
-    if not outputs:
-        return None, 0
-    if len(outputs) > 1 and not joins_texts and not any(turn.calls for turn in outputs):
-        return outputs[0], len(outputs) - 1
-    reply = Turn("assistant")
-    for turn in outputs:
-        at = len(reply.text)
-        reply.text += turn.text
-        reply.calls += turn.calls
-        reply.parts += tuple(msgspec.structs.replace(part, at=at + part.at) for part in turn.parts)
-        if turn.reasoning:
-            reply.reasoning = f"{reply.reasoning}\n\n{turn.reasoning}" if reply.reasoning else turn.reasoning
-    return reply, 0
-
-
 def read_tools(span: Span) -> tuple[ToolSpec, ...]:
     """The tools that the model was offered."""
     attributes = span.attributes
-    for name in ("gen_ai.tool.definitions", "gen_ai.request.tools"):
-        if tools := read_tool_specs(decode_json(attributes.get(name))):
-            return tools
-    listed = [
-        decode_json(as_dict(tool.get("tool")).get("json_schema"))
-        for tool in as_dicts(unflatten(attributes, "llm.tools"))
-    ]
-    if tools := read_tool_specs(listed):
-        return tools
-    flat = unflatten(attributes, "llm.request.functions") or unflatten(attributes, "gen_ai.request.tools")
-    flat = [{**tool, "parameters": decode_json(tool.get("parameters"))} for tool in as_dicts(flat)]
     request = as_dict(decode_json(attributes.get("model_request_parameters")))  # Pydantic AI
-    own = [*as_list(request.get("function_tools")), *as_list(request.get("output_tools"))]
-    renamed = [{**tool, "parameters": tool.get("parameters_json_schema")} for tool in as_dicts(own)]
-    return read_tool_specs(flat) or read_tool_specs(renamed)
+    flat = _unflatten(attributes, "llm.request.functions") or _unflatten(attributes, "gen_ai.request.tools")
+    given = (
+        decode_json(attributes.get("gen_ai.tool.definitions")),
+        decode_json(attributes.get("gen_ai.request.tools")),
+        [
+            decode_json(get_dict(tool, "tool").get("json_schema"))
+            for tool in as_dicts(_unflatten(attributes, "llm.tools"))
+        ],
+        [{**tool, "parameters": decode_json(tool.get("parameters"))} for tool in as_dicts(flat)],
+        [*as_list(request.get("function_tools")), *as_list(request.get("output_tools"))],
+    )
+    return next((tools for each in given if (tools := read_tool_specs(each))), ())

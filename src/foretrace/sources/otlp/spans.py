@@ -1,34 +1,51 @@
-"""Read spans of OTLP JSON, and the log records that belong to them, as plain values."""
+"""Read spans as plain values: of OTLP JSON, with the log records that belong to them, and as the tools export them that
+do not write OTLP (OpenAI's Agents SDK, Langfuse, LangSmith, MLflow), with the attributes of OTel GenAI."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
-from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_text, read_objects
+from foretrace.sources.base import RowError
+from foretrace.sources.conversation import read_time
+from foretrace.sources.json_values import (
+    as_count,
+    as_dict,
+    as_dicts,
+    as_text,
+    decode_nested,
+    decode_quoted,
+    get_dict,
+    get_dicts,
+    get_text,
+    read_objects,
+)
+from foretrace.sources.row_turns import find_reply
+from foretrace.sources.turn_items import flatten_turns, is_turn
 
+Record = dict[str, Any]
 SpanKind = Literal["model", "tool", "agent", "other"]
-_MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content", "completion"})
-_AGENT_OPERATIONS = frozenset({"invoke_agent", "create_agent", "invoke_workflow"})
-_OPENINFERENCE: dict[str, SpanKind] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent"}
-_TRACELOOP: dict[str, SpanKind] = {"tool": "tool", "agent": "agent"}
-_MODEL_SIGNS = ("gen_ai.output.messages", "gen_ai.response.finish_reasons", "gen_ai.response.model")
-"""Attributes that only model calls have, for spans that do not name their operation."""
+_OPERATIONS: dict[str, SpanKind] = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "completion"), "model"),
+    **dict.fromkeys(("invoke_agent", "create_agent", "invoke_workflow"), "agent"), "execute_tool": "tool",
+}  # fmt: skip
+_KINDS: dict[str, SpanKind] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent", "tool": "tool", "agent": "agent"}
+"""OpenInference's in capitals, Traceloop's in small letters."""
+_SIGNS: tuple[tuple[SpanKind, re.Pattern[str]], ...] = (
+    ("model", re.compile(r"llm\.request\.type|gen_ai\.(?:prompt|completion)\b.*")),
+    ("tool", re.compile(r"gen_ai\.tool\.(?:name|call\.id)")),
+    ("agent", re.compile(r"gen_ai\.agent\.name|agent_name")),
+    ("model", re.compile(r"gen_ai\.(?:output\.messages|response\.finish_reasons|response\.model)")),
+)
+"""Attributes of a kind, for spans that name neither their operation nor their kind."""
 _MAX_DEPTH = 32
-_ERROR = 2
-
-
-class SpanEvent(msgspec.Struct, frozen=True):
-    """An event of a span, or a log record that names the span."""
-
-    name: str
-    values: dict[str, Any]
-    """Its attributes, overridden by the fields of its body."""
+_ROOTS = ("resourceSpans", "resourceLogs")
 
 
 class Span(msgspec.Struct):
@@ -40,12 +57,18 @@ class Span(msgspec.Struct):
     name: str
     start_ns: int
     end_ns: int
-    attributes: dict[str, Any]
-    resource: dict[str, Any]
-    events: list[SpanEvent]
+    attributes: Record
+    resource: Record
     error: str | None = None
     """The error message, if the span failed."""
+    events: list[tuple[str, Record]] = msgspec.field(default_factory=list[tuple[str, Record]])
+    """Names and values of its events, and of the log records that name it."""
     kind: SpanKind = "other"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Identifies it among all spans."""
+        return self.trace_id, self.span_id
 
     @property
     def seconds(self) -> float | None:
@@ -62,121 +85,248 @@ class Span(msgspec.Struct):
         return next((text for name in names if (text := as_text(self.attributes.get(name)))), "")
 
 
+def describe_spans(records: Iterable[Record]) -> str | None:
+    """What kind of spans these records of a file are; None if they are none."""
+    for record in records:
+        for root in _ROOTS:
+            if isinstance(_get(record, root), list):
+                return f"holds {root}"
+        if tool := next(filter(None, map(_find_tool, _list_exported(record))), None):
+            return f"spans as {tool.name} exports them"
+    return None
+
+
 def read_spans(path: Path, account: Account) -> Iterator[Span | Drop]:
     """All spans of a file, ordered by start; before them a Drop for each record that cannot be read."""
     spans: dict[tuple[str, str], Span] = {}
-    logs: list[dict[str, Any]] = []
+    logs: list[Record] = []
     for value in read_objects(path):
         if isinstance(value, Drop):
             account.drop(value.reason)
             yield value
-            continue
-        groups = _get(value, "resourceSpans", "resource_spans"), _get(value, "resourceLogs", "resource_logs")
-        if groups == (None, None):
-            account.meet_unknown("+".join(sorted(value)[:3]) or "empty object")
-        for resource in as_dicts(groups[0]):
-            _collect_spans(resource, spans, account)
-        for resource in as_dicts(groups[1]):
-            for scope in as_dicts(_get(resource, "scopeLogs", "scope_logs")):
-                logs += as_dicts(_get(scope, "logRecords", "log_records"))
+        elif any(_get(value, root) is not None for root in _ROOTS):
+            for resource in as_dicts(_get(value, "resourceSpans")):
+                about = _decode_attributes(get_dict(resource, "resource").get("attributes"))
+                for scope in as_dicts(_get(resource, "scopeSpans")):
+                    for raw in get_dicts(scope, "spans"):
+                        _add_span(spans, _decode_span(raw, about), account)
+            for resource in as_dicts(_get(value, "resourceLogs")):
+                for scope in as_dicts(_get(resource, "scopeLogs")):
+                    logs += as_dicts(_get(scope, "logRecords"))
+        else:
+            for record in _list_exported(value):
+                if tool := _find_tool(record):
+                    _add_span(spans, _convert_span(tool, record), account)
+                elif kind := get_text(record, "object", "type"):
+                    account.ignore(kind)
+                else:
+                    account.meet_unknown("+".join(sorted(record)[:3]) or "empty object")
     for log in logs:
         _attach_log(log, spans, account)
     for span in spans.values():
-        span.kind = find_kind(span)
+        span.kind = _find_kind(span)
     yield from sorted(spans.values(), key=lambda span: (span.start_ns, span.end_ns))
 
 
-def _collect_spans(resource: dict[str, Any], spans: dict[tuple[str, str], Span], account: Account) -> None:
-    about = decode_attributes(as_dict(resource.get("resource")).get("attributes"))
-    for scope in as_dicts(_get(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans")):
-        for raw in as_dicts(scope.get("spans")):
-            span = _make_span(raw, about)
-            if not span.span_id:
-                account.drop("span_without_id")
-            elif (span.trace_id, span.span_id) in spans:
-                account.ignore("span that was exported twice")
-            else:
-                spans[span.trace_id, span.span_id] = span
+def _get(value: Record, name: str) -> Any:
+    """A field of OTLP, which some programs spell with underscores."""
+    return value[name] if name in value else value.get(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name))
 
 
-def _make_span(raw: dict[str, Any], resource: dict[str, Any]) -> Span:
-    status = as_dict(raw.get("status"))
-    failed = status.get("code") in (_ERROR, str(_ERROR), "STATUS_CODE_ERROR")
+def _add_span(spans: dict[tuple[str, str], Span], span: Span, account: Account) -> None:
+    if not span.span_id:
+        account.drop("span_without_id")
+    elif span.key in spans:
+        account.ignore("span that was exported twice")
+    else:
+        spans[span.key] = span
+
+
+def _find_kind(span: Span) -> SpanKind:
+    """What a span reports, as its attributes and name tell."""
+    operation = span.get_text("gen_ai.operation.name")
+    named = span.get_text("openinference.span.kind") or span.get_text("traceloop.span.kind")
+    if known := _OPERATIONS.get(operation) or _KINDS.get(named):
+        return known
+    for kind, sign in _SIGNS[:3] if operation else _SIGNS:
+        if any(map(sign.fullmatch, span.attributes)) or (kind == "agent" and span.name.startswith("invoke_agent")):
+            return kind
+    return "other"
+
+
+def _decode_span(raw: Record, resource: Record) -> Span:
+    status = get_dict(raw, "status")
+    failed = status.get("code") in (2, "2", "STATUS_CODE_ERROR")
     return Span(
-        trace_id=as_text(_get(raw, "traceId", "trace_id")),
-        span_id=as_text(_get(raw, "spanId", "span_id")),
-        parent_id=as_text(_get(raw, "parentSpanId", "parent_span_id")),
+        *(as_text(_get(raw, name)) for name in ("traceId", "spanId", "parentSpanId")),
         name=as_text(raw.get("name")),
-        start_ns=as_count(_get(raw, "startTimeUnixNano", "start_time_unix_nano")) or 0,
-        end_ns=as_count(_get(raw, "endTimeUnixNano", "end_time_unix_nano")) or 0,
-        attributes=decode_attributes(raw.get("attributes")),
+        start_ns=as_count(_get(raw, "startTimeUnixNano")) or 0,
+        end_ns=as_count(_get(raw, "endTimeUnixNano")) or 0,
+        attributes=_decode_attributes(raw.get("attributes")),
         resource=resource,
-        events=[
-            SpanEvent(as_text(event.get("name")), decode_attributes(event.get("attributes")))
-            for event in as_dicts(raw.get("events"))
-        ],
-        error=(as_text(status.get("message")) or "error") if failed else None,
+        error=(get_text(status, "message") or "error") if failed else None,
+        events=[(get_text(e, "name"), _decode_attributes(e.get("attributes"))) for e in get_dicts(raw, "events")],
     )
 
 
-def _attach_log(log: dict[str, Any], spans: dict[tuple[str, str], Span], account: Account) -> None:
+def _attach_log(log: Record, spans: dict[tuple[str, str], Span], account: Account) -> None:
     """Make a log record an event of its span: some instrumentations write messages only there."""
-    attributes, body = decode_attributes(log.get("attributes")), decode_value(log.get("body"))
-    name = as_text(_get(log, "eventName", "event_name")) or as_text(attributes.get("event.name"))
-    span = spans.get((as_text(_get(log, "traceId", "trace_id")), as_text(_get(log, "spanId", "span_id"))))
+    attributes, body = _decode_attributes(log.get("attributes")), _decode_value(log.get("body"))
+    name = as_text(_get(log, "eventName")) or get_text(attributes, "event.name")
+    span = spans.get((as_text(_get(log, "traceId")), as_text(_get(log, "spanId"))))
     if not name.startswith("gen_ai."):
         account.ignore("log record of another kind")
     elif span is None:
         account.drop("log_without_span")
     else:
         account.use()
-        span.events.append(SpanEvent(name, {**attributes, **as_dict(body)}))
+        span.events.append((name, {**attributes, **as_dict(body)}))
 
 
-def find_kind(span: Span) -> SpanKind:
-    """What a span reports, as its attributes and name tell."""
-    names = span.attributes
-    operation = span.get_text("gen_ai.operation.name")
-    if operation in _MODEL_OPERATIONS:
-        return "model"
-    if operation == "execute_tool":
-        return "tool"
-    if operation in _AGENT_OPERATIONS:
-        return "agent"
-    kind = names.get("openinference.span.kind") or names.get("traceloop.span.kind")
-    if isinstance(kind, str) and (known := _OPENINFERENCE.get(kind) or _TRACELOOP.get(kind)):
-        return known
-    if "llm.request.type" in names or any(name.startswith(("gen_ai.prompt", "gen_ai.completion")) for name in names):
-        return "model"
-    if "gen_ai.tool.name" in names or "gen_ai.tool.call.id" in names:
-        return "tool"
-    if "gen_ai.agent.name" in names or "agent_name" in names or span.name.startswith("invoke_agent"):
-        return "agent"
-    says_model = not operation and any(name in names for name in _MODEL_SIGNS)
-    return "model" if says_model else "other"
-
-
-def decode_attributes(value: Any) -> dict[str, Any]:
+def _decode_attributes(value: Any) -> Record:
     """Attributes as a mapping; if two have the same name, the last one counts."""
-    return {str(item.get("key")): decode_value(item.get("value")) for item in as_dicts(value)}
+    return {str(item.get("key")): _decode_value(item.get("value")) for item in as_dicts(value)}
 
 
-def decode_value(value: Any, depth: int = 0) -> Any:
+def _decode_value(value: Any, depth: int = 0) -> Any:
     """A typed OTLP value as a plain one; OTLP writes whole numbers as text."""
     if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return None if isinstance(value, dict) else value
     kind, inner = next(iter(value.items()), ("", None))
+    values = as_dict(inner).get("values")
     if kind in ("intValue", "int_value"):
         number = as_count(inner.removeprefix("-") if isinstance(inner, str) else inner)
         return -number if number is not None and str(inner).startswith("-") else number
     if kind in ("arrayValue", "array_value"):
-        items = as_dict(inner).get("values")
-        return [decode_value(item, depth + 1) for item in items] if isinstance(items, list) else []
+        return [_decode_value(item, depth + 1) for item in values] if isinstance(values, list) else []
     if kind in ("kvlistValue", "kvlist_value"):
-        pairs = as_dicts(as_dict(inner).get("values"))
-        return {str(pair.get("key")): decode_value(pair.get("value"), depth + 1) for pair in pairs}
+        return {str(pair.get("key")): _decode_value(pair.get("value"), depth + 1) for pair in as_dicts(values)}
     return inner
 
 
-def _get(value: dict[str, Any], *names: str) -> Any:
-    return next((value[name] for name in names if name in value), None)
+class _Tool(NamedTuple):
+    """Where a tool writes the facts of a span; dots separate the keys of nested objects."""
+
+    name: str
+    signs: str
+    """Keys that all records of the tool have."""
+    kinds: dict[str, str]
+    """Its kinds of spans, and the operations that they are."""
+    kind: str
+    ids: str
+    """Keys of the ids of the trace, the span and its parent."""
+    times: str
+    label: str
+    asked: str
+    said: str
+    model: str
+    error: str = "error"
+
+
+_TOOLS = (
+    _Tool(
+        "OpenAI's Agents SDK", "object span_data trace_id",
+        {"generation": "chat", "response": "chat", "function": "execute_tool", "agent": "invoke_agent"},
+        "span_data/type", "trace_id id parent_id", "started_at ended_at", "span_data/name", "span_data/input",
+        "span_data/output", "span_data/model",
+    ),
+    _Tool(
+        "Langfuse", "traceId type startTime parentObservationId",
+        {"GENERATION": "chat", "TOOL": "execute_tool", "AGENT": "invoke_agent"}, "type",
+        "traceId id parentObservationId", "startTime endTime", "name", "input", "output", "model", "statusMessage",
+    ),
+    _Tool(
+        "LangSmith", "run_type trace_id inputs outputs", {"llm": "chat", "tool": "execute_tool"}, "run_type",
+        "trace_id id parent_run_id", "start_time end_time", "name", "inputs", "outputs",
+        "extra/invocation_params/model",
+    ),
+    _Tool(
+        "MLflow", "span_id trace_id attributes start_time_unix_nano",
+        {"LLM": "chat", "CHAT_MODEL": "chat", "TOOL": "execute_tool", "AGENT": "invoke_agent"},
+        "attributes/mlflow.spanType", "trace_id span_id parent_span_id", "start_time_unix_nano end_time_unix_nano",
+        "name", "attributes/mlflow.spanInputs", "attributes/mlflow.spanOutputs", "attributes/mlflow.spanInputs/model",
+    ),
+)  # fmt: skip
+
+
+def _find_tool(record: Record) -> _Tool | None:
+    return next((tool for tool in _TOOLS if record.keys() >= {*tool.signs.split()}), None)
+
+
+def _list_exported(record: Record) -> list[Record]:
+    """The span records in a record: the record itself, or all spans of a trace that is one document."""
+    if "observations" in record and "id" in record:
+        return [{"traceId": record["id"], **each} for each in get_dicts(record, "observations")]
+    spans = get_dicts(get_dict(record, "data"), "spans")
+    return spans if spans and "info" in record else [record]
+
+
+def _find(value: Any, path: str) -> Any:
+    """The value at a path of keys; JSON text on the way, and at the end, is decoded."""
+    for key in path.split("/"):
+        value = decode_quoted(decode_nested(as_dict(value).get(key)))
+    return value
+
+
+def _convert_span(tool: _Tool, record: Record) -> Span:
+    operation = tool.kinds.get(as_text(_find(record, tool.kind)), "other")
+    asked, said, name = _find(record, tool.asked), _find(record, tool.said), as_text(_find(record, tool.label))
+    attributes: Record = {"gen_ai.operation.name": operation}
+    if operation == "chat":
+        attributes["gen_ai.input.messages"] = _list_messages(asked)
+        attributes["gen_ai.output.messages"] = _list_replies(said)
+        attributes["gen_ai.request.model"] = _find(record, tool.model)
+        tools = as_dict(asked).get("tools") or _find(record, "extra/invocation_params/tools")
+        attributes["gen_ai.tool.definitions"] = tools
+    elif operation == "execute_tool":
+        held = as_dict(said)
+        alone = held["output"] if held.keys() == {"output"} else held["content"] if held.get("type") == "tool" else said
+        attributes |= {"gen_ai.tool.name": name, "gen_ai.tool.call.result": alone}
+    error = _find(record, tool.error)
+    level = record.get("level", "ERROR" if error else None)
+    begin, end = (_read_ns(record.get(key)) for key in tool.times.split())
+    return Span(
+        *(get_text(record, key) for key in tool.ids.split()),
+        name=name,
+        start_ns=begin,
+        end_ns=end,
+        attributes=attributes,
+        resource={},
+        error=(as_text(error) or "error") if level == "ERROR" else None,
+    )
+
+
+def _read_ns(value: Any) -> int:
+    if (count := as_count(value)) is not None and count > 10**15:
+        return count
+    seconds = read_time(value)
+    return 0 if seconds is None else round(seconds * 1e9)
+
+
+def _list_messages(value: Any) -> list[Record]:
+    """The messages sent to a model, from a list, a request body with a list, or a text."""
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("messages", "input", "contents") if value.get(key)), value)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        value = value[0]
+    return [{"role": "user", "content": value}] if isinstance(value, str) else _unify(value)
+
+
+def _list_replies(value: Any) -> list[Record]:
+    """The model's replies, from a response body, one or several messages, or a text."""
+    if isinstance(value, str):
+        return [{"role": "assistant", "content": value}]
+    if isinstance(value, dict):
+        reply = find_reply(value)
+        items = value.get("output")
+        value = [reply] if reply is not None else items if isinstance(items, list) else [value]
+    return [turn for turn in _unify(value) if turn.get("role") == "assistant"]
+
+
+def _unify(turns: Any) -> list[Record]:
+    """Messages of any vocabulary in OpenAI's format."""
+    try:
+        given = [(None, turn) for turn in as_dicts(turns) if is_turn(turn)]
+        return [message for _, message in flatten_turns(given, (None, None))]
+    except RowError:
+        return as_dicts(turns)
