@@ -250,17 +250,7 @@ def sources(output: Output) -> None:
     from foretrace.registry import describe_plugins
 
     found = describe_plugins("source")
-    facts = [
-        {
-            "name": one.name,
-            "about": one.about,
-            "hub": one.place or "local files only",
-            "license": one.license,
-            "recognized": one.recognized,
-        }
-        for one in found
-    ]
-    if not output.write_json({"sources": facts}):
+    if not output.write_json({"sources": found}):
         show_plugins(output, found, "module:Class (docs/sources.md)")
 
 
