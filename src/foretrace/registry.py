@@ -383,7 +383,7 @@ def _open_rows(source: Source | None, listed: Sequence[Any], hub: Mapping[str, s
                 file.split = split
             elif split is not None:
                 raise UsageError(Setting("split", split), f" is for files and the Hub; {file.label} has its own")
-            rows.append(file)
+            rows.append(cast("Any", file))
     return rows
 
 

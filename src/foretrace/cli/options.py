@@ -198,7 +198,7 @@ def make_sandbox_settings(
     """The settings of the sandbox that runs code.
 
     Args:
-        workers: Runs of code at one time, or tasks of a cluster; 0 means one per core.
+        workers: Runs of code at one time; 0 means one per core.
         preload: Import beforehand: none, numpy, science, or a+b.
         min_level: Lowest isolation level to accept, 0 to 4.
         allow_weak_isolation: Accept levels 0 and 1.

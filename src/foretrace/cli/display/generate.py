@@ -186,23 +186,11 @@ def _report_fields(report: GenerateReport, out: Path | None, dropped: int) -> li
         if report.cost:
             rows.append(("cost", report.cost))
     if isolation:
-        weakest = f", the weakest of {len(report.nodes):,} nodes" if len(report.nodes) > 1 else ""
-        rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')}){weakest}"))
-        rows += _list_nodes(report)
+        rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"))
         rows += [(f"not {name}", why) for name, why in isolation.get("refused", {}).items()]
     if out is not None:
         rows += [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
     return rows
-
-
-def _list_nodes(report: GenerateReport) -> list[tuple[str, Cell]]:
-    """The nodes by isolation level, if the levels differ."""
-    by_level: dict[int, list[str]] = {}
-    for name, isolation in report.nodes.items():
-        by_level.setdefault(isolation["level"], []).append(name)
-    if len(by_level) < 2:
-        return []
-    return [(f"  level {level}", ", ".join(by_level[level])) for level in sorted(by_level)]
 
 
 def _count_attempts(report: GenerateReport) -> str:
