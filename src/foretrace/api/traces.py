@@ -395,27 +395,21 @@ def view(
     *,
     out: str | Path | None = None,
     single: str | Path | None = None,
-    tokenizer: str | Path | Any | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
     """Write a page that shows traces or a dataset in a browser, without server and network (docs/cli.md).
 
     Args:
-        inputs: Traces folder, or two; or a dataset, its predictions, and results of score and replay.
+        inputs: Traces folder, or two; or a dataset and its predictions.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
         single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
-        tokenizer: Folder of a tokenizer, or the tokenizer itself: rows of a dataset are also shown as its chat template
-            renders them, and what bears the loss is marked.
 
     Raises:
-        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
         UsageError: both or neither of `out` and `single`, or inputs that do not belong together.
         StoreError: the inputs cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """
     from foretrace.core.progress import ignore_progress
-    from foretrace.dataset.tokenize import load_tokenizer
-    from foretrace.report.dataset_page import is_dataset
     from foretrace.report.page import FolderPage, SinglePage
     from foretrace.report.view import write_view
 
@@ -423,11 +417,5 @@ def view(
         raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
     folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
     place = make_local_path(out or single or "")
-    if isinstance(tokenizer, (str, Path)) and any(map(is_dataset, folders)):
-        tokenizer = load_tokenizer(make_local_path(tokenizer))
-    return write_view(
-        folders,
-        lambda: SinglePage(place) if single is not None else FolderPage(place),
-        progress or ignore_progress,
-        tokenizer,
-    )
+    make_page = FolderPage if single is None else SinglePage
+    return write_view(folders, lambda: make_page(place), progress or ignore_progress)

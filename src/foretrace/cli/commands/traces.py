@@ -23,9 +23,7 @@ _PAGE = 50
 """Traces that are listed without `--all`, and read at a time."""
 
 
-def import_(
-    output: Output, source: str, paths: Sequence[str] = (), *, out: Path, details: bool = False, **settings: Any
-) -> None:
+def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path, **settings: Any) -> None:
     """Convert agent logs to traces, and add them to a traces folder.
 
     Without a source, folders are searched, and each file goes to the source that knows its format. Every row or
@@ -37,7 +35,6 @@ def import_(
         paths: Files, folders, patterns, - for JSON lines on stdin, or hf://datasets/OWNER/NAME. Without one, a source
             of rows is read from its place on the Hugging Face Hub.
         workers: Processes that convert, or tasks of the cluster (default: all cores).
-        details: Show what became of every record, by source and type, and more examples of drops.
     """
     from foretrace.api.traces import run_import
     from foretrace.cli.display.imports import show_import
@@ -56,7 +53,7 @@ def import_(
         given_all = {**settings, "source": source, "inputs": files, "out": out, "progress": progress}
         report, label = run_import(given_all)
     output.interrupt_message = f"interrupted; the import into {write_place(out)} is done"
-    show_import(output, report, label, out, details=details)
+    show_import(output, report, label, out)
     check_not_empty(report, label, out)
     if report.found is not None:
         report.found.check_not_ambiguous()
@@ -189,18 +186,15 @@ def view(
     *,
     out: Path | None = None,
     single: Path | None = None,
-    tokenizer: Path | None = None,
     open_page: bool = False,
 ) -> None:
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
-    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
-    the eval rows, and what score and replay wrote with --out.
+    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, and predictions
+    beside the eval rows.
 
     Args:
         out: Folder for the page (view).
-        tokenizer: Folder of a tokenizer: rows of a dataset are also shown as its chat template renders them, and what
-            bears the loss is marked.
         open_page: Open the page in the browser.
     """
     output.stay_small()
@@ -214,7 +208,7 @@ def view(
     if single is None:
         out = out or Path("view")
     output.interrupt_message = f"interrupted; nothing was written to {single or out}"
-    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single, tokenizer=tokenizer)
+    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single)
     if open_page:
         import webbrowser
 

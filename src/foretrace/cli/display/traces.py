@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,11 @@ from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.rule_meanings import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
-from foretrace.cli.output import Cell, Output, one_line
+from foretrace.cli.output import Cell, Output, name_folder, one_line
 from foretrace.core.files import describe_output
 from foretrace.core.trace import Message, Provenance, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.report.trace_index import find_start, find_title
+from foretrace.report.traces_page import find_start, find_title
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import Corrections
@@ -127,8 +126,7 @@ def show_scrubbed(output: Output, report: ScrubReport) -> None:
             ("drops", sum(report.drops.values())),
             *((f"  {reason}", count) for reason, count in report.drops.items()),
             ("already there", report.already_there),
-            ("traces folder", report.out),
-            ("in a browser", f"foretrace view {shlex.quote(report.out)}"),
+            *name_folder(report.out),
         ]
     )
 
