@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +164,9 @@ def doctor(
         model: Examine this model instead, and make one episode with it.
         max_tokens: Tokens of one completion at most.
     """
+    import logging
+    import warnings
+
     import msgspec
 
     from foretrace.engines.processes import usable_cores
@@ -175,15 +176,21 @@ def doctor(
         workers=sandbox_settings.workers or usable_cores(),
         interpreter=None if interpreter is None else str(interpreter),
     )
-    if model is None:
-        given = [*(server.list_settings_except() if server else []), *(["max_tokens"] if max_tokens else [])]
-        if given:
-            raise UsageError(Setting(given[0]), " is for a model server: name one with ", Setting("model"))
-    with _without_library_warnings():
-        if model is None:
-            _examine_sandbox(output, sandbox, settings)
-        else:
-            _examine_model(output, model, server, sandbox, settings, max_tokens)
+    given = [*(server.list_settings_except() if server else []), *(["max_tokens"] if max_tokens else [])]
+    if model is None and given:
+        raise UsageError(Setting(given[0]), " is for a model server: name one with ", Setting("model"))
+    log = logging.getLogger("foretrace.sandbox")
+    before = log.level
+    log.setLevel(logging.ERROR)  # the report says all that the library's own warnings say
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if model is None:
+                _examine_sandbox(output, sandbox, settings)
+            else:
+                _examine_model(output, model, server, sandbox, settings, max_tokens)
+    finally:
+        log.setLevel(before)
 
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
@@ -205,8 +212,6 @@ def _examine_model(
 ) -> None:
     import asyncio
 
-    import msgspec
-
     from foretrace.cli.display.generate import show_model
     from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
@@ -225,24 +230,7 @@ def _examine_model(
         except ForetraceError as error:
             failure, report.error = error, error.render(write_flag)
     report.ok = failure is None
-    if not output.write_json(msgspec.to_builtins(report)):
+    if not output.write_json(report):
         show_model(output, report, sampling.max_tokens)
     if failure is not None:
         raise failure
-
-
-@contextlib.contextmanager
-def _without_library_warnings() -> Generator[None]:
-    """Keep the library's own warnings back: the report says all of it."""
-    import logging
-    import warnings
-
-    log = logging.getLogger("foretrace.sandbox")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(before)
