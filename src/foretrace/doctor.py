@@ -15,7 +15,6 @@ import msgspec
 
 from foretrace.core.completion import CAPABILITY_NAMES, Capabilities, Sampling
 from foretrace.core.errors import ForetraceError, SandboxError, Setting
-from foretrace.core.problem import Test
 from foretrace.core.progress import ProgressFunc
 from foretrace.registry import load_problems, make_protocol, make_sandbox
 from foretrace.sandbox.base import Sandbox, SandboxSettings
@@ -26,21 +25,6 @@ if TYPE_CHECKING:
     from foretrace.protocols.base import InteractionProtocol
 
 _TRIVIAL = "def double(x):\n    return 2 * x\nassert double(2) == 4\n"
-_JUDGED = {
-    "a function": ("def f(x):\n    return {}", ("2 * x", "x"), "assert f(4) == 8"),
-    "a class": (
-        "class f:\n    def __init__(self, x):\n        self.x = x\n    def __eq__(self, other):\n        return {}",
-        ("isinstance(other, f) and self.x == other.x", "True"),
-        "assert f(1) == f(1)\nassert f(1) != f(2)",
-    ),
-    "tests in pytest's style": (
-        "def f(x):\n    return {}",
-        ("2 * x", "x"),
-        "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_f(n):\n    assert f(n) == n * 2\n",
-    ),
-    "a program": ("print({})", ("int(input()) * 2", "input()"), None),
-}
-"""Kinds of answers: code, its right and wrong filling, and a test (`None` for a program that reads 4 and prints 8)."""
 _ALONE_S, _ALL_WORKERS_S = 0.4, 0.8
 """Seconds to measure one run at a time, and all workers at once."""
 _REPORT_FROM_WITHIN = """
@@ -53,9 +37,6 @@ def examine_sandbox(names: str, settings: SandboxSettings) -> tuple[dict[str, An
     """Facts about the first sandbox of `names` that starts, and the error that says why none is usable.
 
     If none is usable at the required level, the facts found at a lower level are returned along with the error.
-
-    Raises:
-        UsageError: no such sandbox, or a setting that does not fit.
     """
     error: SandboxError | None = None
     for chosen in (settings, msgspec.structs.replace(settings, min_level=0, allow_weak_isolation=True)):
@@ -93,20 +74,8 @@ async def _examine(sandbox: Sandbox, settings: SandboxSettings) -> dict[str, Any
             # Measured inside: a preload set may require more memory, and some systems do not limit it.
             "limits": msgspec.to_builtins(settings.limits) | {"memory_mb": memory_mb},
             "start_s": round(started, 3),
-            "judged": await _judge_examples(sandbox),
             **await _measure(sandbox, settings.workers),
         }
-
-
-async def _judge_examples(sandbox: Sandbox) -> dict[str, bool]:
-    """For each kind of answer, whether a right one is accepted and a wrong one is rejected."""
-    found: dict[str, bool] = {}
-    for kind, (code, fillings, test) in _JUDGED.items():
-        tests = [Test(stdin="4\n", stdout="8\n") if test is None else Test(code=test)]
-        entry_point = None if test is None else "f"
-        verdicts = [await sandbox.judge(code.format(f), tests, entry_point=entry_point) for f in fillings]
-        found[kind] = [verdict.passed for verdict in verdicts] == [True, False]
-    return found
 
 
 async def _measure(sandbox: Sandbox, workers: int) -> dict[str, Any]:
@@ -154,12 +123,7 @@ class ModelReport(msgspec.Struct, kw_only=True):
 async def examine_model(
     report: ModelReport, model: ChatModel, sandbox: Sandbox, sampling: Sampling, progress: ProgressFunc
 ) -> None:
-    """Probe a model, and run one real episode with it; the results go to `report` as they become known.
-
-    Raises:
-        ForetraceError: the server, the sandbox or the episode failed.
-        UsageError: a setting that does not fit.
-    """
+    """Probe a model, and run one real episode with it; the results go to `report` as they become known."""
     from foretrace.episodes.episode import Episode
     from foretrace.episodes.identity import Identity, derive_seed
     from foretrace.episodes.requirements import find_token_model
@@ -199,11 +163,7 @@ def _describe_capabilities(can: Capabilities) -> dict[str, dict[str, Any]]:
 
 
 def _choose_protocol(report: ModelReport, can: Capabilities) -> InteractionProtocol:
-    """The protocol for the episode; the report gets all of them, refused or not.
-
-    Raises:
-        ForetraceError: the server supports none.
-    """
+    """The protocol for the episode; the report gets all of them, refused or not."""
     from foretrace.core.plugins import plugin_names
     from foretrace.episodes.requirements import find_missing_capability
 
@@ -248,11 +208,7 @@ def _describe_episode(trace: Trace) -> dict[str, Any]:
 
 
 def _check_episode(episode: dict[str, Any], trace: Trace, spec: str) -> None:
-    """Refuse an episode in which nothing happened; a wrong answer is the model's own affair.
-
-    Raises:
-        ForetraceError: says what happened, and what to do.
-    """
+    """Refuse an episode in which nothing happened; a wrong answer is the model's own affair."""
     error = trace.outcome.error
     if error is not None:
         raise ForetraceError(f"the episode ended in an error, {error.kind}: {error.message}")

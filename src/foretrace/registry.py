@@ -1,6 +1,8 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli`, `envs` and `doctor` use this; lower layers take objects. `core/plugins.py` looks plugins up.
+Only `api`, `cli`, `envs` and `doctor` use this; lower layers take objects. `core/plugins.py` looks plugins up. A name
+that does not exist, an object that is not what it should be, or a setting that does not fit is a `UsageError`; what
+cannot be read is a `SourceError` or `ProblemError`.
 """
 
 from __future__ import annotations
@@ -48,9 +50,6 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
     """Split `KIND:NAME` into its two parts; the name may contain colons, and may be missing (`demo`).
 
     The user's own plugin is `module:Class` or `module:Class:NAME`, where the kind is `module:Class`.
-
-    Raises:
-        UsageError: neither a known kind nor a plugin.
     """
     kind, _, name = spec.strip().partition(":")
     if kind in kinds:
@@ -62,30 +61,18 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
 
 
 def make_model(spec: str, server: Server | None = None) -> ChatModel:
-    """The model with this name; nothing is sent to it yet.
-
-    Raises:
-        UsageError: no such kind, a missing name, or settings that do not fit.
-    """
+    """The model with this name; nothing is sent to it yet."""
     kind, name = split_spec(spec, plugin_names("model"))
     return make_plugin("model", kind, ChatModel, name, server or Server())
 
 
 def make_protocol(name: str) -> InteractionProtocol:
-    """The protocol with this name, e.g. `tools`, or `module:Class`.
-
-    Raises:
-        UsageError: no such protocol, or an object that is not one.
-    """
+    """The protocol with this name, e.g. `tools`, or `module:Class`."""
     return make_plugin("protocol", name, InteractionProtocol)
 
 
 def make_predictor(name: str) -> Predictor:
-    """The predictor with this name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet.
-
-    Raises:
-        UsageError: no such predictor, or an object that is not one.
-    """
+    """The predictor with this name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet."""
     kind, _, option = name.partition(":")
     if kind in plugin_names("predictor"):
         return make_plugin("predictor", kind, Predictor, *([option] if option else []))
@@ -93,11 +80,7 @@ def make_predictor(name: str) -> Predictor:
 
 
 def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
-    """The sandbox for a comma-separated list of names; not started yet.
-
-    Raises:
-        UsageError: no name, an unknown name, or an object that is not a sandbox.
-    """
+    """The sandbox for a comma-separated list of names; not started yet."""
     unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not unique:
         raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
@@ -110,11 +93,7 @@ _MAX_DESCRIBED_ROWS = 3
 
 
 def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
-    """The name of a set and its file of rows, from `NAME:FILE` or `module:Class:FILE`, or else both as given.
-
-    Raises:
-        UsageError: two files.
-    """
+    """The name of a set and its file of rows, from `NAME:FILE` or `module:Class:FILE`, or else both as given."""
     plain, _, file = name.partition(":")
     if plain not in plugin_names("problems"):
         class_name, _, file = file.partition(":")
@@ -127,11 +106,7 @@ def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
 
 
 def make_problem_set(name: str) -> ProblemSet:
-    """The problem set with this name.
-
-    Raises:
-        UsageError: no such set, or a path without `jsonl:` or `harbor:`.
-    """
+    """The problem set with this name."""
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
         kind, what = ("harbor", "Harbor tasks") if Path(name).is_dir() else ("jsonl", "a file of rows")
         raise UsageError(f"{name!r} is not a problem set; for {what} give {kind}:{name}")
@@ -145,10 +120,6 @@ def load_problems(
 
     Args:
         on_unusable: Called with each unusable row before the last of these problems; such a row is an error without it.
-
-    Raises:
-        UsageError: no such set, or a path that does not fit.
-        ProblemError: it cannot be read, it has no usable row, a problem has no tests, or two have the same id.
     """
     name, path = split_problem_spec(name, path)
     problems, unusable = collect_problems(make_problem_set(name).load(path), limit)
@@ -219,11 +190,7 @@ def describe_plugins(kind: Literal["source", "problems"]) -> list[dict[str, Any]
 
 
 def make_format(name: str) -> TraceFormat:
-    """The export format with this name; a built-in one may have a version after a colon, as in `atif:1.8`.
-
-    Raises:
-        UsageError: there is no such format, it has no such version, or it is not a format.
-    """
+    """The export format with this name; a built-in one may have a version after a colon, as in `atif:1.8`."""
     own, _, version = name.partition(":")
     if own in BUILT_IN["format"] and version:
         plugin = load_plugin("format", own)
@@ -262,11 +229,7 @@ def is_path(text: str) -> bool:
 
 
 def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
-    """The source with this name and these options.
-
-    Raises:
-        UsageError: there is no such source, it does not take one of the options, or it is not a source.
-    """
+    """The source with this name and these options."""
     if ":" not in name and name not in plugin_names("source"):
         raise UsageError(f"{name}: no such file or source; the command `sources` lists the sources")
     plugin = load_plugin("source", name)
@@ -327,10 +290,6 @@ def open_inputs(
         hub: `split`, `revision` and `repo`.
         options: Options of the source itself, e.g. `columns`.
         since: ISO 8601 date; session files that were last changed before are left out.
-
-    Raises:
-        UsageError: no such source, or settings that do not fit.
-        SourceError: a file that cannot be read, or nothing that exactly one source recognizes.
     """
     given = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*cast("Any", inputs)]
     listed = [path for each in given for path in _expand_pattern(each)]
@@ -418,12 +377,7 @@ def open_hub(source: Source | None, *, split: str | None, revision: str | None, 
 
 
 def _recognize_datasets(listed: Sequence[Any], hub: Mapping[str, str | None]) -> OpenedInputs:
-    """Rows of datasets on the Hub, each with the source that recognizes its first rows.
-
-    Raises:
-        UsageError: there are also local files.
-        SourceError: no source recognizes the rows, or several do.
-    """
+    """Rows of datasets on the Hub, each with the source that recognizes its first rows."""
     if local := [each for each in listed if not _find_dataset(each)]:
         raise UsageError(f"{local[0]}: import it by itself, without a dataset of the Hub beside it")
     sources = {name: one for name, one in make_recognizers().items() if not reads_files(one)}

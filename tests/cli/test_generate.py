@@ -363,14 +363,11 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         (["--speculate", "tests", "--speculate-threshold", "0.5"], "--speculate-threshold needs a confidence"),
         (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),
         (["--speculate", "tests", "--speculate-url", "http://u"], "--speculate-url is for a predictor or a model"),
-        (["--speculate", "tests", "--engine", "ray"], "--speculate tests is for one machine"),
     ],
 )
 def test_speculation_that_cannot_be_served_is_refused(
     run: Run, setting: list[str], options: list[str], why: str
 ) -> None:
-    if "ray" in options:
-        pytest.importorskip("ray")
     result = run("generate", *setting, *options)
     assert result.code in (1, 2) and why in result.err, result.err
     assert not Path("t").exists()

@@ -62,12 +62,7 @@ def write_dataset_page(
     *,
     title: str | None = None,
 ) -> PageCounts:
-    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name.
-
-    Raises:
-        StoreError: the dataset cannot be read.
-        PredictionError: a file of predictions cannot be read, or none of them is for an eval row.
-    """
+    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name."""
     manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
     configs, files = load_configs(), [Guesses(path) for path in predictions]
     names = [name for name in ("proposer", "verifier", "eval") if name in manifest["configs"]]
@@ -172,11 +167,7 @@ class Guesses:
         }
 
     def check_fit(self, dataset: Path) -> None:
-        """Check the file after all rows were compared; warns if it was made for another version of the dataset.
-
-        Raises:
-            PredictionError: no prediction is for an eval row of the page.
-        """
+        """Check the file after all rows were compared; warns if it was made for another version of the dataset."""
         path, header = self.file.path, self.file.header
         self.file.check_not_empty()
         if not self._found:

@@ -1,5 +1,5 @@
 """The page of one traces folder, or of two side by side: a list of traces in columns, their records with what is
-derived from them (labels, times, token logprobs), and how many attempts reach each turn."""
+derived from them (labels, times, token logprobs)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ _SHOWN_UNREADABLE = 50
 GUESS_S = 0.2
 """Seconds that a guess takes when computing what prefetching could hide; the same as in `ceiling`."""
 _LOWEST_LOGPROB = -20.0
-_MAX_TURNS = 40
 _SHOWN_TOKENS = 2_000
 """Most tokens of a message whose ids and logprobs are in the page."""
 ROWS_PER_CHUNK = 5_000
@@ -60,17 +59,12 @@ _REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
 
 
 def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: ProgressFunc) -> PageCounts:
-    """Put everything that a page of traces shows into `page`.
-
-    Raises:
-        UsageError: the list of traces does not fit.
-    """
+    """Put everything that a page of traces shows into `page`."""
     index = _TraceIndex()
     total = sum(len(store.read_columns("key")) for store in stores)
     if _ROW_BYTES * total > page.limit:
         raise UsageError(f"{total:,} traces are too many for one file; write a folder with ", Setting("out", "view"))
     pieces = PagePieces(page, "traces")
-    turns = [_TurnSums() for _ in stores]
     unreadable: list[tuple[str, str]] = []
     for run, store in enumerate(stores):
         launches = read_launches(store.folder)
@@ -87,7 +81,6 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
                 facts = describe_trace(trace, labels, flags, times, launches.get(key, ()))
                 place = {"run": run, "chunk": pieces.number, "place": pieces.place}
                 row = index.add(trace, labels, flags, times, place)
-                turns[run].add(trace, times)
                 pieces.add(facts, row)
             if found.text:
                 unreadable.append((key, found.text))
@@ -102,7 +95,6 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
         "version": __version__,
         "folders": name_folders([store.folder for store in stores]),
         "actions": [str(action) for action in ActionType],
-        "turns": [sums.list_means() for sums in turns],
         "unreadable": unreadable[:_SHOWN_UNREADABLE],
         "unreadable_count": len(unreadable),
         "left_out": len(left_out),
@@ -175,34 +167,6 @@ def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> 
 
 def _round(seconds: float | None) -> float | None:
     return None if seconds is None or not math.isfinite(seconds) else round(seconds, 4)
-
-
-class _TurnSums:
-    """Sums by turn over the traces of one folder."""
-
-    def __init__(self) -> None:
-        self._rows: list[list[float]] = []
-
-    def add(self, trace: Trace, times: Sequence[StepTimes]) -> None:
-        for turn, step in enumerate(times[:_MAX_TURNS]):
-            if turn == len(self._rows):
-                self._rows.append([0, 0, 0, 0, 0, 0, 0])
-            usages = [s.usage for s in (trace.messages[i].sampled for i in step.indexes) if s is not None]
-            known = [u.completion_tokens for u in usages if u is not None and u.completion_tokens is not None]
-            tokens = sum(known) if known else None
-            for place, value in ((1, tokens), (3, step.model_s or None), (5, step.tool_s or None)):
-                if value is not None:
-                    self._rows[turn][place] += value
-                    self._rows[turn][place + 1] += 1
-            self._rows[turn][0] += 1
-
-    def list_means(self) -> list[list[float | None]]:
-        """For each turn: the number of attempts that have it, and the means of tokens written, model seconds and tool
-        seconds over the attempts for which they are known."""
-        return [
-            [row[0], *(round(row[place] / row[place + 1], 4) if row[place + 1] else None for place in (1, 3, 5))]
-            for row in self._rows
-        ]
 
 
 class _TraceIndex:

@@ -36,7 +36,7 @@ def generate(
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
     """
     from foretrace.api.generation import run_generate
-    from foretrace.cli.display.generate import StatusDisplay, note_unknown_to_demo, show_report
+    from foretrace.cli.display.generate import StatusDisplay, show_report
     from foretrace.registry import load_usable_problems, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
@@ -51,9 +51,7 @@ def generate(
         output.note(line)
 
     def load() -> list[Problem]:
-        usable = load_usable_problems(problems, path, settings["limit"], note_left_out)
-        note_unknown_to_demo(output, model, usable)
-        return usable
+        return load_usable_problems(problems, path, settings["limit"], note_left_out)
 
     with output.progress(f"reading {problems}") as progress:
         display = StatusDisplay(output, progress)

@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,6 @@ from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.core.store import TraceStore
-    from foretrace.core.trace import Trace
 
 _PAGE = 50
 """Traces that are listed without `--all`, and read at a time."""
@@ -142,10 +141,8 @@ def show(
     trace = store.get(key)
     numbers = [s.index for s in trace.steps()]
     if step is not None and step not in numbers:
-        raise UsageError(
-            f"{trace.key} has no step {step}; steps are numbered by their message: "
-            f"{', '.join(map(str, numbers[:20]))}{', ...' if len(numbers) > 20 else ''}"
-        )
+        listed = f"{', '.join(map(str, numbers[:20]))}{', ...' if len(numbers) > 20 else ''}"
+        raise UsageError(f"{trace.key} has no step {step}; steps are numbered by their message: {listed}")
     if output.json:
         output.write_json(trace_facts(trace, step, given))
     else:
@@ -153,31 +150,26 @@ def show(
 
 
 def _list(output: Output, store: TraceStore, every: bool) -> None:
+    """List traces by task and then by key; records that are not listed are not read."""
     from foretrace.cli.display.traces import show_list, trace_summary
 
+    def order(pair: tuple[str, str]) -> tuple[str, str, str]:
+        task, key = pair
+        head, _, number = key.rpartition("/")  # the attempts of a run by their number, 2 before 10
+        return task, head, number.zfill(20) if number.isdecimal() else number
+
     with output.progress(f"reading {store.folder}") as progress:
-        traces, total = _read_in_order(store, every)
-        rows = []
-        for number, trace in enumerate(traces, 1):
-            rows.append(trace_summary(trace))
-            progress(f"reading {store.folder}", number, total if every else min(total, _PAGE))
+        table = store.read_columns("task_id", "key")
+        pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
+        keys = [key for _, key in sorted(pairs, key=order)]
+        total, rows = len(keys), list[dict[str, Any]]()
+        for at in range(0, total if every else min(_PAGE, total), _PAGE):
+            page = keys[at : at + _PAGE]
+            traces = store.get_many(page)
+            rows += [trace_summary(traces[key]) for key in page]
+            progress(f"reading {store.folder}", len(rows), total if every else min(total, _PAGE))
     if not output.write_json({"traces": total, "shown": rows}):
         show_list(output, rows, total)
-
-
-def _read_in_order(store: TraceStore, every: bool) -> tuple[Iterator[Trace], int]:
-    """The traces that are listed, by task and then by key, and the number of all; other records are not read."""
-    table = store.read_columns("task_id", "key")
-    pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
-    keys = [key for _, key in sorted(pairs, key=lambda pair: (pair[0], *_sort_key(pair[1])))]
-    pages = (keys[at : at + _PAGE] for at in range(0, len(keys) if every else min(_PAGE, len(keys)), _PAGE))
-    return (traces[key] for page in pages for traces in [store.get_many(page)] for key in page), len(keys)
-
-
-def _sort_key(key: str) -> tuple[str, str]:
-    """Sorts the attempts of a run by their number, 2 before 10."""
-    head, _, tail = key.rpartition("/")
-    return head, tail.zfill(20) if tail.isdecimal() else tail
 
 
 def view(

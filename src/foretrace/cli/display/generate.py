@@ -12,7 +12,6 @@ from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds, 
 from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
-    from foretrace.core.problem import Problem
     from foretrace.core.trace import Isolation
     from foretrace.doctor import ModelReport
     from foretrace.episodes.generate.engine import GenerateReport
@@ -74,24 +73,6 @@ def _describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     first = f"the model server does: {', '.join(does) or 'none of the extras'}"
     first += f"; context of {context:,} tokens" if context else ""
     return [first, *(f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons)]
-
-
-def note_unknown_to_demo(output: Output, model: str, problems: Sequence[Problem]) -> None:
-    """Note that the demo model does not know some of the given problems."""
-    from foretrace.dataset.demonstration import is_demo_model
-    from foretrace.models.demo_model import KNOWN_PROBLEMS
-    from foretrace.registry import load_problems
-
-    if model != "demo" and not is_demo_model(model):
-        return
-    unknown = {problem.id for problem in problems} - {
-        problem.id for problem in load_problems("builtin", None, KNOWN_PROBLEMS)
-    }
-    if unknown:
-        output.note(
-            f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
-            f"(--problems builtin --limit {KNOWN_PROBLEMS})"
-        )
 
 
 def show_report(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
@@ -251,8 +232,6 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
     """Print the facts of a sandbox: level, limits, speed, guards, and how to turn on guards that are off."""
     limits = facts["limits"]
     memory = f"{limits['memory_mb']:,} MiB" if limits["memory_mb"] else "an unknown amount"
-    wrong = [kind for kind, as_it_should in facts["judged"].items() if not as_it_should]
-    judging = f"right and wrong answers are told apart: {', '.join(facts['judged'])}"
     rows: list[tuple[str, Cell]] = [
         ("sandbox", facts["name"]),
         ("isolation", f"level {facts['level']} ({_LEVELS.get(facts['level'], 'unknown')})"),
@@ -267,7 +246,6 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
             f"{limits['processes']} processes, output {limits['output_mb']} MiB, "
             f"files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
         ),
-        ("judging", f"WRONG for {', '.join(wrong)}: please report this" if wrong else judging),
         ("speed", f"{facts['runs_per_s']:,.0f} runs/s; one alone takes {facts['ms_per_run']:.1f} ms"),
     ]
     output.print_fields(rows)
