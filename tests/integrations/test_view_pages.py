@@ -27,8 +27,6 @@ from foretrace.core.errors import ForetraceWarning
 from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
-from foretrace.evaluation.replay_report import ReplayReport
-from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report import traces_page
 from integrations.page_checks import CHECKS
 from report.hostile_dataset import build_hostile_dataset, write_guesses
@@ -212,7 +210,7 @@ def test_no_field_of_a_trace_can_run(tmp_path: Path, open_tab: Callable[..., Tab
 def test_no_field_of_a_dataset_or_of_predictions_can_run(
     dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab]
 ) -> None:
-    """The manifest, the header and the rows of predictions, and what `score` and `replay` wrote."""
+    """The manifest, and the header and the rows of predictions."""
     dataset = tmp_path / "dataset"
     shutil.copytree(dataset_page.parent.parent / "dataset", dataset)
     manifest = json.loads((dataset / "manifest.json").read_bytes())
@@ -224,11 +222,8 @@ def test_no_field_of_a_dataset_or_of_predictions_can_run(
     rows = [fill(Prediction) | {name: row[name] for name in place & row.keys()} for row in eval_rows]
     lines = [fill(PredictionsHeader), *rows]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for name, record in {"score": ScoreReport, "replay": ReplayReport}.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(fill(record)))
-    files = [tmp_path / name for name in ("p.jsonl", "score.json", "replay.json")]
     with pytest.warns(ForetraceWarning, match="was made for another dataset"):
-        foretrace.view([dataset, *files], out=tmp_path / "v")
+        foretrace.view([dataset, tmp_path / "p.jsonl"], out=tmp_path / "v")
     tab = open_tab()
     for part in ("", "proposer", "verifier", "eval"):
         tab.open(tmp_path / "v/index.html", f"#={part}")
