@@ -88,10 +88,6 @@ def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     return FallbackSandbox([(name, make_plugin("sandbox", name, Sandbox, settings)) for name in unique])
 
 
-_MAX_DESCRIBED_ROWS = 3
-"""Most reasons in one line, and most unusable rows that it names for each."""
-
-
 def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
     """The name of a set and its file of rows, from `NAME:FILE` or `module:Class:FILE`, or else both as given."""
     plain, _, file = name.partition(":")
@@ -142,9 +138,8 @@ def load_usable_problems(
     problems = load_problems(name, path, limit, on_unusable=unusable.append)
     if unusable:
         name, path = split_problem_spec(name, path)
-        place = path or name
-        of = f"{len(unusable):,} of {len(problems) + len(unusable):,} problems of {place}"
-        line = f"left out {of}: {_name_rows(unusable, place)}"
+        of = f"{len(unusable):,} of {len(problems) + len(unusable):,} problems of {path or name}"
+        line = f"left out {of}, e.g. {_name_first(unusable, path or name)}"
         note(line, len(unusable)) if note else warnings.warn(line, ForetraceWarning, stacklevel=4)
     return problems
 
@@ -153,20 +148,11 @@ def describe_no_problem(unusable: Sequence[UnusableRow], place: Path | str) -> s
     """Why nothing in a file (or on the Hub) can be used."""
     if not unusable:
         return f"{place}: there is no problem in it"
-    return f"{place}: none of its {len(unusable):,} problems can be used: {_name_rows(unusable, place)}"
+    return f"{place}: none of its {len(unusable):,} problems can be used, e.g. {_name_first(unusable, place)}"
 
 
-def _name_rows(rows: Sequence[UnusableRow], place: Path | str) -> str:
-    """The first rows with each of the first reasons."""
-    by_reason: dict[str, list[str]] = {}
-    for row in rows:
-        by_reason.setdefault(row.reason, []).append(row.at.removeprefix(f"{place} "))
-    parts: list[str] = []
-    for reason, places in [*by_reason.items()][:_MAX_DESCRIBED_ROWS]:
-        more = len(places) - _MAX_DESCRIBED_ROWS
-        listed = ", ".join(places[:_MAX_DESCRIBED_ROWS]) + (f" and {more:,} more" if more > 0 else "")
-        parts.append(f"{listed}: {reason}")
-    return "; ".join([*parts, *(["..."] if len(by_reason) > _MAX_DESCRIBED_ROWS else [])])
+def _name_first(rows: Sequence[UnusableRow], place: Path | str) -> str:
+    return f"{rows[0].at.removeprefix(f'{place} ')}: {rows[0].reason}"
 
 
 def describe_plugins(kind: Literal["source", "problems"]) -> list[dict[str, Any]]:

@@ -182,8 +182,7 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     result = run("generate", *setting, "--json")
     assert (result.code, result.json["done"], result.json["problems_left_out"]) == (0, 3, 2)
     (line,) = (line for line in result.err.splitlines() if "left out" in line)
-    assert line.startswith("left out 2 of 5 problems of problems.jsonl: row 3: not JSON: ")
-    assert line.endswith("; row 4: no test at all: an answer to it could not be judged")
+    assert line.startswith("left out 2 of 5 problems of problems.jsonl, e.g. row 3: not JSON: ")
     assert "problems       3, and 2 left out" in run("generate", *setting, "-q").out
     limited = run("generate", *setting, "--limit", 3)
     assert limited.code == 0 and "left out 2" not in limited.err
@@ -196,7 +195,7 @@ def test_a_problem_file_without_a_good_row(run: Run, setting: list[str]) -> None
     write_rows(Path("problems.jsonl"), ["{no json", BARE])
     result = run("generate", *setting)
     assert result.code == 1 and result.err.count("\n") == 1
-    assert "problems.jsonl: none of its 2 problems can be used: row 0: not JSON" in result.err
+    assert "problems.jsonl: none of its 2 problems can be used, e.g. row 0: not JSON" in result.err
     assert not Path("t").exists()
 
 

@@ -225,7 +225,7 @@ def test_tasks_lie_at_any_depth_and_refusals_are_counted(tmp_path: Path, run: Ru
         tmp_path / "t",
     )
     assert result.code == 0
-    assert "left out 2 of 3 problems" in result.err and "b/image: needs its own image: " in result.err
+    assert "left out 2 of 3 problems" in result.err and "b/again: the id 'org/clamp' is used by" in result.err
 
 
 def test_a_folder_without_tasks_says_so(tmp_path: Path) -> None:
