@@ -1,6 +1,8 @@
 """From names to objects: models, protocols, sandboxes, problem sets and sources, as users name them.
 
-Only `api`, `cli`, `envs` and `doctor` use this; lower layers take objects. `core/plugins.py` looks plugins up.
+Only `api`, `cli`, `envs` and `doctor` use this; lower layers take objects. `core/plugins.py` looks plugins up. A name
+that does not exist, an object that is not what it should be, or a setting that does not fit is a `UsageError`; what
+cannot be read is a `SourceError` or `ProblemError`.
 """
 
 from __future__ import annotations
@@ -48,9 +50,6 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
     """Split `KIND:NAME` into its two parts; the name may contain colons, and may be missing (`demo`).
 
     The user's own plugin is `module:Class` or `module:Class:NAME`, where the kind is `module:Class`.
-
-    Raises:
-        UsageError: neither a known kind nor a plugin.
     """
     kind, _, name = spec.strip().partition(":")
     if kind in kinds:
@@ -62,30 +61,18 @@ def split_spec(spec: str, kinds: Collection[str]) -> tuple[str, str]:
 
 
 def make_model(spec: str, server: Server | None = None) -> ChatModel:
-    """The model with this name; nothing is sent to it yet.
-
-    Raises:
-        UsageError: no such kind, a missing name, or settings that do not fit.
-    """
+    """The model with this name; nothing is sent to it yet."""
     kind, name = split_spec(spec, plugin_names("model"))
     return make_plugin("model", kind, ChatModel, name, server or Server())
 
 
 def make_protocol(name: str) -> InteractionProtocol:
-    """The protocol with this name, e.g. `tools`, or `module:Class`.
-
-    Raises:
-        UsageError: no such protocol, or an object that is not one.
-    """
+    """The protocol with this name, e.g. `tools`, or `module:Class`."""
     return make_plugin("protocol", name, InteractionProtocol)
 
 
 def make_predictor(name: str) -> Predictor:
-    """The predictor with this name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet.
-
-    Raises:
-        UsageError: no such predictor, or an object that is not one.
-    """
+    """The predictor with this name, e.g. `regression`, `markov:2`, or `module:Class`; not fitted yet."""
     kind, _, option = name.partition(":")
     if kind in plugin_names("predictor"):
         return make_plugin("predictor", kind, Predictor, *([option] if option else []))
@@ -93,11 +80,7 @@ def make_predictor(name: str) -> Predictor:
 
 
 def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
-    """The sandbox for a comma-separated list of names; not started yet.
-
-    Raises:
-        UsageError: no name, an unknown name, or an object that is not a sandbox.
-    """
+    """The sandbox for a comma-separated list of names; not started yet."""
     unique = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not unique:
         raise UsageError(Setting("sandbox"), " names nothing: name one or several, e.g. docker,local")
@@ -105,16 +88,8 @@ def make_sandbox(names: str, settings: SandboxSettings) -> Sandbox:
     return FallbackSandbox([(name, make_plugin("sandbox", name, Sandbox, settings)) for name in unique])
 
 
-MAX_DESCRIBED_ROWS = 3
-"""Most reasons in one line, and most unusable rows that it names for each."""
-
-
 def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
-    """The name of a set and its file of rows, from `NAME:FILE` or `module:Class:FILE`, or else both as given.
-
-    Raises:
-        UsageError: two files.
-    """
+    """The name of a set and its file of rows, from `NAME:FILE` or `module:Class:FILE`, or else both as given."""
     plain, _, file = name.partition(":")
     if plain not in plugin_names("problems"):
         class_name, _, file = file.partition(":")
@@ -127,16 +102,10 @@ def split_problem_spec(name: str, path: Path | None) -> tuple[str, Path | None]:
 
 
 def make_problem_set(name: str) -> ProblemSet:
-    """The problem set with this name.
-
-    Raises:
-        UsageError: no such set, or a path without `jsonl:` or `harbor:`.
-    """
+    """The problem set with this name."""
     if ":" not in name and name not in plugin_names("problems") and (Path(name).suffix or Path(name).exists()):
-        given = (
-            f"for Harbor tasks give harbor:{name}" if Path(name).is_dir() else f"for a file of rows give jsonl:{name}"
-        )
-        raise UsageError(f"{name!r} is not a problem set; {given}")
+        kind, what = ("harbor", "Harbor tasks") if Path(name).is_dir() else ("jsonl", "a file of rows")
+        raise UsageError(f"{name!r} is not a problem set; for {what} give {kind}:{name}")
     return make_plugin("problems", name, ProblemSet)
 
 
@@ -147,168 +116,67 @@ def load_problems(
 
     Args:
         on_unusable: Called with each unusable row before the last of these problems; such a row is an error without it.
-
-    Raises:
-        UsageError: no such set, or a path that does not fit.
-        ProblemError: it cannot be read, it has no usable row, a problem has no tests, or two have the same id.
     """
     name, path = split_problem_spec(name, path)
     problems, unusable = collect_problems(make_problem_set(name).load(path), limit)
     if unusable and on_unusable is None:
         raise ProblemError(f"{unusable[0].at}: {unusable[0].reason}")
-    place = path or name
     if not problems:
-        raise ProblemError(describe_no_problem(unusable, place))
-    for row in unusable:
-        assert on_unusable is not None
-        on_unusable(row)
+        raise ProblemError(describe_no_problem(unusable, path or name))
+    if on_unusable is not None:
+        for row in unusable:
+            on_unusable(row)
     return check_problems(problems)
 
 
-def load_usable_problems(name: str, path: Path | None, limit: int | None) -> list[Problem]:
-    """The first problems of a set, as in `load_problems`. Unusable rows are left out with a ForetraceWarning at the
-    line that called `foretrace.generate`."""
-    name, path = split_problem_spec(name, path)
+def load_usable_problems(
+    name: str, path: Path | None, limit: int | None, note: Callable[[str, int], None] | None = None
+) -> list[Problem]:
+    """The first problems of a set, as in `load_problems`. Unusable rows are left out with a note and their
+    number, by default a ForetraceWarning at the line that called `foretrace.generate`."""
     unusable: list[UnusableRow] = []
     problems = load_problems(name, path, limit, on_unusable=unusable.append)
     if unusable:
-        left_out = describe_unusable(unusable, len(problems) + len(unusable), path or name)
-        warnings.warn(left_out, ForetraceWarning, stacklevel=4)
+        name, path = split_problem_spec(name, path)
+        of = f"{len(unusable):,} of {len(problems) + len(unusable):,} problems of {path or name}"
+        line = f"left out {of}, e.g. {_name_first(unusable, path or name)}"
+        note(line, len(unusable)) if note else warnings.warn(line, ForetraceWarning, stacklevel=4)
     return problems
-
-
-def describe_unusable(rows: Sequence[UnusableRow], count: int, place: Path | str) -> str:
-    """Which of `count` rows of a file (or of the Hub) were left out, and why; names only the first ones."""
-    return f"left out {len(rows):,} of {count:,} problems of {place}: {_name_rows(rows, place)}"
 
 
 def describe_no_problem(unusable: Sequence[UnusableRow], place: Path | str) -> str:
     """Why nothing in a file (or on the Hub) can be used."""
     if not unusable:
         return f"{place}: there is no problem in it"
-    return f"{place}: none of its {len(unusable):,} problems can be used: {_name_rows(unusable, place)}"
+    return f"{place}: none of its {len(unusable):,} problems can be used, e.g. {_name_first(unusable, place)}"
 
 
-def _name_rows(rows: Sequence[UnusableRow], place: Path | str) -> str:
-    """The first rows with each of the first reasons."""
-    by_reason: dict[str, list[str]] = {}
-    for row in rows:
-        by_reason.setdefault(row.reason, []).append(row.at.removeprefix(f"{place} "))
-    parts: list[str] = []
-    for reason, places in [*by_reason.items()][:MAX_DESCRIBED_ROWS]:
-        more = len(places) - MAX_DESCRIBED_ROWS
-        listed = ", ".join(places[:MAX_DESCRIBED_ROWS]) + (f" and {more:,} more" if more > 0 else "")
-        parts.append(f"{listed}: {reason}")
-    return "; ".join([*parts, *(["..."] if len(by_reason) > MAX_DESCRIBED_ROWS else [])])
+def _name_first(rows: Sequence[UnusableRow], place: Path | str) -> str:
+    return f"{rows[0].at.removeprefix(f'{place} ')}: {rows[0].reason}"
 
 
-class PluginFacts(NamedTuple):
-    """A source or a problem set, as described in a list."""
-
-    name: str
-    about: str
-    """The first paragraph of its module's docstring."""
-    place: str | None
-    """Where its rows are read from by default, e.g. `org/name (train)`; `None` if it only reads local files."""
-    license: str | None
-    """`None` if the rows have their own license."""
-    problems: int | None
-    """The number of problems in a set, if it is fixed."""
-    recognized: str | None
-    """How a source recognizes its files, for `auto`; `None` if it does not."""
-
-
-def describe_plugins(kind: Literal["source", "problems"]) -> list[PluginFacts]:
-    """All sources, or all problem sets, that have a name."""
-    found: list[PluginFacts] = []
+def describe_plugins(kind: Literal["source", "problems"]) -> list[dict[str, Any]]:
+    """Facts about all sources, or all problem sets, that have a name; `about` is the first paragraph of the module's
+    docstring, `recognized` the first sentence of that of `recognize`, by which `auto` knows files."""
+    found: list[dict[str, Any]] = []
     for name in plugin_names(kind):
         plugin = load_plugin(kind, name)
         about = " ".join((sys.modules[plugin.__module__].__doc__ or "").strip().partition("\n\n")[0].split())
         hub, count = getattr(plugin, "hub", None), getattr(plugin, "count", None)
         place = f"{hub.repo} ({hub.split})" if hub else "comes with foretrace" if count is not None else None
-        found.append(PluginFacts(name, about, place, plugin.license, count, _describe_recognition(plugin)))
+        facts: dict[str, Any] = {"name": name, "about": about, "license": plugin.license}
+        if kind == "problems":
+            found.append(facts | {"problems": count, "from": place})
+            continue
+        recognize = getattr(plugin, "recognize", None)
+        text = " ".join((getattr(recognize, "__doc__", None) or "by its own test").split())
+        recognized = None if recognize is None else text.partition(". ")[0].removesuffix(".")
+        found.append(facts | {"hub": place or "local files only", "recognized": recognized})
     return found
 
 
-def _describe_recognition(plugin: Any) -> str | None:
-    """The first sentence of the docstring of the plugin's `recognize`."""
-    recognize = getattr(plugin, "recognize", None)
-    if recognize is None:
-        return None
-    text = " ".join((recognize.__doc__ or "").split())
-    return text.partition(". ")[0].removesuffix(".") or "by its own test"
-
-
-class SourceSpec(NamedTuple):
-    """A parsed source name: `swe_smith`, `swe_smith:tool`, `module:Class`; with a file: `swe_smith:tool=FILE`."""
-
-    name: str
-    split: str | None = None
-    path: Path | None = None
-
-
-def parse_source_spec(text: str) -> SourceSpec:
-    """Split the user's name for a source into name, split and file."""
-    name, equals, path = text.partition("=")
-    first, colon, rest = name.partition(":")
-    if colon and first in plugin_names("source"):
-        name = first
-        if not rest:
-            raise UsageError(f"{text!r}: no split behind the colon")
-    else:
-        rest = ""
-    if equals and not path:
-        raise UsageError(f"{text!r}: no file behind the equals sign")
-    return SourceSpec(name, rest or None, Path(path) if path else None)
-
-
-_HUB_URL = re.compile(
-    r"(?:https://huggingface\.co/|hf://)datasets/(?P<repo>[^/?#@]+/[^/?#@]+)(?:(?:@|/tree/)(?P<revision>[^/?#]+))?/?"
-)
-_URL = re.compile(r"\w+://")
-_MAX_FIRST_ROWS = 10
-"""Rows of a dataset on the Hub that are used to recognize it."""
-AUTO = "auto"
-"""In place of a source's name: every file goes to the source that recognizes it."""
-
-
-def is_path(text: str) -> bool:
-    """Whether a text in place of a source's name is an input instead, so that the source was omitted."""
-    if text == "-" or "://" in text:
-        return True
-    if parse_source_spec(text).name in (AUTO, *plugin_names("source")):
-        return False
-    return Path(text).exists() or (":" not in text and not text.isidentifier())
-
-
-def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
-    """The source with this name and these options.
-
-    Raises:
-        UsageError: there is no such source, it does not take one of the options, or it is not a source.
-    """
-    if ":" not in name and name not in plugin_names("source"):
-        raise UsageError(f"{name}: no such file or source; the command `sources` lists the sources")
-    plugin = load_plugin("source", name)
-    given = {k: v for k, v in (options or {}).items() if v}
-    if isinstance(plugin, type):
-        for option in given:
-            if option not in inspect.signature(plugin).parameters:
-                raise UsageError(f"source {name!r} has no ", Setting(option), "; leave it out")
-        check_arguments("source", name, plugin, **given)
-        plugin = plugin(**given)
-    elif given:
-        raise UsageError(f"source {name!r} has no ", Setting(next(iter(given))), "; leave it out")
-    check_members("source", name, plugin, FileSource if reads_files(plugin) else Source)
-    return plugin
-
-
 def make_format(name: str) -> TraceFormat:
-    """The export format with this name; a built-in one may have a version after a colon, as in `atif:1.8`.
-
-    Raises:
-        UsageError: there is no such format, it has no such version, or it is not a format.
-    """
+    """The export format with this name; a built-in one may have a version after a colon, as in `atif:1.8`."""
     own, _, version = name.partition(":")
     if own in BUILT_IN["format"] and version:
         plugin = load_plugin("format", own)
@@ -318,14 +186,58 @@ def make_format(name: str) -> TraceFormat:
     return make_plugin("format", name, TraceFormat)
 
 
+AUTO = "auto"
+"""In place of a source's name: every file goes to the source that recognizes it."""
+_HUB_URL = re.compile(
+    r"(?:https://huggingface\.co/|hf://)datasets/(?P<repo>[^/?#@]+/[^/?#@]+)(?:(?:@|/tree/)(?P<revision>[^/?#]+))?/?"
+)
+_MAX_FIRST_ROWS = 10
+"""Rows of a dataset on the Hub that are used to recognize it."""
+
+
+def split_source(text: str) -> tuple[str, str | None]:
+    """Name and split of a source: `swe_smith`, `swe_smith:tool`, `module:Class`."""
+    name, colon, split = text.partition(":")
+    if not colon or name not in plugin_names("source"):
+        return text, None
+    if not split:
+        raise UsageError(f"{text!r}: no split behind the colon")
+    return name, split
+
+
+def is_path(text: str) -> bool:
+    """Whether a text in place of a source's name is an input instead, so that the source was omitted."""
+    if text == "-" or "://" in text:
+        return True
+    if split_source(text)[0] in (AUTO, *plugin_names("source")):
+        return False
+    return Path(text).exists() or (":" not in text and not text.isidentifier())
+
+
+def make_source(name: str, options: Mapping[str, Any] | None = None) -> Source | FileSource:
+    """The source with this name and these options."""
+    if ":" not in name and name not in plugin_names("source"):
+        raise UsageError(f"{name}: no such file or source; the command `sources` lists the sources")
+    plugin = load_plugin("source", name)
+    given = {k: v for k, v in (options or {}).items() if v}
+    known = inspect.signature(plugin).parameters if isinstance(plugin, type) else {}
+    if unknown := [option for option in given if option not in known]:
+        raise UsageError(f"source {name!r} has no ", Setting(unknown[0]), "; leave it out")
+    if isinstance(plugin, type):
+        check_arguments("source", name, plugin, **given)
+        plugin = plugin(**given)
+    check_members("source", name, plugin, FileSource if reads_files(plugin) else Source)
+    return plugin
+
+
 def reads_files(source: object) -> bool:
     """Whether a source is a `FileSource`, whose files hold whole conversations."""
     return hasattr(source, "read_traces")
 
 
-def make_recognizers() -> list[Any]:
+def make_recognizers() -> dict[str, Any]:
     """All named sources that can recognize their files. A plugin that cannot be made is left out with a warning."""
-    found: list[Any] = []
+    found: dict[str, Any] = {}
     for name in plugin_names("source"):
         try:
             source = make_source(name)
@@ -335,7 +247,7 @@ def make_recognizers() -> list[Any]:
             warnings.warn(f"left out: {error}", ForetraceWarning, stacklevel=2)
             continue
         if isinstance(source, RecognizedSource):
-            found.append(source)
+            found[name] = source
     return found
 
 
@@ -364,186 +276,60 @@ def open_inputs(
         hub: `split`, `revision` and `repo`.
         options: Options of the source itself, e.g. `columns`.
         since: ISO 8601 date; session files that were last changed before are left out.
-
-    Raises:
-        UsageError: no such source, or settings that do not fit.
-        SourceError: a file that cannot be read, or nothing that exactly one source recognizes.
     """
-    single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
-    given = [inputs] if single else [*cast("Any", inputs)]
-    if isinstance(source, str) and (spec := parse_source_spec(source)).path is not None:
-        source, given = f"{spec.name}:{spec.split}" if spec.split else spec.name, [spec.path, *given]
+    given = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*cast("Any", inputs)]
     listed = [path for each in given for path in _expand_pattern(each)]
-    if source != AUTO:
+    if source == AUTO:
+        _refuse_given(options, " is for a source that is named: name it in the place of auto")
+        if any(map(_find_dataset, listed)) or (hub.get("repo") and not listed):
+            return _recognize_datasets(listed, hub)
+    else:
         source, split = _open_source(source, hub.get("split"), options)
+        hub = {**hub, "split": split}
         if not reads_files(source):
-            rows = _tell_apart(_open_rows(cast("Source", source), listed, {**hub, "split": split}))
+            rows = _tell_apart(_open_rows(cast("Source", source), listed, hub))
             label = rows[0].label if len(rows) == 1 else f"{len(rows)} files"
             return OpenedInputs([SourceInputs(source, rows=rows)], label)
-        hub = {**hub, "split": split}
-    else:
-        _refuse_given(options, " is for a source that is named: name it in the place of auto")
-        if (hub.get("repo") and not listed) or any(map(_is_address, listed)):
-            return _open_datasets(listed, hub)
     _refuse_given(hub, " is for rows on the Hub; name local files or folders, or a source of rows")
-    return _open_found(source, [Path(each) for each in _check_paths(listed)], since, progress)
-
-
-def _open_datasets(addresses: Sequence[Any], hub: Mapping[str, str | None]) -> OpenedInputs:
-    """Rows of datasets on the Hub, each with the source that recognizes its first rows.
-
-    Raises:
-        UsageError: there are also local files.
-        SourceError: no source recognizes the rows, or several do.
-    """
-    if local := [each for each in addresses if not _is_address(each)]:
-        raise UsageError(f"{local[0]}: import it by itself, without a dataset of the Hub beside it")
-    opened = [_open_address(None, each, hub) for each in addresses] or [open_hub(None, **hub)]
-    sources = {one.name: one for one in make_recognizers() if not reads_files(one)}
-    found = [_recognize_rows(rows, [*sources.values()]) for rows in opened]
-    groups: dict[str, list[Rows]] = {}
-    for rows, file in zip(opened, found, strict=True):
-        groups.setdefault(file.source, []).append(rows)
-    label = opened[0].label if len(opened) == 1 else f"{len(opened)} datasets"
-    inputs = [SourceInputs(sources[name], rows=groups[name]) for name in sorted(groups)]
-    return OpenedInputs(inputs, label, FoundFiles(files=found))
-
-
-def _recognize_rows(rows: Rows, sources: Sequence[Any]) -> RecognizedFile:
-    first = [row.value for row in itertools.islice(rows.read(), _MAX_FIRST_ROWS)]
-    head = FileHead(Path(rows.label), records=tuple(row for row in first if isinstance(row, dict)))
-    claims = ask_sources(head, sources)
-    if len(claims) > 1:
-        raise SourceError(f"{AmbiguousFile(head.path, claims).describe()}; name the source in the place of auto")
-    if not claims:
-        raise SourceError(
-            f"{rows.label}: {describe_head(head)}: rows of no known format; name the source, or, if the repository "
-            "holds session files, download it (`hf download`) and name its folder"
-        )
-    ((name, reason),) = claims.items()
-    return RecognizedFile(head.path, name, reason)
-
-
-def _open_found(source: Any, paths: list[Path], since: str | None, progress: ProgressFunc) -> OpenedInputs:
-    sources = {one.name: one for one in make_recognizers()} if source == AUTO else {source.name: source}
-    since_s = None if since is None else parse_date(since)
-    found = find_files(paths, [*sources.values()], is_named=source != AUTO, since=since_s, progress=progress)
-    label = str(paths[0]) if len(paths) == 1 else f"{len(paths)} files and folders"
-    if not found.files:
-        found.check_not_ambiguous()
-        raise SourceError(_describe_nothing(label, found, None if source == AUTO else source.name))
-    groups: list[SourceInputs] = []
-    for name, files in found.group().items():
-        if reads_files(sources[name]):
-            groups.append(SourceInputs(sources[name], files=files))
-        else:
-            groups.append(SourceInputs(sources[name], rows=_tell_apart(open_files(files))))
-    return OpenedInputs(groups, label, found)
-
-
-def _tell_apart(inputs: list[Rows]) -> list[Rows]:
-    """The same inputs; files with the same base name are renamed to include the folders that differ."""
-    files = [each for each in inputs if isinstance(each, FileRows)]
-    parts, count = {file.path: file.path.absolute().parts for file in files}, 1
-    while same := [name for name, n in Counter(file.name for file in files).items() if n > 1]:
-        count += 1
-        named = [file for file in files if file.name in same and len(parts[file.path]) > count]
-        if not named:  # one file, named twice
-            break
-        for file in named:
-            file.name = "/".join(parts[file.path][-count:])
-    return inputs
-
-
-def _describe_nothing(label: str, found: FoundFiles, name: str | None) -> str:
-    if found.too_old:
-        return f"{label}: {count_things(found.too_old, 'known file')}, which were last changed before the date"
-    if not found.unknown_count:
-        return f"{label}: holds no files"
-    first = found.unknown[0]
-    what = f"files of {name}" if name else "files of a known format"
-    return (
-        f"{label}: holds no {what}, but {count_things(found.unknown_count, 'other')}, e.g. "
-        f"{first.path.name}: {first.seen}; see the list of sources"
-    )
-
-
-def _check_paths(listed: Sequence[Any]) -> Sequence[str | Path]:
-    if not listed:
-        raise UsageError("name the files or folders to look into")
-    if urls := [each for each in listed if isinstance(each, str) and _URL.match(each)]:
-        raise UsageError(f"{urls[0]}: name a dataset on the Hub as hf://datasets/OWNER/NAME, or local files")
-    if strange := [each for each in listed if not isinstance(each, (str, Path))]:
-        raise UsageError(f"a {type(strange[0]).__name__} is not a path: give files or folders")
-    return listed
-
-
-def _expand_pattern(each: Any) -> list[Any]:
-    """The files that match a pattern such as `logs/**/*.jsonl`, sorted; anything else unchanged."""
-    address = find_address(each) if isinstance(each, (str, Path)) else None
-    if address is not None and address.scheme != "hf":
-        raise UsageError(f"{address}: rows are read from files of this machine, or from the Hub; copy it here first")
-    if not isinstance(each, (str, Path)) or not glob.has_magic(str(each)) or Path(each).exists():
-        return [each]
-    if not (found := sorted(glob.glob(str(each), recursive=True))):
-        raise SourceError(f"{each}: no file has a name like this")
-    return found
-
-
-def _refuse_given(options: Mapping[str, Any], why: str) -> None:
-    for name, value in options.items():
-        if value:
-            raise UsageError(Setting(name), why)
+    return _open_found(source, _check_paths(listed), since, progress)
 
 
 def _open_source(
     source: str | Source | FileSource, split: str | None, options: Mapping[str, Any]
 ) -> tuple[Source | FileSource, str | None]:
     """The source, with these options, and the split from its name or from `split`."""
-    given = {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items() if value}
     if not isinstance(source, str):
-        _refuse_given(given, " is for a source that is named: give it to the Source object itself")
+        _refuse_given(options, " is for a source that is named: give it to the Source object itself")
         return source, split
-    spec = parse_source_spec(source)
-    if spec.split and split and spec.split != split:
+    name, own = split_source(source)
+    if own and split and own != split:
         raise UsageError(f"{source!r} and ", Setting("split", split), " name two splits")
-    return make_source(spec.name, given), split or spec.split
+    return make_source(name, options), split or own
 
 
-def _open_rows(source: Source, listed: Sequence[Any], hub: Mapping[str, str | None]) -> list[Rows]:
+def _open_rows(source: Source | None, listed: Sequence[Any], hub: Mapping[str, str | None]) -> list[Rows]:
     """The raw rows of files, or by default those at the source's place on the Hub."""
+    split = hub.get("split")
     if not listed:
-        return [open_hub(source, split=hub.get("split"), revision=hub.get("revision"), repo=hub.get("repo"))]
-    split, others = hub.get("split"), {name: value for name, value in hub.items() if name != "split"}
-    if not all(map(_is_address, listed)):
-        _refuse_given(others, " is for rows on the Hub and would be ignored for local files; leave it out")
+        return [open_hub(source, split=split, revision=hub.get("revision"), repo=hub.get("repo"))]
     rows: list[Rows] = []
     for each in listed:
-        if _is_address(each):
-            rows.append(_open_address(source, each, hub))
+        if dataset := _find_dataset(each):
+            _refuse_given({"repo": hub.get("repo")}, f" and {each} are two datasets: give one of them")
+            revision = dataset["revision"] or hub.get("revision")
+            rows.append(open_hub(source, split=split, revision=revision, repo=dataset["repo"]))
             continue
-        opened = open_files([Path(each)]) if isinstance(each, (str, Path)) else [each]
-        for file in opened:
+        others = {name: value for name, value in hub.items() if name != "split"}
+        if not any(map(_find_dataset, listed)):
+            _refuse_given(others, " is for rows on the Hub and would be ignored for local files; leave it out")
+        files: list[Any] = open_files([Path(each)]) if isinstance(each, (str, Path)) else [each]
+        for file in files:
             if isinstance(file, FileRows):
                 file.split = split
             elif split is not None:
                 raise UsageError(Setting("split", split), f" is for files and the Hub; {file.label} has its own")
-        rows.extend(opened)
+            rows.append(cast("Any", file))
     return rows
-
-
-def _is_address(each: Any) -> bool:
-    """Whether an input is the address of a dataset on the Hub."""
-    return isinstance(each, str) and _HUB_URL.fullmatch(each) is not None
-
-
-def _open_address(source: Source | None, address: str, hub: Mapping[str, str | None]) -> Rows:
-    """Rows of the dataset at an address on the Hub, of the given split and revision."""
-    found = _HUB_URL.fullmatch(address)
-    assert found is not None
-    _refuse_given({"repo": hub.get("repo")}, f" and {address} are two datasets: give one of them")
-    revision = found["revision"] or hub.get("revision")
-    return open_hub(source, split=hub.get("split"), revision=revision, repo=found["repo"])
 
 
 def open_files(paths: Sequence[Path]) -> list[Rows]:
@@ -574,3 +360,105 @@ def open_hub(source: Source | None, *, split: str | None, revision: str | None, 
     if home is None:
         raise UsageError(f"source {source and source.name!r} has no home on the Hub: name files, or ", Setting("repo"))
     return HubRows(home, split=split, revision=revision)
+
+
+def _recognize_datasets(listed: Sequence[Any], hub: Mapping[str, str | None]) -> OpenedInputs:
+    """Rows of datasets on the Hub, each with the source that recognizes its first rows."""
+    if local := [each for each in listed if not _find_dataset(each)]:
+        raise UsageError(f"{local[0]}: import it by itself, without a dataset of the Hub beside it")
+    sources = {name: one for name, one in make_recognizers().items() if not reads_files(one)}
+    opened, files, groups = _open_rows(None, listed, hub), list[RecognizedFile](), dict[str, list[Rows]]()
+    for rows in opened:
+        first = [row.value for row in itertools.islice(rows.read(), _MAX_FIRST_ROWS)]
+        head = FileHead(Path(rows.label), records=tuple(row for row in first if isinstance(row, dict)))
+        claims = ask_sources(head, [*sources.values()])
+        if len(claims) > 1:
+            raise SourceError(f"{AmbiguousFile(head.path, claims).describe()}; name the source in the place of auto")
+        if not claims:
+            raise SourceError(
+                f"{rows.label}: {describe_head(head)}: rows of no known format; name the source, or, if the "
+                "repository holds session files, download it (`hf download`) and name its folder"
+            )
+        ((name, reason),) = claims.items()
+        files.append(RecognizedFile(head.path, name, reason))
+        groups.setdefault(name, []).append(rows)
+    label = opened[0].label if len(opened) == 1 else f"{len(opened)} datasets"
+    return OpenedInputs([SourceInputs(sources[n], rows=groups[n]) for n in sorted(groups)], label, FoundFiles(files))
+
+
+def _open_found(source: Any, paths: list[Path], since: str | None, progress: ProgressFunc) -> OpenedInputs:
+    sources = make_recognizers() if source == AUTO else {source.name: source}
+    since_s = None if since is None else parse_date(since)
+    found = find_files(paths, [*sources.values()], is_named=source != AUTO, since=since_s, progress=progress)
+    label = str(paths[0]) if len(paths) == 1 else f"{len(paths)} files and folders"
+    if not found.files:
+        found.check_not_ambiguous()
+        raise SourceError(f"{label}: {_describe_nothing(found, None if source == AUTO else source.name)}")
+    groups = [
+        SourceInputs(sources[name], files=files)
+        if reads_files(sources[name])
+        else SourceInputs(sources[name], rows=_tell_apart(open_files(files)))
+        for name, files in found.group().items()
+    ]
+    return OpenedInputs(groups, label, found)
+
+
+def _describe_nothing(found: FoundFiles, name: str | None) -> str:
+    if found.too_old:
+        return f"{count_things(found.too_old, 'known file')}, which were last changed before the date"
+    if not found.unknown_count:
+        return "holds no files"
+    first = found.unknown[0]
+    what = f"files of {name}" if name else "files of a known format"
+    other = count_things(found.unknown_count, "other")
+    return f"holds no {what}, but {other}, e.g. {first.path.name}: {first.seen}; see the list of sources"
+
+
+def _tell_apart(inputs: list[Rows]) -> list[Rows]:
+    """The same inputs; files with the same base name are renamed to include the folders that differ."""
+    files = [each for each in inputs if isinstance(each, FileRows)]
+    parts, count = {file.path: file.path.absolute().parts for file in files}, 1
+    while same := [name for name, n in Counter(file.name for file in files).items() if n > 1]:
+        count += 1
+        named = [file for file in files if file.name in same and len(parts[file.path]) > count]
+        if not named:  # one file, named twice
+            break
+        for file in named:
+            file.name = "/".join(parts[file.path][-count:])
+    return inputs
+
+
+def _check_paths(listed: Sequence[Any]) -> list[Path]:
+    if not listed:
+        raise UsageError("name the files or folders to look into")
+    for each in listed:
+        if not isinstance(each, (str, Path)):
+            raise UsageError(f"a {type(each).__name__} is not a path: give files or folders")
+        if re.match(r"\w+://", str(each)):
+            raise UsageError(f"{each}: name a dataset on the Hub as hf://datasets/OWNER/NAME, or local files")
+    return [Path(each) for each in listed]
+
+
+def _expand_pattern(each: Any) -> list[Any]:
+    """The files that match a pattern such as `logs/**/*.jsonl`, sorted; anything else unchanged."""
+    if not isinstance(each, (str, Path)):
+        return [each]
+    address = find_address(each)
+    if address is not None and address.scheme != "hf":
+        raise UsageError(f"{address}: rows are read from files of this machine, or from the Hub; copy it here first")
+    if not glob.has_magic(str(each)) or Path(each).exists():
+        return [each]
+    if not (found := sorted(glob.glob(str(each), recursive=True))):
+        raise SourceError(f"{each}: no file has a name like this")
+    return [*found]
+
+
+def _find_dataset(each: Any) -> re.Match[str] | None:
+    """Repository and revision of an input that is the address of a dataset on the Hub."""
+    return _HUB_URL.fullmatch(each) if isinstance(each, str) else None
+
+
+def _refuse_given(options: Mapping[str, Any], why: str) -> None:
+    for name, value in options.items():
+        if value:
+            raise UsageError(Setting(name), why)

@@ -12,8 +12,6 @@ import pytest
 from foretrace.cli.main import main
 from foretrace.sandbox.forkserver import sandbox
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-
 
 class Result(NamedTuple):
     """How one run of the command ended."""
@@ -124,16 +122,3 @@ def traces(tmp_path: Path, swe_file: Path, run: Run) -> Path:
     folder = tmp_path / "traces"
     assert run("import", "swe_smith", swe_file, "--out", folder).code == 0
     return folder
-
-
-@pytest.fixture
-def shared_rows() -> Callable[[str], Path]:
-    """The raw rows of a real source."""
-
-    def find(name: str) -> Path:
-        path = SHARED / "data" / "traces" / name / "rows.jsonl"
-        if not path.is_file():
-            pytest.skip(f"{path} is not here")
-        return path
-
-    return find

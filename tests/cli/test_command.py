@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 import foretrace
-from cli.conftest import Run, chat_row, write_rows
+from cli.conftest import Run, write_rows
 from foretrace.cli.main import app
 from foretrace.cli.options import FLAGS, write_flag
 from foretrace.core.completion import Sampling
@@ -70,32 +70,6 @@ def test_help_and_version_load_nothing_heavy() -> None:
 def test_an_option_is_described_by_the_command_that_has_it(run: Run) -> None:
     assert "--workers INTEGER               Processes, or tasks of the cluster" in run("build", "--help").out
     assert "Runs of code at one time" in run("problems", "check", "--help").out
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("view", "s3://b/traces"),
-        ("scrub", "traces", "--out", "s3://b/clean"),
-        ("label", "traces", "--out", "l.csv", "--corrections", "gs://b/c.csv"),
-    ],
-)
-def test_no_local_folder_is_named_like_a_store(
-    run: Run, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run(*arguments)
-    address = next(each for each in arguments if "://" in each)
-    assert result.code == 2 and result.err.startswith(f"foretrace: {address}: must be a path of this machine")
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_address_of_no_store_is_no_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for address in ("s4://b/t", "S3://b/t", "https://b/t"):
-        result = run("import", "swe_smith", "rows.jsonl", "--out", address)
-        assert result.code == 2 and "is not a path of this machine, and addresses begin with s3://, gs://" in result.err
-    assert not list(tmp_path.iterdir())
 
 
 def test_interrupt_is_130_and_progress_comes_in_time(tmp_path: Path) -> None:
@@ -236,24 +210,6 @@ def test_keyword_arguments_have_the_defaults_of_the_settings() -> None:
         assert {n: parameters[n].default for n in fields.keys() - tables} == {
             n: fields[n] for n in fields.keys() - tables
         }
-
-
-def test_the_commands_from_python(tmp_path: Path, sample_dataset: Path) -> None:
-    rows = [{"turns": chat_row(n)["messages"], "ok": True} for n in range(3)]
-    file = write_rows(tmp_path / "rows.jsonl", rows)
-    columns = {"messages": "turns", "success": "ok"}
-    foretrace.import_source("chat", file, out=tmp_path / "t", columns=columns, license="CC0-1.0")
-    trace = next(iter(foretrace.read_traces(tmp_path / "t")))
-    assert (trace.provenance.license, trace.outcome.success) == ("CC0-1.0", True)
-    exported = foretrace.export(tmp_path / "t", format="chat", out=tmp_path / "e.jsonl")
-    assert (exported.traces, exported.written, exported.replaced) == (3, 3, False)
-    labels = foretrace.label_folder(tmp_path / "t", out=tmp_path / "l.csv")
-    assert (labels.traces, labels.steps) == (3, 6)
-    foretrace.predict(sample_dataset, out=tmp_path / "p.jsonl", predictor="majority", limit=1)
-    report = foretrace.score(tmp_path / "p.jsonl", sample_dataset)
-    assert report.rows == report.missing + 1 > 1
-    pushed = foretrace.push(sample_dataset, org="someone", dry_run=True, allow_undecided=True)
-    assert len(pushed) == 4 and all(p.repo_id.startswith("someone/") for p in pushed)
 
 
 @pytest.mark.parametrize(

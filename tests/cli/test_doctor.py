@@ -21,7 +21,6 @@ def test_what_serves_here(run: Run) -> None:
     assert found["name"] == "local"
     assert found["level"] in (0, 1, 2, 3)
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["judged"] and all(found["judged"].values())
     assert found["runs_per_s"] > 10
     assert 0 < found["ms_per_run"] < 1000
     assert found["workers"] == 1

@@ -9,7 +9,7 @@ import pytest
 
 from cli.conftest import Result, Run, write_rows
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.core.completion import CAPABILITY_NAMES, Capabilities
+from foretrace.core.completion import Capabilities
 from foretrace.core.plugins import load_plugin, plugin_names
 from foretrace.episodes.requirements import find_missing_capability
 
@@ -127,10 +127,6 @@ def test_what_is_refused_is_what_generate_refuses(doctor: Run, run: Run) -> None
             made = run("generate", "--problems", "builtin", "--protocol", name, *more)
             assert made.code == (0 if told["offered"] else 2), made.err
             assert told["offered"] or f"the protocol {name} {told['reason'].partition(':')[0]}" in made.err
-
-
-def test_every_capability_is_named() -> None:
-    assert {*CAPABILITY_NAMES} == {*Capabilities.__struct_fields__} - {"context_length", "reasons"}
 
 
 def test_needs_are_held_against_what_was_found() -> None:

@@ -182,8 +182,7 @@ def test_the_good_rows_of_a_problem_file_are_attempted(run: Run, setting: list[s
     result = run("generate", *setting, "--json")
     assert (result.code, result.json["done"], result.json["problems_left_out"]) == (0, 3, 2)
     (line,) = (line for line in result.err.splitlines() if "left out" in line)
-    assert line.startswith("left out 2 of 5 problems of problems.jsonl: row 3: not JSON: ")
-    assert line.endswith("; row 4: no test at all: an answer to it could not be judged")
+    assert line.startswith("left out 2 of 5 problems of problems.jsonl, e.g. row 3: not JSON: ")
     assert "problems       3, and 2 left out" in run("generate", *setting, "-q").out
     limited = run("generate", *setting, "--limit", 3)
     assert limited.code == 0 and "left out 2" not in limited.err
@@ -196,7 +195,7 @@ def test_a_problem_file_without_a_good_row(run: Run, setting: list[str]) -> None
     write_rows(Path("problems.jsonl"), ["{no json", BARE])
     result = run("generate", *setting)
     assert result.code == 1 and result.err.count("\n") == 1
-    assert "problems.jsonl: none of its 2 problems can be used: row 0: not JSON" in result.err
+    assert "problems.jsonl: none of its 2 problems can be used, e.g. row 0: not JSON" in result.err
     assert not Path("t").exists()
 
 
@@ -363,14 +362,11 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         (["--speculate", "tests", "--speculate-threshold", "0.5"], "--speculate-threshold needs a confidence"),
         (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),
         (["--speculate", "tests", "--speculate-url", "http://u"], "--speculate-url is for a predictor or a model"),
-        (["--speculate", "tests", "--engine", "ray"], "--speculate tests is for one machine"),
     ],
 )
 def test_speculation_that_cannot_be_served_is_refused(
     run: Run, setting: list[str], options: list[str], why: str
 ) -> None:
-    if "ray" in options:
-        pytest.importorskip("ray")
     result = run("generate", *setting, *options)
     assert result.code in (1, 2) and why in result.err, result.err
     assert not Path("t").exists()

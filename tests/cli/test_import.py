@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.conftest import Run, chat_row, swe_row, write_rows
-from foretrace.core.files import only_writer
 from foretrace.core.store import read_traces
 
 
@@ -164,13 +162,6 @@ def test_a_missing_column_names_the_option(run: Run, tmp_path: Path) -> None:
     assert result.code == 0 and f"dropped, missing_column: rows.jsonl row 0: {said}COLUMN\n" in result.err
 
 
-def test_second_writer_is_refused(run: Run, traces: Path, swe_file: Path) -> None:
-    with only_writer(traces):
-        result = run("import", "swe_smith", swe_file, "--out", traces)
-    assert result.code == 1
-    assert "another process is writing here" in result.err
-
-
 def test_replace_takes_other_content(run: Run, tmp_path: Path) -> None:
     file = write_rows(tmp_path / "rows.jsonl", [swe_row("a__b.0123abcd.f__x", "1")])
     run("import", "swe_smith", file, "--out", tmp_path / "t")
@@ -208,27 +199,3 @@ def test_dataset_folder_stands_for_the_hub(run: Run, swe_file: Path, tmp_path: P
     assert {t.provenance.split for t in read_traces(tmp_path / "t")} == {"tool"}
     refused = run("import", "swe_smith:tool", "--repo", folder, "--out", tmp_path / "t", "--revision", "x")
     assert refused.code == 2
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("swe_smith", "swe_smith_tool"),
-        ("swe_smith", "swe_smith_xml"),
-        ("swe_smith", "swe_smith_ticks"),
-        ("toolbench", "toolbench_v1"),
-    ],
-)
-def test_real_rows(run: Run, shared_rows: Callable[[str], Path], tmp_path: Path, source: str, name: str) -> None:
-    file = shared_rows(name)
-    result = run("import", source, file, "--out", tmp_path / "t", "--json")
-    assert result.code == 0
-    facts = result.json
-    assert facts["rows"] == len(file.read_text().splitlines())
-    assert facts["rows"] == facts["traces"] + sum(facts["drops"].values())
-    assert run("label", tmp_path / "t", "--out", tmp_path / "l.jsonl", "--json").json["steps"] > 0
-    shown = run("show", tmp_path / "t")
-    assert shown.code == 0
-    for key in [line.split("  ")[0] for line in shown.out.splitlines()[1:6]]:
-        assert run("show", tmp_path / "t", key).code == 0
-    assert "\x1b" not in shown.out

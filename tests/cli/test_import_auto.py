@@ -61,15 +61,6 @@ def test_the_source_may_be_left_out(run: Run, logs: Path, tmp_path: Path) -> Non
     assert "nowhere: no such file or source" in run("import", "nowhere", "--out", tmp_path / "v").err
 
 
-def test_what_a_user_reads_in_detail(run: Run, logs: Path, tmp_path: Path) -> None:
-    lines = run("import", "auto", logs, "--out", tmp_path / "t", "--details").out.splitlines()
-    account = [line.split() for line in lines if line.startswith(("talks", "all"))][2:]
-    assert account[0] == ["talks", "2", "11", "8", "0", "1", "1", "0", "1"]
-    assert account[1] == ["all", "3", "14", "11", "0", "1", "1", "0", "1"]
-    assert "talks: record types that its reader does not know: novelty 1" in lines
-    assert "talks: ignored as no part of the conversation: progress 1" in lines
-
-
 def test_a_file_that_two_sources_know_leaves_the_others_imported(run: Run, logs: Path, tmp_path: Path) -> None:
     mixed = write_talk(logs / "mixed.jsonl", [*talk("7", 1), *swe_rows(1)])
     result = run("import", "auto", logs, "--out", tmp_path / "t")

@@ -97,16 +97,6 @@ def test_outputs_that_are_refused(run: Run, traces: Path, tmp_path: Path, verb: 
     assert not list(tmp_path.glob(".*.partial"))
 
 
-@pytest.mark.parametrize("verb", ["label", "export", "show"])
-def test_what_is_no_traces_folder(run: Run, tmp_path: Path, verb: str) -> None:
-    (tmp_path / "empty").mkdir()
-    more = {"label": ["--out", "l.csv"], "export": ["--format", "chat", "--out", "l.jsonl"], "show": []}[verb]
-    for folder, said in [(tmp_path / "empty", "is not a traces folder"), (tmp_path / "absent", "no such folder")]:
-        result = run(verb, folder, *more)
-        assert (result.code, result.out) == (1, "")
-        assert said in result.err
-
-
 def test_two_writers_of_one_file(run: Run, traces: Path, tmp_path: Path) -> None:
     from foretrace.core.files import atomic_file
 

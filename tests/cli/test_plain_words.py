@@ -12,11 +12,9 @@ import pytest
 from cli.conftest import Run, chat_row, write_rows
 from core.test_store import make
 from foretrace.cli.display.dataset import show_dataset
-from foretrace.cli.display.generate import note_unknown_to_demo
 from foretrace.cli.output import Output
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Provenance, Task, Trace
-from foretrace.registry import load_problems
 
 replace = msgspec.structs.replace
 
@@ -153,12 +151,6 @@ def test_a_built_dataset_repeats_no_verdict_and_shows_no_zero(capfd: pytest.Capt
     shown = capfd.readouterr().out
     assert "shortcut/x/length  UNDECIDED  at n=18\n" in shown
     assert "  proposer: repeated_step 2\n" in shown and "attempt_not_wanted" not in shown and "eval" not in shown
-
-
-def test_problems_that_the_demo_model_does_not_know_are_said(capfd: pytest.CaptureFixture[str]) -> None:
-    for problems, said in ((10, False), (12, True)):
-        note_unknown_to_demo(Output(), "demo", load_problems("builtin", None, problems))
-        assert ("knows the first ten builtin problems; the 2 others" in capfd.readouterr().err) is said
 
 
 @pytest.mark.parametrize("verb", [[], ["import"], ["generate"], ["build"], ["score"], ["replay"], ["push"]])

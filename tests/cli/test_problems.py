@@ -68,9 +68,7 @@ def test_a_set_of_nothing_but_bad_rows_is_not_sound(run: Run, tmp_path: Path) ->
     path = write_rows(tmp_path / "set.jsonl", [{"title": "x"}] * 5)
     result = run("problems", "check", "jsonl", "--path", path, "--quiet")
     assert (result.code, result.out) == (1, "") and result.err.count("\n") == 1
-    assert result.err.startswith(
-        f"foretrace: {path}: none of its 5 problems can be used: row 0, row 1, row 2 and 2 more: "
-    )
+    assert result.err.startswith(f"foretrace: {path}: none of its 5 problems can be used, e.g. row 0: ")
 
 
 def test_many_faults_are_counted(run: Run, tmp_path: Path) -> None:

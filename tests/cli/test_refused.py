@@ -82,23 +82,6 @@ def test_what_a_build_would_refuse_is_refused_before_an_import(run: Run, swe_fil
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        (["build", "{traces}", "--recipes", "os:path"], "'os:path' is not a recipe: it has no 'configs', 'rows'"),
-        (["import", "os:path", "{rows}"], "'os:path' is not a source: it has no 'name'"),
-        (["generate", "--problems", "os:path", "--protocol", "tools", "--model", "demo"], "is not a problem set: "),
-        (["generate", "--problems", "builtin", "--protocol", "os:path", "--model", "demo"], "is not a protocol: "),
-        (["generate", "--problems", "builtin", "--protocol", "tools", "--model", "os:PathLike:x"], "is not a model: "),
-    ],
-)
-def test_an_object_that_is_no_plugin(run: Run, traces: Path, swe_file: Path, asked: list[str], said: str) -> None:
-    out = traces.parent / "out"
-    done = run(*(a.format(traces=traces, rows=swe_file) for a in asked), "--out", out, "--quiet")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert said in done.err and not out.exists()
-
-
-@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--private"], "--private is for --push ORG"),

@@ -1,4 +1,4 @@
-"""Import, label, build and generate on a real Ray cluster of three nodes on this machine, of which some are killed."""
+"""Import, label and build on a real Ray cluster of three nodes on this machine, of which some are killed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 import foretrace
-from episodes.cluster import write_scripts
-from episodes.generating import PROBLEMS, stored
 from foretrace.core import segments
 from foretrace.core.errors import Setting, StoreError, UsageError
 from foretrace.core.files import only_writer
 from foretrace.core.store import TraceStore
-from foretrace.core.trace import Trace
 from foretrace.dataset import plan
 from foretrace.engines import ray_tasks
 from foretrace.engines.engine import Engine, Pool
 from foretrace.engines.processes import THIS_PROCESS
 from foretrace.engines.ray_tasks import RayTasks, check_nodes, connect
-from foretrace.episodes.generate.engine import GenerateReport
 from foretrace.objectstores.objects import S3Objects
 from foretrace.rows.files import FileRows
 from foretrace.sources import importing, inputs, taking
@@ -119,43 +114,6 @@ def local(rows: FileRows, tmp_path_factory: pytest.TempPathFactory) -> Local:
     foretrace.label_folder(folder / "t", out=folder / "l.parquet")
     assert len([name for name in dataset if name.startswith("proposer/train")]) > 4
     return Local(folder / "t", segments, dataset, (folder / "l.parquet").read_bytes())
-
-
-def read_without_times(folder: Path) -> list[Trace]:
-    """The traces in the order of the keys, without what only says when and how fast they were made."""
-    traces = []
-    for trace in stored(folder).values():
-        messages = [msgspec.structs.replace(each, started=None, model_s=None, tool_s=None) for each in trace.messages]
-        metrics = {name: value for name, value in trace.outcome.metrics.items() if not name.endswith("_s")}
-        outcome = msgspec.structs.replace(trace.outcome, metrics=metrics)
-        provenance = msgspec.structs.replace(trace.provenance, created_at=None)
-        traces.append(msgspec.structs.replace(trace, messages=tuple(messages), outcome=outcome, provenance=provenance))
-    return traces
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_scripts(tmp_path_factory.mktemp("scripts") / "s.jsonl")
-
-
-@pytest.fixture(scope="module")
-def attempts(model: str, tmp_path_factory: pytest.TempPathFactory) -> list[Trace]:
-    """What this process makes alone."""
-    folder = tmp_path_factory.mktemp("attempts")
-    foretrace.generate(PROBLEMS, model=model, protocol="tools", out=folder / "t", samples=8)
-    return read_without_times(folder / "t")
-
-
-def generate_on(address: str, model: str, folder: Path, samples: int) -> GenerateReport:
-    return foretrace.generate(
-        PROBLEMS,
-        model=model,
-        protocol="tools",
-        out=folder,
-        samples=samples,
-        engine="ray",
-        ray_address=address,
-    )
 
 
 def check_all(address: str, rows: FileRows, local: Local, folder: Path) -> None:
@@ -330,24 +288,3 @@ def test_two_drivers_do_not_write_to_one_folder(three: Any, rows: FileRows, loca
         run_import(rows, tmp_path / "t", engine)
     with only_writer(tmp_path / ".d.building"), pytest.raises(StoreError, match="another process is writing here"):
         run_build(local.traces, tmp_path / "d", engine)
-
-
-def test_attempts_are_made_on_the_nodes_as_they_are_here(
-    three: Any, model: str, attempts: list[Trace], tmp_path: Path
-) -> None:
-    assert generate_on(three.address, model, tmp_path / "t", 3).counts.done == 18
-    report = generate_on(three.address, model, tmp_path / "t", 8)
-    assert (report.counts.already_done, report.counts.done) == (18, 30)
-    assert read_without_times(tmp_path / "t") == attempts
-    assert {trace.outcome.success for trace in attempts} == {True, False}
-    assert attempts[0].outcome.isolation is not None
-    assert report.isolation == msgspec.to_builtins(attempts[0].outcome.isolation)
-
-
-def test_a_node_killed_in_the_middle_of_attempts_changes_none(
-    three: Any, model: str, attempts: list[Trace], tmp_path: Path
-) -> None:
-    engine = KillingRay(three, tmp_path / "notes", first=4)
-    foretrace.generate(PROBLEMS, model=model, protocol="tools", out=tmp_path / "t", samples=8, engine=engine)
-    assert read_without_times(tmp_path / "t") == attempts
-    engine.check()

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import foretrace
 from dataset.little import rows
-from foretrace.core.errors import BuildError, ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
+from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
-from foretrace.report.dataset_page import RowLimits, write_dataset_page
-from foretrace.report.page import FolderPage, SinglePage
+from foretrace.report.page import SinglePage
 from foretrace.report.view import REPORT, write_dataset_report, write_view
-from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
+from report.hostile_dataset import build_hostile_dataset, write_guesses
 from report.hostile_traces import make_trace
 from report.test_view import read_block, read_data
 
@@ -42,49 +39,6 @@ def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> Non
         row = gold[line["key"], line["step"]]
         assert texts["prompt"] == [[m["role"], m["content"]] for m in row["prompt"]]
         assert texts["completion"][0][1] == row["completion"][0]["content"]
-
-
-class Template:
-    """A tokenizer of which only the chat template is asked."""
-
-    chat_template = "a function"
-    keeps_prompt = True
-
-    def apply_chat_template(self, messages: Any, *, tokenize: bool, add_generation_prompt: bool = False) -> str:
-        assert not tokenize
-        text = "".join(f"<{m['role']}>{m['content']}</>" for m in messages)
-        return f"{text}<assistant>{'' if self.keeps_prompt else '<think>'}" if add_generation_prompt else text
-
-
-def test_rows_are_shown_as_a_chat_template_renders_them(dataset: Path, tmp_path: Path) -> None:
-    foretrace.view(dataset, out=tmp_path / "v", tokenizer=Template())
-    for config in ("proposer", "verifier"):
-        (line, *_) = read_data(tmp_path / "v", "meta")["rows"][config]
-        texts = read_data(tmp_path / "v", f"{config}-{line['piece']}")[line["place"]]
-        before = "".join(f"<{role}>{content}</>" for role, content in texts["prompt"])
-        answer = (texts.get("completion") or texts["chosen"])[0][1]
-        assert texts["rendered"] == [f"{before}<assistant>", f"{answer}</>"]
-    thinking = Template()
-    thinking.keeps_prompt = False
-    with pytest.raises(BuildError, match="in another way once it is answered"):
-        foretrace.view(dataset, out=tmp_path / "w", tokenizer=thinking)
-    write_traces([make_trace((), "k")], tmp_path / "t")
-    with pytest.raises(UsageError, match="is for the rows of a dataset"):
-        foretrace.view(tmp_path / "t", out=tmp_path / "w", tokenizer=Template())
-
-
-def test_lengths_and_strengths_are_of_all_rows(dataset: Path, tmp_path: Path) -> None:
-    page = FolderPage(tmp_path / "v")
-    write_dataset_page(page, dataset, (), RowLimits(of_split=2, eval=3), lambda *_: None)
-    page.finish("t")
-    meta = read_data(tmp_path / "v", "meta")
-    for name in meta["rows"]:
-        prompts = [sum(len(m["content"].encode()) for m in row["prompt"]) for row in rows(dataset, name)]
-        found = meta["lengths"][name]
-        assert found["rows"] == sum(found["bins"]) == len(prompts) > len(meta["rows"][name])
-        assert found["top"] == round(max(prompts) / 3.5)
-    pairs = Counter(f"{row['family']} {row['strength']}" for row in rows(dataset, "verifier"))
-    assert meta["strengths"]["verifier"] == pairs
 
 
 def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None:
@@ -123,23 +77,6 @@ def test_predictions_may_be_parquet_or_a_folder(dataset: Path, tmp_path: Path) -
     assert folder["found"] > folder["right"] > 0 and parquet["found"] == parquet["right"] == 1
 
 
-def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:
-    write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
-    results = write_results(dataset, tmp_path / "g.jsonl", tmp_path)
-    foretrace.view([dataset, *results], out=tmp_path / "v")
-    score, replay = read_data(tmp_path / "v", "meta")["results"]
-    assert (score["kind"], score["name"], replay["kind"]) == ("score", "score.json", "replay")
-    assert score["found"]["scores"] == msgspec.to_builtins(foretrace.score(tmp_path / "g.jsonl", dataset).scores)
-    assert replay["found"]["launched"] == 40 and len(replay["found"]["frontier"]) > 5
-    for text, why in (("{}", "is not a result of `score` or `replay`"), ("{", "is not JSON"), ("[" * 99_999, "is no")):
-        (tmp_path / "other.json").write_text(text)
-        with pytest.raises(StoreError, match=why):
-            foretrace.view([dataset, tmp_path / "other.json"], out=tmp_path / "w")
-    with pytest.raises(UsageError, match="one dataset, with"):
-        foretrace.view(results, out=tmp_path / "w")
-    assert not (tmp_path / "w").exists()
-
-
 def test_the_report_of_a_build_is_small(dataset: Path) -> None:
     before = (dataset / "manifest.json").read_bytes()
     built = (dataset / REPORT).read_bytes()  # what `build` wrote
@@ -151,10 +88,6 @@ def test_the_report_of_a_build_is_small(dataset: Path) -> None:
     meta: Any = read_block(path, "meta")
     assert meta["manifest"] == json.loads(before)
     assert max(sum(line["split"] == "train" for line in lines) for lines in meta["rows"].values()) <= 15
-    for name in meta["rows"]:  # its figures are of all rows
-        count = sum(by["rows"] for by in meta["manifest"]["configs"][name].values())
-        assert meta["lengths"][name]["rows"] == count
-    assert sum(meta["strengths"]["verifier"].values()) == meta["lengths"]["verifier"]["rows"] > 30
 
 
 def test_a_dataset_whose_report_cannot_be_written_is_built_all_the_same(dataset: Path, tmp_path: Path) -> None:

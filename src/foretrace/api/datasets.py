@@ -134,22 +134,21 @@ def run_build(given: Mapping[str, Any]) -> BuildReport:
 
 
 def make_build_settings(given: Mapping[str, Any]) -> BuildSettings:
-    """The checked settings of `build` from its arguments.
-
-    Raises:
-        UsageError: a setting is invalid.
-    """
+    """The checked settings of `build` from its arguments."""
     from foretrace.dataset.settings import BuildSettings
 
     mistakes = given.get("mistakes", ())
-    settings = pick_settings(
-        BuildSettings,
-        given,
-        **{name: None if given[name] is None else str(given[name]) for name in ("tokenizer", "corrections")},
-        mistakes=[str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)],
-    )
+    paths = {name: str(given[name]) for name in ("tokenizer", "corrections") if given.get(name) is not None}
+    files = [str(file) for file in ([mistakes] if isinstance(mistakes, (str, Path)) else mistakes)]
+    settings = pick_settings(BuildSettings, given, **paths, mistakes=files)
     settings.check()
     return settings
+
+
+_OF_LOAD = (
+    *("target", "outcomes", "max_context_tokens", "window", "tokenizer", "seed", "recipes", "allow_demo"),
+    *("keep_flagged", "dedup", "license_allow", "license_deny", "decontaminate", "keep_contaminated", "corrections"),
+)
 
 
 def load(
@@ -157,22 +156,8 @@ def load(
     config: str = "proposer",
     split: str = "train",
     *,
-    target: Literal["type", "call", "message"] = "call",
-    outcomes: Literal["success", "not_failed", "all"] = "success",
-    max_context_tokens: int = 8192,
-    window: Literal["sliding", "blocks"] = "sliding",
-    tokenizer: str | Path | None = None,
     shares: Sequence[float] = (0.8, 0.1, 0.1),
-    seed: int = 0,
-    recipes: Sequence[str] = (),
-    allow_demo: bool = False,
-    keep_flagged: bool = False,
-    dedup: Literal["keep-best"] | None = None,
-    license_allow: Sequence[str] = (),
-    license_deny: Sequence[str] = (),
-    decontaminate: Sequence[str] = (),
-    keep_contaminated: bool = False,
-    corrections: str | Path | None = None,
+    **settings: Any,
 ) -> RowStream:
     """Rows of a dataset without building it: rendered from the traces while they are read.
 
@@ -186,17 +171,20 @@ def load(
             all rows, such as `verifier` and `eval`.
         split: `train`, `validation` or `test`.
         shares: Shares of the splits, by group (`split` in `build`).
-        target, outcomes, max_context_tokens, ...: As in `build`.
+        settings: As in `build`: target, outcomes, max_context_tokens, window, tokenizer, seed, recipes, allow_demo,
+            keep_flagged, dedup, license_allow, license_deny, decontaminate, keep_contaminated, corrections.
 
     Raises:
         UsageError: a setting is invalid; traces of the demo model without `allow_demo=True`.
         BuildError: there are no traces.
     """
-    settings = make_build_settings(locals() | {"split": shares})
+    if unknown := [name for name in settings if name not in _OF_LOAD]:
+        raise TypeError(f"load() got an unexpected keyword argument {unknown[0]!r}")
+    checked = make_build_settings({**settings, "split": shares})
     from foretrace.dataset.row_stream import RowStream
 
     folders = [make_local_path(each) for each in ([traces] if isinstance(traces, (str, Path)) else traces)]
-    return RowStream(folders, config, split, settings)
+    return RowStream(folders, config, split, checked)
 
 
 def push(

@@ -19,9 +19,6 @@ def make_engine(
     Args:
         workers: Most jobs at a time; `None` is all cores of a cluster, or `processes` on this machine.
         ray_address: Address of the Ray cluster; `None` is that in `RAY_ADDRESS`, or a Ray only on this machine.
-
-    Raises:
-        UsageError: the engine is unknown, or an address is given for one that needs none.
     """
     if ray_address is not None and engine != "ray":
         raise UsageError(Setting("ray_address", ray_address), " is for ", Setting("engine", "ray"))

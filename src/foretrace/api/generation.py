@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from foretrace.api.engines import make_engine
 from foretrace.api.event_loop import closing_all, run_in_event_loop
 from foretrace.api.settings import pick_settings
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.places import make_local_path
-from foretrace.engines.processes import Processes
 
 if TYPE_CHECKING:
-    from foretrace.api.cluster_generation import ClusterAttempts
     from foretrace.core.problem import Problem
-    from foretrace.engines.engine import Engine
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
     from foretrace.episodes.generate.settings import GenerateSettings
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from foretrace.protocols.base import InteractionProtocol
     from foretrace.sandbox.base import Sandbox, SandboxSettings
 
-_RAY = Setting("engine", "ray")
 MAX_SESSIONS = 128
 """Default for the most sandbox sessions at a time; each is a process that stays."""
 
@@ -71,8 +65,6 @@ def generate(
     speculate_threshold: float | None = None,
     speculate_max_wasted: float | None = None,
     speculate_max_tokens: int | None = None,
-    engine: Literal["processes", "ray"] | Engine = "processes",
-    ray_address: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
@@ -117,8 +109,6 @@ def generate(
         speculate_threshold: Confidence that a guess needs.
         speculate_max_wasted: CPU seconds run for nothing after which no more is run early.
         speculate_max_tokens: Tokens that the guesses may take in all.
-        engine: This process, or a Ray cluster, where model, protocol and sandbox are named (docs/scale.md).
-        ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 
     Raises:
         UsageError: a setting is invalid.
@@ -152,8 +142,6 @@ def run_generate(
     out = make_local_path(given["out"])
     path = None if given["path"] is None else make_local_path(given["path"])
     own = sandbox_settings or SandboxSettings()
-    where = make_engine(given["engine"], own.workers or None, given["ray_address"])
-    runner = None if isinstance(where, Processes) else make_cluster_runner(where, settings, given, own)
     protocol, sandbox, model, problems = (given[name] for name in ("protocol", "sandbox", "model", "problems"))
     protocol = make_protocol(protocol) if isinstance(protocol, str) else protocol
     if isinstance(sandbox, str):
@@ -163,8 +151,6 @@ def run_generate(
     if given["speculate"] is not None:
         from foretrace.api.speculation import make_speculation
 
-        if runner is not None:
-            raise UsageError(Setting("speculate", given["speculate"]), " is for one machine: leave out ", _RAY)
         speculation, made = make_speculation(given, sandbox, own)
     elif unused := [name for name in given if name.startswith("speculate_") and given[name] is not None]:
         raise UsageError(Setting(unused[0], given[unused[0]]), " does nothing without ", Setting("speculate"))
@@ -178,30 +164,24 @@ def run_generate(
 
     async def work() -> GenerateReport:
         async with closing_all(model, sandbox, *made):
-            with contextlib.nullcontext() if runner is None else contextlib.closing(runner):
-                return await run(
-                    problems[: given["limit"]],
-                    protocol,
-                    model,
-                    sandbox,
-                    out,
-                    settings,
-                    runner=runner,
-                    speculation=speculation,
-                    versions={"foretrace": __version__},
-                    progress=given["progress"],
-                    on_failure=on_failure,
-                )
+            return await run(
+                problems[: given["limit"]],
+                protocol,
+                model,
+                sandbox,
+                out,
+                settings,
+                speculation=speculation,
+                versions={"foretrace": __version__},
+                progress=given["progress"],
+                on_failure=on_failure,
+            )
 
     return run_in_event_loop(work)
 
 
 def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
-    """The checked settings of `generate` from its arguments.
-
-    Raises:
-        UsageError: a value is invalid.
-    """
+    """The checked settings of `generate` from its arguments."""
     from foretrace.core.completion import Sampling
     from foretrace.episodes.generate.settings import Budget, GenerateSettings, check_settings
     from foretrace.episodes.settings import EpisodeSettings
@@ -218,22 +198,3 @@ def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:
     )
     check_settings(settings)
     return settings
-
-
-def make_cluster_runner(
-    engine: Engine, settings: GenerateSettings, given: Mapping[str, Any], sandbox_settings: SandboxSettings
-) -> ClusterAttempts:
-    """The runner that makes attempts on a cluster.
-
-    Raises:
-        UsageError: the model, protocol or sandbox is not given by name.
-    """
-    from foretrace.api.cluster_generation import AttemptParts, ClusterAttempts
-
-    for name in ("model", "protocol", "sandbox"):
-        if not isinstance(given[name], str):
-            raise UsageError(
-                Setting("engine", "ray"), " needs ", Setting(name), " by its name: each worker makes one of its own"
-            )
-    parts = AttemptParts(given["model"], given["server"], given["protocol"], given["sandbox"], sandbox_settings)
-    return ClusterAttempts(engine, parts, settings)

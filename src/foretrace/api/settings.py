@@ -15,9 +15,6 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 def pick_settings(kind: type[_Struct], given: Mapping[str, Any], **others: Any) -> _Struct:
     """A settings object from those of a function's arguments (its `locals()`) that are named like its fields; `others`
     take precedence.
-
-    Raises:
-        UsageError: a value has the wrong type, or a table has an unknown field.
     """
     own = {name: given[name] for name in kind.__struct_fields__ if name in given}
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -130,26 +130,14 @@ def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     progress: ProgressFunc = given["progress"] or ignore_progress
     where = make_engine(given["engine"], given["workers"], given["ray_address"])
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
-        single = isinstance(inputs, (str, Path)) or hasattr(inputs, "read")
-        source, inputs = AUTO, [source, *(cast("Any", [inputs] if single else inputs))]
-    opened = open_inputs(
-        source,
-        inputs,
-        hub=pick("split revision repo"),
-        options=pick("columns license call_pattern keep_prefix_rows"),
-        since=given["since"],
-        progress=progress,
-    )
+        more = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*inputs]
+        source, inputs = AUTO, [source, *more]
+    hub, options = pick("split revision repo"), pick("columns license call_pattern keep_prefix_rows")
+    opened = open_inputs(source, inputs, hub=hub, options=options, since=given["since"], progress=progress)
     cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])
     progress(f"importing {opened.label}", 0, None)
-    report = import_inputs(
-        opened.groups,
-        given["out"],
-        **pick("limit since replace shards"),
-        engine=where,
-        cleaner=cleaner,
-        progress=progress,
-    )
+    settings = pick("limit since replace shards")
+    report = import_inputs(opened.groups, given["out"], **settings, engine=where, cleaner=cleaner, progress=progress)
     report.found = opened.found
     return report, opened.label
 
@@ -281,10 +269,8 @@ class _LabelCounts:
     """Counts the labels of tables that pass through."""
 
     def __init__(self, least_sure: LeastSure) -> None:
-        self.actions: Counter[str | None] = Counter()
-        self.flags: Counter[str] = Counter()
-        self.corrected = 0
-        self.least_sure = least_sure
+        self.actions, self.flags = Counter[str | None](), Counter[str]()
+        self.corrected, self.least_sure = 0, least_sure
 
     def add(self, table: Any) -> Any:
         """Count a table, and return it."""
@@ -296,11 +282,7 @@ class _LabelCounts:
 
 
 def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> None:
-    """Refuse files that labeling cannot write.
-
-    Raises:
-        UsageError: there is none, one has a wrong name or is in the traces folder, or both are the same.
-    """
+    """Refuse files that labeling cannot write: none, wrong names, two that are one, or one in the traces folder."""
     from foretrace.actions.label_table import find_label_format
     from foretrace.actions.review import check_review_file
     from foretrace.core.files import refuse_inside_folder
@@ -372,11 +354,7 @@ def export(
 
 
 def _check_sealed(store: TraceStore, out: str | Path) -> None:
-    """Refuse to export a folder that an interrupted `generate` left without sealed traces.
-
-    Raises:
-        StoreError: nothing is sealed, but a run was started.
-    """
+    """Refuse to export a folder that an interrupted `generate` left without sealed traces."""
     from foretrace.core.journal import count_unsealed, find_journals
 
     if store.manifest.segments:
@@ -395,27 +373,21 @@ def view(
     *,
     out: str | Path | None = None,
     single: str | Path | None = None,
-    tokenizer: str | Path | Any | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
     """Write a page that shows traces or a dataset in a browser, without server and network (docs/cli.md).
 
     Args:
-        inputs: Traces folder, or two; or a dataset, its predictions, and results of score and replay.
+        inputs: Traces folder, or two; or a dataset and its predictions.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
         single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
-        tokenizer: Folder of a tokenizer, or the tokenizer itself: rows of a dataset are also shown as its chat template
-            renders them, and what bears the loss is marked.
 
     Raises:
-        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
         UsageError: both or neither of `out` and `single`, or inputs that do not belong together.
         StoreError: the inputs cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """
     from foretrace.core.progress import ignore_progress
-    from foretrace.dataset.tokenize import load_tokenizer
-    from foretrace.report.dataset_page import is_dataset
     from foretrace.report.page import FolderPage, SinglePage
     from foretrace.report.view import write_view
 
@@ -423,11 +395,5 @@ def view(
         raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
     folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
     place = make_local_path(out or single or "")
-    if isinstance(tokenizer, (str, Path)) and any(map(is_dataset, folders)):
-        tokenizer = load_tokenizer(make_local_path(tokenizer))
-    return write_view(
-        folders,
-        lambda: SinglePage(place) if single is not None else FolderPage(place),
-        progress or ignore_progress,
-        tokenizer,
-    )
+    make_page = FolderPage if single is None else SinglePage
+    return write_view(folders, lambda: make_page(place), progress or ignore_progress)

@@ -85,7 +85,10 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
     except click.ClickException as error:
-        return _report_wrong_use(error)
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "foretrace"
+        _write_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
+        return error.exit_code
     except ForetraceError as error:
         return _report_failure(invocation, error, error.render(write_flag), error.exit_code)
     except ReaderGoneError:
@@ -94,9 +97,8 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
         _write_error(str(end) or invocation.output.interrupt_message)  # the interrupted code may say what was kept
         return INTERRUPTED
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        hint = "" if invocation.debug else "; run again with --debug to see where"
-        return _report_failure(invocation, error, f"unexpected {text}{hint}", 1)
+        text = f"unexpected {type(error).__name__}: {error}{invocation.hint}"
+        return _report_failure(invocation, error, text, 1)
     return 0
 
 
@@ -121,13 +123,6 @@ def _plain_warnings(invocation: Invocation) -> Generator[None]:
         warnings.showwarning = usual
 
 
-def _report_wrong_use(error: click.ClickException) -> int:
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "foretrace"
-    _write_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
-    return error.exit_code
-
-
 def _report_failure(invocation: Invocation, error: Exception, text: str, code: int) -> int:
     if invocation.debug:
         import traceback
@@ -145,8 +140,7 @@ def _report_contained(invocation: Invocation, errors: Collection[InternalError],
     for error in errors if invocation.debug else ():
         print(redactor.redact_text(f"{error}\n{error.traceback}"), file=sys.stderr)
     rest = "" if code else "; the rest is done"
-    hint = "" if invocation.debug else "; run again with --debug to see where"
-    _write_error(f"{redactor.redact_text(describe_errors(errors))}{rest}{hint}")
+    _write_error(f"{redactor.redact_text(describe_errors(errors))}{rest}{invocation.hint}")
     return code or 1
 
 

@@ -51,6 +51,11 @@ class Invocation:
         """Whether this process only runs the command."""
         self.output = Output()
 
+    @property
+    def hint(self) -> str:
+        """What the line about an error of ours ends with."""
+        return "" if self.debug else "; run again with --debug to see where"
+
 
 class Place(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  # generic in new versions
     """A path of a file or folder; an address too, if it may be in an object store."""
@@ -167,9 +172,6 @@ def make_server(
         timeout: Longest silence of the server, seconds.
         retries: How often a request is tried again.
         model_option: NAME=VALUE of the model's kind; may be repeated.
-
-    Raises:
-        UsageError: no such environment variable, or an option without a value.
     """
     from foretrace.core.pairs import parse_pairs
     from foretrace.models.address import read_key
@@ -198,7 +200,7 @@ def make_sandbox_settings(
     """The settings of the sandbox that runs code.
 
     Args:
-        workers: Runs of code at one time, or tasks of a cluster; 0 means one per core.
+        workers: Runs of code at one time; 0 means one per core.
         preload: Import beforehand: none, numpy, science, or a+b.
         min_level: Lowest isolation level to accept, 0 to 4.
         allow_weak_isolation: Accept levels 0 and 1.
@@ -224,46 +226,35 @@ def _note_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.obj.debug = ctx.obj.debug or value
 
 
-def _read_config(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
-    if value is not None:
-        ctx.default_map = {**(ctx.default_map or {}), **_config_settings(ctx, value)}
-
-
-def _config_settings(ctx: click.Context, path: Path) -> dict[str, Any]:
-    """The file's settings by parameter name, as they would be written on the command line."""
+def _read_config(ctx: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Take the file's settings as defaults, written as on the command line."""
     import tomllib
 
+    if path is None:
+        return
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise click.BadParameter(f"{path}: cannot read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise click.BadParameter(f"{path}: is not TOML: it is not in UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise click.BadParameter(f"{path}: is not TOML: {error}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        why = "it is not in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise click.BadParameter(f"{path}: is not TOML: {why}") from None
     options = [p for p in ctx.command.get_params(ctx) if isinstance(p, click.Option)]
     keys = {flag.removeprefix("--"): option for option in options for flag in (*option.opts, *option.secondary_opts)}
     keys = {key: option for key, option in keys.items() if key not in ("config", "help", "h", "-h", "-q")}
     settings: dict[str, Any] = {}
-    for key, value in table.items():
-        option = keys.get(key.replace("_", "-"))
-        if option is None:
-            raise click.BadParameter(f"{path}: unknown key {key!r}; keys are {', '.join(sorted(keys))}")
-        if f"--{key.replace('_', '-')}" in option.secondary_opts:
+    for name, value in table.items():
+        key = name.replace("_", "-")
+        if (option := keys.get(key)) is None:
+            raise click.BadParameter(f"{path}: unknown key {name!r}; keys are {', '.join(sorted(keys))}")
+        if f"--{key}" in option.secondary_opts:
             value = not value
-        settings[option.name or key] = _as_typed_text(path, key, value, repeated=option.multiple)
-    return settings
-
-
-def _as_typed_text(path: Path, key: str, value: Any, *, repeated: bool) -> Any:
-    """The value as a user would type it; a list of such texts for a repeatable option."""
-    if repeated and isinstance(value, dict):
-        return [f"{k}={v}" for k, v in value.items()]
-    if repeated and isinstance(value, list):
-        return [str(v) for v in value]
-    if isinstance(value, (dict, list)):
-        raise click.BadParameter(f"{path}: {key} takes one value")
-    return [str(value)] if repeated else str(value)
+        values = [f"{k}={v}" for k, v in value.items()] if isinstance(value, dict) else value
+        if not option.multiple and isinstance(values, list):
+            raise click.BadParameter(f"{path}: {name} takes one value")
+        texts = [str(each) for each in values] if isinstance(values, list) else [str(values)]
+        settings[option.name or key] = texts if option.multiple else texts[0]
+    ctx.default_map = {**(ctx.default_map or {}), **settings}
 
 
 def _common_options() -> list[click.Parameter]:
@@ -332,7 +323,7 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def _collect(self, function: Callable[..., Any]) -> list[str]:
-        """Make options for the function's parameters that have none yet; returns the names of all parameters."""
+        """Make options for the parameters that have none yet; returns the names of all parameters."""
         names: list[str] = []
         for name, parameter in inspect.signature(function).parameters.items():
             if name in ("output", "progress", *self.without) or parameter.kind is parameter.VAR_KEYWORD:

@@ -7,12 +7,15 @@ import importlib
 import json
 import os
 import re
+import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
     import msgspec
@@ -46,14 +49,20 @@ def one_line(text: str) -> str:
     return escape_control(" ".join(text.split()))
 
 
+def name_folder(out: Path | str) -> list[tuple[str, Cell]]:
+    """The lines that say where a traces folder is, and how to look at it."""
+    view = [] if find_address(out) else [("in a browser", f"foretrace view {shlex.quote(str(out))}")]
+    return [("traces folder", write_place(out)), *view]
+
+
 class Output:
-    """All output of one run of the command."""
+    """All output of one run of the command.
+
+    Args:
+        stream: Receives the result and warnings instead of stdout and stderr; notes are left out.
+    """
 
     def __init__(self, *, json: bool = False, quiet: bool = False, stream: TextIO | None = None) -> None:
-        """
-        Args:
-            stream: Receives the result and warnings instead of stdout and stderr; notes are left out.
-        """
         self.json = json
         self.quiet = quiet or stream is not None
         self._stream = stream
@@ -175,8 +184,8 @@ class Output:
         """Write a line on stderr, even under `--quiet`."""
         if self._stream is not None:
             self.print((text, style))
-            return
-        _write_stderr(_styled([(text, style)], sys.stderr) + "\n")
+        else:
+            _write_stderr(_styled([(text, style)], sys.stderr) + "\n")
 
     @contextlib.contextmanager
     def progress(self, doing: str) -> Generator[ProgressDisplay, None, None]:
@@ -240,8 +249,7 @@ class ProgressDisplay:
         return text
 
     def _write_lines(self) -> None:
-        begun = time.monotonic()
-        wait = _FIRST_LINE_S
+        begun, wait = time.monotonic(), _FIRST_LINE_S
         while not self._ended.wait(wait):
             text = ": ".join(filter(None, (one_line(self._state[0]), self._write_figures())))
             _write_stderr(f"{text} ({time.monotonic() - begun:.0f} s)\n")
@@ -302,10 +310,8 @@ def _write_stderr(text: str) -> None:
 
 
 def _cell_text(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
+    if cell is None or isinstance(cell, bool):
+        return {None: "-", True: "yes", False: "no"}[cell]
     if isinstance(cell, int):
         return f"{cell:,}"
     return f"{cell:.4f}" if isinstance(cell, float) else cell

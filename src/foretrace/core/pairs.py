@@ -12,9 +12,6 @@ def parse_pairs(setting: str, pairs: Iterable[str], *, form: str = "NAME=VALUE",
 
     Args:
         setting: The setting's name, as in `core.errors.Setting`.
-
-    Raises:
-        UsageError: a pair lacks its name, its `=` or its value, or a name is given twice.
     """
     table: dict[str, str] = {}
     for pair in pairs:

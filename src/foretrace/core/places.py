@@ -48,12 +48,7 @@ def write_place(place: Path | str) -> str:
 
 
 def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
-    """Refuse an address where a path is needed: otherwise a local folder of that name would be created.
-
-    Raises:
-        UsageError: it is a malformed address, has an unknown scheme, or is in an object store without
-            `may_be_in_store`.
-    """
+    """Refuse an address where a path is needed: otherwise a local folder of that name would be created."""
     start = str(place).partition("/")[0]
     scheme, colon, rest = start.partition(":")
     if not _SCHEME.fullmatch(start) and not (colon and scheme in SCHEMES):
@@ -71,10 +66,6 @@ def check_place(place: Path | str, *, may_be_in_store: bool = False) -> None:
 
 
 def make_local_path(place: Path | str) -> Path:
-    """The path of a place on this machine.
-
-    Raises:
-        UsageError: it is an address.
-    """
+    """The path of a place on this machine."""
     check_place(place)
     return Path(place)

@@ -3,6 +3,7 @@
 To add a source, protocol, model server, sandbox, problem set, recipe, predictor or export format, write one file that
 defines `PLUGIN` and list its module in `BUILT_IN` (`tests/core/test_plugins.py` fails if you forget). A plugin outside
 of foretrace does not need that: it is named `module:Class`, or found through the entry point group `foretrace.<kind>`.
+A plugin that cannot be found, made or used is a `UsageError`.
 """
 
 from __future__ import annotations
@@ -114,11 +115,7 @@ def plugin_names(kind: str) -> list[str]:
 
 
 def load_plugin(kind: str, name: str) -> Any:
-    """The plugin of that name: `PLUGIN` of its module, the object at `module:Class`, or the object of an entry point.
-
-    Raises:
-        UsageError: there is no such plugin; the message lists the existing ones.
-    """
+    """The plugin of that name: `PLUGIN` of its module, or the object at `module:Class` or of an entry point."""
     if ":" in name:
         return _load_external(kind, name)
     others = _find_entry_points(kind)
@@ -139,9 +136,6 @@ def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
 
     Args:
         contract: The `typing.Protocol` of its kind, whose members it must all have.
-
-    Raises:
-        UsageError: there is no such plugin, it does not take these arguments, or it lacks a member.
     """
     plugin = load_plugin(kind, name)
     if inspect.isclass(plugin) or inspect.isroutine(plugin):
@@ -152,11 +146,7 @@ def make_plugin(kind: str, name: str, contract: type, *arguments: Any) -> Any:
 
 
 def check_arguments(kind: str, name: str, factory: Any, *arguments: Any, **options: Any) -> None:
-    """Check that a class or function can be called with these arguments.
-
-    Raises:
-        UsageError: it cannot; the message says why.
-    """
+    """Check that a class or function can be called with these arguments."""
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:
@@ -168,11 +158,7 @@ def check_arguments(kind: str, name: str, factory: Any, *arguments: Any, **optio
 
 
 def check_members(kind: str, name: str, plugin: object, contract: type) -> None:
-    """Check that a plugin has all members of its contract, a `typing.Protocol`.
-
-    Raises:
-        UsageError: it lacks some; the message names them.
-    """
+    """Check that a plugin has all members of its contract, a `typing.Protocol`."""
     members = dict.fromkeys([*inspect.get_annotations(contract), *vars(contract)])
     missing = [repr(m) for m in members if not m.startswith("_") and not hasattr(plugin, m)]
     if missing:

@@ -21,13 +21,6 @@ class TokenMeter:
         """Tokens of prompts and completions."""
         return self.prompt_tokens + self.completion_tokens
 
-    def include(self, other: TokenMeter) -> None:
-        """Add the counts of another meter."""
-        self.estimated = self.estimated or other.estimated
-        self.requests += other.requests
-        self.prompt_tokens += other.prompt_tokens
-        self.completion_tokens += other.completion_tokens
-
     def add(self, request: Request, completion: Completion) -> int:
         """Count one completion and its prompt; returns the tokens of the completion alone."""
         usage = completion.usage

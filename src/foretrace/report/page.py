@@ -13,7 +13,7 @@ import math
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,8 @@ MARK = '<meta name="generator" content="foretrace">'
 """Part of every page: a folder or file that contains it may be overwritten."""
 SINGLE_BYTES = 19_800_000
 """Most bytes of data in a single file: with its script and style it stays below 20 MB."""
+_PIECES_SHARE = 0.75
+"""Share of a page that its pieces may fill; the rest is for the lists."""
 _POLICY = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
 _IN_SCRIPT = {"\\": "\\\\", "'": "\\'", "<": "\\x3c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _IN_MARKUP = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -39,32 +41,67 @@ class PageCounts(NamedTuple):
     unreadable: int = 0
 
 
-class Page(Protocol):
+class Page:
     """Collects the data of a page, then writes it."""
 
-    chunk_bytes: int
+    chunk_bytes = 1_000_000
     """Approximate size of a piece that is loaded on demand."""
-    limit: float
+    limit: float = math.inf
     """Most bytes of data."""
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
         """Add a value, unless this share of the limit would then be exceeded; returns whether it was added."""
-        ...
+        raise NotImplementedError
 
     def finish(self, title: str) -> Path:
         """Write the page; returns the file to open."""
-        ...
+        raise NotImplementedError
 
     def discard(self) -> None:
         """Remove what was written, if `finish` was not reached."""
-        ...
 
 
-class FolderPage:
+class PagePieces:
+    """Values in pieces of a certain size, which the page loads one by one: `NAME-0`, `NAME-1`, ..."""
+
+    def __init__(self, page: Page, name: str) -> None:
+        self._page, self._name = page, name
+        self._waiting: list[msgspec.Raw] = []
+        self._rows: list[dict[str, Any]] = []
+        """The lines of the values that wait."""
+        self._bytes = 0
+        self._left_out: list[dict[str, Any]] = []
+        self.number = 0
+
+    @property
+    def place(self) -> int:
+        """Position of the next value in its piece."""
+        return len(self._waiting)
+
+    def add(self, value: Any, row: dict[str, Any]) -> None:
+        """Add a value, of which `row` is the line in the page's list."""
+        data = encode_json(value).encode()
+        self._waiting.append(msgspec.Raw(data))
+        self._rows.append(row)
+        self._bytes += len(data)
+        if self._bytes >= self._page.chunk_bytes:
+            self._flush()
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The lines of the values that did not fit into the page."""
+        self._flush()
+        return self._left_out
+
+    def _flush(self) -> None:
+        if self._waiting:
+            if not self._page.put(f"{self._name}-{self.number}", self._waiting, share=_PIECES_SHARE):
+                self._left_out += self._rows
+            self.number += 1
+        self._waiting, self._rows, self._bytes = [], [], 0
+
+
+class FolderPage(Page):
     """`index.html`, `assets/` and `data/` in a folder, which is moved into place once everything is written."""
-
-    chunk_bytes = 1_000_000
-    limit = math.inf
 
     def __init__(self, folder: Path) -> None:
         _refuse_stranger(folder)
@@ -77,12 +114,10 @@ class FolderPage:
             raise StoreError(describe_write_error(folder, error)) from error
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
-        """Write a value to its own file."""
         self._write(f"data/{name}.js", make_data_script(name, value))
         return True
 
     def finish(self, title: str) -> Path:
-        """Write `index.html`, and move the folder into place."""
         for name in ("view.css", "view.js"):
             self._write(f"assets/{name}", read_asset(name))
         policy = f"{_POLICY}; script-src 'self' file:; style-src 'self' file:"
@@ -98,7 +133,6 @@ class FolderPage:
         return self._folder / "index.html"
 
     def discard(self) -> None:
-        """Remove what was written."""
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def _write(self, name: str, text: str) -> None:
@@ -110,7 +144,7 @@ class FolderPage:
             raise StoreError(describe_write_error(path, error)) from error
 
 
-class SinglePage:
+class SinglePage(Page):
     """A single file, e.g. to send by mail; what does not fit is left out."""
 
     chunk_bytes = 20_000
@@ -121,12 +155,11 @@ class SinglePage:
         if path.exists() and not _is_ours(path):
             raise StoreError(f"{path}: exists and is not a page that foretrace wrote; choose another name")
         self._path = path
-        self.limit: float = limit
+        self.limit = limit
         self._size = 0
         self._blocks: list[str] = []
 
     def put(self, name: str, value: Any, *, share: float = math.inf) -> bool:
-        """Keep a value for the file, if there is room."""
         block = make_data_block(name, value)
         size = self._size + len(block.encode())
         if size > self.limit * share:
@@ -136,15 +169,11 @@ class SinglePage:
         return True
 
     def finish(self, title: str) -> Path:
-        """Write the file, completely or not at all."""
         style, script = read_asset("view.css"), read_asset("view.js")
         policy = f"{_POLICY}; script-src '{_digest(script)}'; style-src '{_digest(style)}'"
         body = f"{''.join(self._blocks)}<script>{script}</script>"
         replace_file(self._path, _fill_template(title, policy, f"<style>{style}</style>", body).encode())
         return self._path
-
-    def discard(self) -> None:
-        """Nothing was written."""
 
 
 def encode_json(value: Any) -> str:

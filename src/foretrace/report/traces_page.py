@@ -1,81 +1,70 @@
-"""The page of one traces folder, or of two side by side."""
+"""The page of one traces folder, or of two side by side: a list of traces in columns, their records with what is
+derived from them (labels, times, token logprobs)."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foretrace.actions.flags import flag_trace
+from foretrace.actions.flag_meanings import find_flag_meaning
+from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import collect_evidence
-from foretrace.actions.taxonomy import ActionType
+from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.core.errors import Setting, UsageError, find_first_line
 from foretrace.core.internal_errors import contain_errors
 from foretrace.core.progress import ProgressFunc
 from foretrace.core.store import TraceStore, unpack_record
+from foretrace.core.token_arrays import pack
+from foretrace.core.trace import Sampled, Trace, encode_trace
 from foretrace.core.version import __version__
-from foretrace.episodes.speculation_report import read_launches
-from foretrace.evaluation.step_times import time_steps
-from foretrace.report.page import Page, PageCounts, encode_json
-from foretrace.report.trace_facts import TurnSums, describe_trace
-from foretrace.report.trace_index import TraceIndex
+from foretrace.episodes.speculation_report import Launch, read_launches
+from foretrace.evaluation.step_times import StepTimes, find_step_effect, time_steps
+from foretrace.report.page import Page, PageCounts, PagePieces
 
 _ROW_BYTES = 500
 """Approximate size of a trace's line in the list."""
-_MESSAGES_SHARE = 0.75
-"""Share of a page that the messages may fill; the rest is for the list."""
 _SHOWN_UNREADABLE = 50
-
-
-class _Pieces:
-    """Collects traces in pieces of a certain size, which the page loads one by one."""
-
-    def __init__(self, page: Page, index: TraceIndex) -> None:
-        self._page = page
-        self._index = index
-        self._first = 0
-        """Row of the first trace in the current piece."""
-        self._waiting: list[msgspec.Raw] = []
-        self._bytes = 0
-        self.number = 0
-        self.left_out = 0
-        """Traces whose messages did not fit into the page."""
-
-    @property
-    def place(self) -> int:
-        """Position of the next trace in its piece."""
-        return len(self._waiting)
-
-    def add(self, facts: dict[str, Any]) -> None:
-        data = encode_json(facts).encode()
-        self._waiting.append(msgspec.Raw(data))
-        self._bytes += len(data)
-        if self._bytes >= self._page.chunk_bytes:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._waiting:
-            if not self._page.put(f"traces-{self.number}", self._waiting, share=_MESSAGES_SHARE):
-                self.left_out += self._index.leave_out(self._first)
-            self.number += 1
-        self._first = len(self._index)
-        self._waiting, self._bytes = [], 0
+GUESS_S = 0.2
+"""Seconds that a guess takes when computing what prefetching could hide; the same as in `ceiling`."""
+_LOWEST_LOGPROB = -20.0
+_SHOWN_TOKENS = 2_000
+"""Most tokens of a message whose ids and logprobs are in the page."""
+ROWS_PER_CHUNK = 5_000
+_TEXT_COLUMNS = {
+    **{name: name for name in ("task", "source", "agent", "model", "protocol", "status", "error")},
+    "rules": "rule",
+    "effects": "effect",
+    "tools": "tool",
+    "flags": "flag",
+}
+"""Columns of repeated texts -> kind of text: rows have a list of texts in the last four, and one text in the others."""
+_TITLE_CHARACTERS = 110
+_SEARCHED_CHARACTERS = 3_000
+_MARKED_TASK = re.compile(r"<(pr_description|issue_description|issue|problem_statement|task|user_query)>\s*(?=\S)")
+"""The beginning of the task in a message that says other things first, such as where the files are."""
+_NAMED_TASK = re.compile(r"(?:^|\n)(?:ISSUE|TASK|PROBLEM):[ \t]*\n\s*(?=\S)")
+"""The same, after a line with a title; the task's first line is its headline."""
+_HEADING_MARK = re.compile(r"^#{1,6}\s+(?=\S)")
+"""The mark of a Markdown heading."""
+_HEADLINE_END = re.compile(r"\n\s*\n|\n(?=#|\*\*|[-=]{3}|[-*] )")
+"""The end of a marked task's headline: an empty line, or Markdown marks."""
+_REDACTED = ("<SECRET:", "redacted-user-", "[REDACTED")
+"""Beginnings of placeholders for secrets."""
 
 
 def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: ProgressFunc) -> PageCounts:
-    """Put everything that a page of traces shows into `page`.
-
-    Raises:
-        UsageError: the list of traces does not fit.
-    """
-    index = TraceIndex()
+    """Put everything that a page of traces shows into `page`."""
+    index = _TraceIndex()
     total = sum(len(store.read_columns("key")) for store in stores)
     if _ROW_BYTES * total > page.limit:
         raise UsageError(f"{total:,} traces are too many for one file; write a folder with ", Setting("out", "view"))
-    pieces = _Pieces(page, index)
-    turns = [TurnSums() for _ in stores]
+    pieces = PagePieces(page, "traces")
     unreadable: list[tuple[str, str]] = []
     for run, store in enumerate(stores):
         launches = read_launches(store.folder)
@@ -91,12 +80,13 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
                 labels, flags = [each.label for each in evidence], flag_trace(trace, evidence)
                 facts = describe_trace(trace, labels, flags, times, launches.get(key, ()))
                 place = {"run": run, "chunk": pieces.number, "place": pieces.place}
-                index.add(trace, labels, flags, times, **place)
-                turns[run].add(trace, times)
-                pieces.add(facts)
+                row = index.add(trace, labels, flags, times, place)
+                pieces.add(facts, row)
             if found.text:
                 unreadable.append((key, found.text))
-    pieces.flush()
+    left_out = pieces.finish()
+    for row in left_out:
+        row["chunk"] = -1
     chunks = index.make_chunks()
     for number, chunk in enumerate(chunks):
         page.put(f"index-{number}", chunk)
@@ -105,16 +95,15 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
         "version": __version__,
         "folders": name_folders([store.folder for store in stores]),
         "actions": [str(action) for action in ActionType],
-        "turns": [sums.list_means() for sums in turns],
         "unreadable": unreadable[:_SHOWN_UNREADABLE],
         "unreadable_count": len(unreadable),
-        "left_out": pieces.left_out,
+        "left_out": len(left_out),
         "traces": len(index),
         "chunks": len(chunks),
         "texts": index.list_texts(),
     }
     page.put("meta", facts)
-    return PageCounts(len(index), pieces.left_out, unreadable=len(unreadable))
+    return PageCounts(len(index), len(left_out), unreadable=len(unreadable))
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:
@@ -123,3 +112,187 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
     if len(set(names)) < len(names):
         names = [f"{folder.resolve().parent.name}/{name}" for folder, name in zip(folders, names, strict=True)]
     return names
+
+
+def describe_trace(
+    trace: Trace,
+    labels: Sequence[StepLabel],
+    flags: Sequence[Flag],
+    times: Sequence[StepTimes],
+    launches: Sequence[Launch] = (),
+) -> dict[str, Any]:
+    """The record without its token arrays, with derived data."""
+    bare, _ = pack(trace)
+    return {
+        "trace": msgspec.Raw(encode_trace(bare)),
+        "labels": [
+            [x.index, x.action and str(x.action), x.rule, str(x.effect), x.state_version, x.failed] for x in labels
+        ],
+        "flags": [[x.index, x.rule, x.is_cheat, find_flag_meaning(x.rule), x.evidence] for x in flags],
+        "times": _describe_times(labels, times),
+        "early": [[x.step, x.tool, x.after_s, x.seconds, x.used, x.saved_s] for x in launches],
+        "tokens": [
+            [index, *_describe_tokens(m.sampled)]
+            for index, m in enumerate(trace.messages)
+            if m.sampled is not None and (m.sampled.token_ids or m.sampled.logprobs)
+        ],
+    }
+
+
+def _describe_tokens(sampled: Sampled) -> list[Any]:
+    """Tokens of a message: their number, mean logprob, number of prompt tokens, first ids, first logprobs."""
+    logprobs = [
+        round(max(value, _LOWEST_LOGPROB), 2) if value == value else _LOWEST_LOGPROB for value in sampled.logprobs
+    ]
+    return [
+        len(sampled.token_ids),
+        round(sum(logprobs) / len(logprobs), 4) if logprobs else None,
+        len(sampled.prompt_token_ids or ()),
+        sampled.token_ids[:_SHOWN_TOKENS],
+        logprobs[:_SHOWN_TOKENS],
+    ]
+
+
+def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[list[Any]]:
+    """For each step: first message, seconds of model and tools, seconds that a perfect prefetch hides, why unknown."""
+    by_index = {label.index: label for label in labels}
+    rows: list[list[Any]] = []
+    for step in times:
+        hidden = 0.0
+        if step.unknown is None and step.calls and find_step_effect(step, by_index) is Effect.PURE_READ:
+            hidden = max(0.0, min((step.model_s or 0.0) - GUESS_S, step.tool_s or 0.0))
+        rows.append([step.indexes[0], _round(step.model_s), _round(step.tool_s), _round(hidden), step.unknown])
+    return rows
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None or not math.isfinite(seconds) else round(seconds, 4)
+
+
+class _TraceIndex:
+    """Collects traces, and makes the columns of the list."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._texts: dict[str, dict[str, int]] = {}
+        """Kind -> text -> its number."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(
+        self,
+        trace: Trace,
+        labels: Sequence[StepLabel],
+        flags: Sequence[Flag],
+        times: Sequence[StepTimes],
+        place: dict[str, int],
+    ) -> dict[str, Any]:
+        """Add a trace; returns its row.
+
+        Args:
+            place: `run`, the number of its traces folder; `chunk`, that of the piece that holds its messages; `place`,
+                its position in that piece.
+        """
+        origin, outcome = trace.provenance, trace.outcome
+        calls = [call for message in trace.messages for call in message.tool_calls]
+        actions = Counter(str(label.action) for label in labels if label.action is not None)
+        usages = [m.sampled.usage for m in trace.messages if m.sampled is not None and m.sampled.usage is not None]
+        flagged = [f"{'cheat' if flag.is_cheat else 'mark'}: {flag.rule}" for flag in flags]
+        if any(flag.is_cheat for flag in flags):
+            flagged.insert(0, "cheat")
+        row: dict[str, Any] = {
+            "key": trace.key,
+            "title": find_title(trace),
+            "task": trace.task.id,
+            "source": origin.source,
+            "agent": origin.agent or "",
+            "model": origin.model or "",
+            "protocol": origin.protocol or "",
+            "status": outcome.status,
+            "error": outcome.error.kind if outcome.error else "",
+            "success": {True: 1, False: 0, None: 2}[outcome.success],
+            "reward": outcome.reward,
+            "tests": [outcome.tests.passed, outcome.tests.total] if outcome.tests else None,
+            "recovered": outcome.metrics.get("recovered"),
+            "had_errors": outcome.metrics.get("had_errors"),
+            "tokens": sum(u.completion_tokens or 0 for u in usages) if usages else None,
+            "steps": sum(actions.values()),
+            "messages": len(trace.messages),
+            "model_s": _add_known(step.model_s for step in times),
+            "tool_s": _add_known(step.tool_s or None for step in times),
+            "started": find_start(trace),
+            "actions": [actions[name] for name in ActionType],
+            "rules": list(dict.fromkeys(label.rule for label in labels)),
+            "effects": list(dict.fromkeys(str(label.effect) for label in labels if label.action)),
+            "tools": list(dict.fromkeys(call.name or "(no name)" for call in calls)),
+            "flags": list(dict.fromkeys([*flagged, *_find_properties(trace, labels, times)])),
+            "parent": [trace.parent.key, trace.parent.call_id] if trace.parent else None,
+            **place,
+        }
+        for name, kind in _TEXT_COLUMNS.items():
+            numbers, value = self._texts.setdefault(kind, {}), row[name]
+            if isinstance(value, str):
+                row[name] = numbers.setdefault(value, len(numbers))
+            else:
+                row[name] = [numbers.setdefault(text, len(numbers)) for text in value]
+        self._rows.append(row)
+        return row
+
+    def make_chunks(self) -> list[dict[str, list[Any]]]:
+        """The columns of every `ROWS_PER_CHUNK` traces."""
+        parts = [self._rows[at : at + ROWS_PER_CHUNK] for at in range(0, len(self._rows), ROWS_PER_CHUNK)]
+        return [{name: [row[name] for row in rows] for name in rows[0]} for rows in parts]
+
+    def list_texts(self) -> dict[str, list[str]]:
+        """Kind -> texts, in the order of their numbers."""
+        return {kind: list(numbers) for kind, numbers in self._texts.items()}
+
+
+def find_title(trace: Trace) -> str:
+    """The first words of the task, or else of the first user message or any message."""
+    texts = [m.content for m in sorted(trace.messages, key=lambda m: m.role != "user") if m.content.strip()]
+    text = trace.task.statement or next(iter(texts), "")
+    begins = text[:_SEARCHED_CHARACTERS]
+    if marked := _MARKED_TASK.search(begins):
+        text = text[marked.end() : marked.end() + _TITLE_CHARACTERS * 4].split(f"</{marked[1]}>")[0]
+        text = _HEADLINE_END.split(_HEADING_MARK.sub("", text.strip(), 1), 1)[0]
+    elif named := _NAMED_TASK.search(begins):
+        text = text[named.end() : named.end() + _TITLE_CHARACTERS * 4].split("\n", 1)[0]
+    words = " ".join(text[: _TITLE_CHARACTERS * 4].split())
+    title = words if len(words) <= _TITLE_CHARACTERS else words[:_TITLE_CHARACTERS].rsplit(" ", 1)[0] + " …"
+    return title.encode("utf-8", "replace").decode()
+
+
+def find_start(trace: Trace) -> str | None:
+    """When the trace began (ISO 8601, to the second), or else when it was created."""
+    return next((m.started[:19] for m in trace.messages if m.started), trace.provenance.created_at)
+
+
+def _add_known(seconds: Any) -> float | None:
+    known = [value for value in seconds if value is not None]
+    return round(sum(known), 3) if known else None
+
+
+def _find_properties(trace: Trace, labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> list[str]:
+    messages, calls = trace.messages, [call for m in trace.messages for call in m.tool_calls]
+    properties = {
+        "ending rewritten by source": trace.outcome.fabricated,
+        "call not readable": any(call.error for call in calls),
+        "call repaired": any(call.repairs for call in calls),
+        "step failed": any(label.failed for label in labels),
+        "started by another trace": trace.parent is not None,
+        "images or files": any(m.parts for m in messages),
+        "text injected in a turn": any(m.injected for m in messages),
+        "not trained on, in part": any(m.train is False and m.role == "assistant" for m in messages),
+        "token ids": any(m.sampled is not None and m.sampled.token_ids for m in messages),
+        "redacted": any(
+            mark in text
+            for m in messages
+            for text in (m.content, m.reasoning or "", *(c.arguments for c in m.tool_calls))
+            for mark in _REDACTED
+        ),
+        "times known": any(step.unknown is None for step in times),
+        "no agent message": not labels,
+    }
+    return [name for name, holds in properties.items() if holds]

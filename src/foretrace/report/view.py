@@ -5,15 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from foretrace.core.errors import ForetraceWarning, Setting, StoreError, UsageError
+from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
-from foretrace.report.dataset_page import RowLimits, is_dataset, is_result_file, write_dataset_page
+from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
 from foretrace.report.page import Page, SinglePage
 from foretrace.report.traces_page import name_folders, write_traces_page
 
@@ -37,42 +37,34 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Traces whose records cannot be read; the page says why."""
 
 
-def write_view(
-    inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc, tokenizer: Any = None
-) -> ViewReport:
+def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
     """Write a page that shows the inputs; `make_page` returns an empty one.
 
     Args:
-        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions and any number of
-            results of `score` and `replay`.
-        tokenizer: For a dataset, rows are also shown as rendered by its chat template.
+        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions.
 
     Raises:
         UsageError: inputs that cannot be combined.
         StoreError: they cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
     """
+    datasets = [path for path in inputs if is_dataset(path)]
+    predictions = [path for path in inputs if path not in datasets]
     for number, path in enumerate(inputs):
         if path.resolve() in {earlier.resolve() for earlier in inputs[:number]}:
             raise UsageError(f"{path}: is named twice")
         if not path.exists():
             raise StoreError(f"{path}: no such file or folder")
-    datasets = [path for path in inputs if is_dataset(path)]
-    results = [path for path in inputs if is_result_file(path)]
-    predictions = [path for path in inputs if path not in (*datasets, *results)]
-    for path in inputs:
         if path.suffix == ".csv" or (path.suffix == ".parquet" and not datasets):
             raise UsageError(
                 f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
                 "predictions for them"
             )
-    if tokenizer is not None and not datasets:
-        raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if datasets or any(path.is_file() for path in inputs):
         if len(datasets) != 1 or len(predictions) > MAX_RUNS:
             raise UsageError(
-                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
-                "`replay` behind it: name the folder that `build` wrote, then the files"
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
+                "`build` wrote, then the files"
             )
         title = datasets[0].resolve().name
     elif 1 <= len(inputs) <= MAX_RUNS:
@@ -82,9 +74,7 @@ def write_view(
     page = make_page()
     try:
         if datasets:
-            counts = write_dataset_page(
-                page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
-            )
+            counts = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress)
         else:
             counts = write_traces_page(page, [TraceStore(folder) for folder in inputs], progress)
         path = page.finish(title)

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.output import Output, ProgressDisplay
-from foretrace.core.errors import Setting, StoreError, UsageError, count_things
+from foretrace.core.errors import Setting, UsageError, count_things
 from foretrace.core.places import find_address, make_local_path, write_place
 
 if TYPE_CHECKING:
     from foretrace.dataset.push import PushReport
-    from foretrace.registry import SourceSpec
 
 
 def build(
@@ -20,7 +19,7 @@ def build(
     inputs: Sequence[str],
     *,
     out: Path,
-    limit: Sequence[str] = (),
+    limit: int | None = None,
     push: str | None = None,
     private: bool = False,
     allow_undecided: bool = False,
@@ -34,7 +33,7 @@ def build(
 
     Args:
         inputs: Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.
-        limit: Import at most N rows of each source, or of one: 5000, swe_smith=2000; may be repeated.
+        limit: Import at most N rows of each source.
         push: Push to this user or organization on the Hub afterwards, or to one repository, OWNER/NAME.
         private: Make new repositories private (with --push).
         allow_undecided: Push even if a check had too few rows to decide (with --push).
@@ -48,9 +47,11 @@ def build(
         if settings["allow_demo"]:
             why = " is for a demonstration, which is never pushed; leave out it or "
             raise UsageError(Setting("allow_demo"), why, Setting("push"))
-    local = [Path(text).is_dir() or find_address(text) or ("=" in text and ":" not in text) for text in inputs]
-    benchmarks = [Path(name.partition("=")[2] or name).is_file() for name in settings["decontaminate"]]
-    if all(local) and not any(":" in recipe for recipe in settings["recipes"]) and all(benchmarks):
+    folders = [text for text in inputs if Path(text).is_dir() or find_address(text)]
+    sources = [text for text in inputs if text not in folders]
+    local = all("=" in text and ":" not in text for text in sources)
+    benchmarks = all(Path(name.partition("=")[2] or name).is_file() for name in settings["decontaminate"])
+    if local and benchmarks and not any(":" in recipe for recipe in settings["recipes"]):
         output.stay_small()  # nothing comes from the Hub, and no code from outside
     import msgspec
 
@@ -61,15 +62,22 @@ def build(
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.engines.processes import usable_cores
 
+    if limit is not None and not sources:
+        raise UsageError(Setting("limit"), " is for sources that are imported; traces folders are taken whole")
     place, imported = write_place(out), list[dict[str, Any]]()
-    importing = {"redact": redact, **{k: settings[k] for k in ("workers", "engine", "ray_address")}}
+    importing = {"redact": redact, "limit": limit, **{k: settings[k] for k in ("workers", "engine", "ray_address")}}
     if settings["engine"] == "processes":
         settings["workers"] = settings["workers"] or min(4, usable_cores())
         importing["workers"] = importing["workers"] or usable_cores()
     with output.progress(f"opening {place}") as progress:
 
         def collect() -> list[Path | str]:
-            found = _collect(output, inputs, Path(f"{out}-traces"), limit, importing, imported, settings, progress)
+            _check_folders(output, [Path(text) for text in folders if find_address(text) is None], settings)
+            found: list[Path | str] = [*folders]
+            if sources:
+                into = Path(f"{out}-traces")
+                imported.extend(_import_sources(output, sources, into, importing, progress))
+                found.append(into)
             output.interrupt_message = f"interrupted; {place} is as it was before"
             progress(f"building {place}")
             return found
@@ -94,100 +102,62 @@ def build(
     output.write_json(facts)
 
 
-def _collect(
-    output: Output,
-    inputs: Sequence[str],
-    into: Path,
-    limit: Sequence[str],
-    importing: dict[str, Any],
-    imported: list[dict[str, Any]],
-    settings: dict[str, Any],
-    progress: ProgressDisplay,
-) -> list[Path | str]:
-    """Traces folders as they are, and the one into which sources are imported, with a report of each import."""
+def _check_folders(output: Output, folders: Sequence[Path], settings: dict[str, Any]) -> None:
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import refuse_demo_traces
-    from foretrace.engines.processes import release_memory
 
-    folders: list[Path | str] = [text for text in inputs if Path(text).is_dir() or find_address(text)]
-    sources = [text for text in inputs if text not in folders]
-    local = [Path(folder) for folder in folders if find_address(folder) is None]
-    for folder in local:
-        if not (folder / "manifest.json").is_file():
-            raise StoreError(f"{folder}: is not a traces folder (it has no manifest.json); import its files first")
-    stores = [TraceStore(folder) for folder in local]  # each can be read
-    for folder in local:
+    stores = [TraceStore(folder) for folder in folders]
+    for folder in folders:
         output.warn_unsealed(folder)
     if not settings["allow_demo"]:
         refuse_demo_traces(stores)
-    if limit and not sources:
-        raise UsageError(Setting("limit"), " is for sources that are imported; traces folders are taken whole")
-    specs = [_parse_source(text) for text in sources]  # all of them before the first row is read
-    limits = _parse_limits(limit, sources, specs)
-    for text, spec in zip(sources, specs, strict=True):
-        names = (text, f"{spec.name}:{spec.split}", spec.name, "")
-        own = {**importing, "limit": next((limits[name] for name in names if name in limits), None)}
-        imported.append(_import(output, text, spec, into, own, progress))
-    if not sources:
-        return folders
-    output.interrupt_message = f"interrupted; what was imported is kept in {write_place(into)}"
-    release_memory()
-    return [*folders, into]
 
 
-def _parse_limits(texts: Sequence[str], sources: Sequence[str], specs: Sequence[SourceSpec]) -> dict[str, int]:
-    """Most rows by source, as it is given or by its name; under an empty name those of all others."""
-    named = {"", *sources, *(spec.name for spec in specs), *(f"{spec.name}:{spec.split}" for spec in specs)}
-    limits: dict[str, int] = {}
-    for text in texts:
-        source, _, number = text.rpartition("=")
-        if not (number.isascii() and number.isdigit() and int(number) > 0):
-            raise UsageError(Setting("limit", text), ": write N or SOURCE=N, e.g. ", Setting("limit", "swe_smith=2000"))
-        if source not in named:
-            raise UsageError(Setting("limit", text), f": the sources here are {', '.join(sources)}")
-        if source in limits:
-            raise UsageError(Setting("limit"), f" is given twice for {source or 'all sources'}")
-        limits[source] = int(number)
-    return limits
-
-
-def _parse_source(text: str) -> SourceSpec:
-    """What the name of a source says."""
-    from foretrace.core.plugins import plugin_names
-    from foretrace.registry import AUTO, make_source, parse_source_spec
-
-    spec = parse_source_spec(text)
-    if ":" not in spec.name and spec.name not in (AUTO, *plugin_names("source")):
-        known = ", ".join([AUTO, *plugin_names("source")])
-        if Path(text).name == "manifest.json" and Path(text).is_file():
-            raise UsageError(f"{text}: is a file; give the traces folder")
-        hint = f"; for a file write SOURCE={text}" if Path(text).is_file() else ""
-        raise UsageError(f"{text!r} is neither a traces folder nor a source ({known}, or module:Class){hint}")
-    if spec.name != AUTO:
-        make_source(spec.name)
-    return spec
-
-
-def _import(
-    output: Output, text: str, spec: SourceSpec, into: Path, importing: dict[str, Any], progress: ProgressDisplay
-) -> dict[str, Any]:
+def _import_sources(
+    output: Output, sources: Sequence[str], into: Path, importing: dict[str, Any], progress: ProgressDisplay
+) -> list[dict[str, Any]]:
+    """Import sources into one folder; returns a report of each import."""
     from foretrace.api.traces import import_source
     from foretrace.cli.display.imports import import_facts, note_redactions, sum_import
+    from foretrace.engines.processes import release_memory
     from foretrace.sources.report import check_not_empty
 
-    output.interrupt_message = f"interrupted; nothing of {text} was imported into {write_place(into)}"
-    paths = [] if spec.path is None else [spec.path]
-    report = import_source(spec.name, paths, out=into, split=spec.split, progress=progress, **importing)
-    note_redactions(output, report.total.counts)
-    check_not_empty(report, text, into)
-    output.note(f"imported {text} into {write_place(into)}: {sum_import(report)}")
-    if report.found is not None and report.found.unknown:
-        first = report.found.unknown[0]
-        count = count_things(report.found.unknown_count, "file")
-        output.note(f"not recognised: {count}, e.g. {first.path}: {first.seen}")
-    for file in report.found.ambiguous if report.found is not None else ():
-        output.warn(f"warning: left out: {file.describe()}; import it under the name of one of them")
-    return import_facts(report, text, into)
+    named = [_parse_source(text) for text in sources]  # all of them before the first row is read
+    facts: list[dict[str, Any]] = []
+    for text, (name, path) in zip(sources, named, strict=True):
+        output.interrupt_message = f"interrupted; nothing of {text} was imported into {write_place(into)}"
+        report = import_source(name, [path] if path else [], out=into, progress=progress, **importing)
+        note_redactions(output, report.total.counts)
+        check_not_empty(report, text, into)
+        output.note(f"imported {text} into {write_place(into)}: {sum_import(report)}")
+        if report.found is not None:
+            report.found.check_not_ambiguous()
+            for first in report.found.unknown[:1]:
+                count = count_things(report.found.unknown_count, "file")
+                output.note(f"not recognised: {count}, e.g. {first.path}: {first.seen}")
+        facts.append(import_facts(report, text, into))
+    output.interrupt_message = f"interrupted; what was imported is kept in {write_place(into)}"
+    release_memory()
+    return facts
+
+
+def _parse_source(text: str) -> tuple[str, str]:
+    """Name and file of a source: `swe_smith:tool`, `chat=rows.jsonl`."""
+    from foretrace.core.plugins import plugin_names
+    from foretrace.registry import AUTO, make_source, split_source
+
+    given, equals, path = text.partition("=")
+    name, _ = split_source(given)
+    if equals and not path:
+        raise UsageError(f"{text!r}: no file behind the equals sign")
+    known = [AUTO, *plugin_names("source")]
+    if ":" not in name and name not in known:
+        if Path(text).is_file():
+            raise UsageError(f"{text}: is a file; name a traces folder, or the file's source: SOURCE={text}")
+        raise UsageError(f"{text!r} is neither a traces folder nor a source ({', '.join(known)}, or module:Class)")
+    if name != AUTO:
+        make_source(name)
+    return given, path
 
 
 def push(output: Output, dataset: Path, **settings: Any) -> None:

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +39,14 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     from foretrace.api.datasets import build
     from foretrace.api.evaluation import ceiling
     from foretrace.api.traces import label_folder
+    from foretrace.cli.display.dataset import show_actions
+    from foretrace.cli.display.speculation import summarise_ceiling
     from foretrace.core.store import read_traces
     from foretrace.dataset.demonstration import describe_demonstration
 
     _clear(out)
     traces, labels, dataset, predictions = (out / name for name in _OWN)
+    output.interrupt_message = "interrupted; the next demo begins anew"
     generated = _generate(output, traces)
     imported = _import_samples(output, traces)
     labelled = output.work("3. label", label_folder, traces, out=labels, workers=workers)
@@ -69,9 +71,6 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     }
     if output.write_json(facts):
         return
-    from foretrace.cli.display.dataset import show_actions
-    from foretrace.cli.display.speculation import summarise_ceiling
-
     output.print(("1. generate", "bold"), f"  {_describe_generated(generated)}")
     total = sum(imported.values(), Counter[str]())
     text = f"  {total['rows']} raw rows in {len(imported)} formats -> {total['traces']} traces, {total['drops']} drops"
@@ -82,19 +81,17 @@ def demo(output: Output, *, out: Path = Path("demo-out"), workers: int = 1) -> N
     output.print()
     _show_built(output, manifest)
     if worth is not None:
+        note = "with guesses that take no time; real models write slower than this one"
         output.print()
         output.print(("5. ceiling", "bold"), f"  {summarise_ceiling(worth)}")
-        output.print(
-            f"of the {worth.traces} generated traces, with guesses that take no time; real models write slower than "
-            "this one"
-        )
+        output.print(f"of the {worth.traces} generated traces, {note}")
     output.print()
     _show_scores(output, scores)
     output.print()
     _show_next(output, steps, dataset / "report.html")
 
 
-def _show_next(output: Output, steps: Mapping[str, str], page: Path) -> None:
+def _show_next(output: Output, steps: dict[str, str], page: Path) -> None:
     output.print(("next", "bold"))
     for purpose, command in steps.items():
         output.print((f"  # {purpose}", "dim"))
@@ -107,17 +104,12 @@ def _clear(out: Path) -> None:
     """Take away what an earlier run made, and nothing else."""
     if out.is_file():
         raise StoreError(f"{out}: is a file; name a folder")
-    own = (out / _MARKER).is_file()
-    for name in _OWN:
-        path = out / name
-        if path.exists() and not own:
-            raise StoreError(f"{path}: is there and was not made by the demo; choose another ", Setting("out"))
+    paths = [path for path in (out / name for name in _OWN) if path.exists()]
+    if paths and not (out / _MARKER).is_file():
+        raise StoreError(f"{paths[0]}: is there and was not made by the demo; choose another ", Setting("out"))
     try:
-        for path in (out / name for name in _OWN):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        for path in paths:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         out.mkdir(parents=True, exist_ok=True)
         (out / _MARKER).write_text("The contents of this folder are made anew by every `foretrace demo`.\n")
     except OSError as error:
@@ -130,7 +122,6 @@ def _generate(output: Output, traces: Path) -> GenerateReport | str:
     from foretrace.cli.display.generate import describe_progress
     from foretrace.models.demo_model import KNOWN_PROBLEMS
 
-    output.interrupt_message = "interrupted; the next demo begins anew"
     with output.progress("1. generate: starting the demo model and the sandbox") as progress:
         try:
             return generate(
@@ -177,13 +168,11 @@ def _score_predictors(output: Output, dataset: Path, predictions: Path) -> dict[
 def _describe_generated(report: GenerateReport | str) -> str:
     if isinstance(report, str):
         return f"skipped: {report}"
-    isolation = report.isolation or {}
-    erred, recovered = (
-        round(report.metrics.get(each, 0) * report.counts.judged) for each in ("had_errors", "recovered")
-    )
-    failed = "".join(f"; {report.counts.errors[kind]} {kind}: {e}" for kind, e in report.counts.examples.items())
+    counts, isolation = report.counts, report.isolation or {}
+    erred, recovered = (round(report.metrics.get(each, 0) * counts.judged) for each in ("had_errors", "recovered"))
+    failed = "".join(f"; {counts.errors[kind]} {kind}: {example}" for kind, example in counts.examples.items())
     return (
-        f"{report.counts.done} attempts at {report.problems} problems, protocol {report.protocol}, by {report.model}: "
+        f"{counts.done} attempts at {report.problems} problems, protocol {report.protocol}, by {report.model}: "
         f"{report.success or 0.0:.0%} succeeded, {erred} made errors, {recovered} of these recovered; the code was run "
         f"in the sandbox {isolation.get('sandbox')}, isolation level {isolation.get('level')}{failed}"
     )
@@ -192,13 +181,14 @@ def _describe_generated(report: GenerateReport | str) -> str:
 def _show_built(output: Output, manifest: dict[str, Any]) -> None:
     from foretrace.dataset.demonstration import describe_demonstration
 
-    configs: dict[str, dict[str, Any]] = manifest.get("configs", {})
+    configs: dict[str, dict[str, Any]] = manifest["configs"]
     splits = list(dict.fromkeys(split for by_split in configs.values() for split in by_split))
     rows = [(name, *((by_split.get(s) or {}).get("rows", 0) for s in splits)) for name, by_split in configs.items()]
-    counts, total = manifest["counts"], sum(count for _, *by_split in rows for count in by_split)
-    output.print(("4. build", "bold"), f"  {counts['traces']} traces -> {total} rows in {len(configs)} configs")
+    total = sum(count for _, *by_split in rows for count in by_split)
+    text = f"  {manifest['counts']['traces']} traces -> {total} rows in {len(configs)} configs"
+    output.print(("4. build", "bold"), text)
     output.print_table(("rows", *splits), rows)
-    verdicts = Counter(str(gate.get("verdict")) for gate in manifest.get("gates", []))
+    verdicts = Counter(str(gate["verdict"]) for gate in manifest["gates"])
     undecided = " (a demo has too few rows for the statistical ones)" if verdicts["undecided"] else ""
     output.print(f"gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}{undecided}")
     for warning in manifest.get("warnings", []):
@@ -211,25 +201,29 @@ def _show_scores(output: Output, scores: dict[str, ScoreReport]) -> None:
     from foretrace.cli.display.score import show_lines, warn_few_groups
 
     any_score = next(iter(scores.values()))
-    output.print(
-        ("6. score", "bold"),
-        f"  predictors that cost nothing, on {any_score.rows} eval steps of {any_score.tasks} tasks that they have "
-        "never seen",
-    )
+    text = f"  predictors that cost nothing, on {any_score.rows} eval steps of {any_score.tasks} tasks that they have "
+    output.print(("6. score", "bold"), f"{text}never seen")
     show_lines(output, [(name, report.scores) for name, report in scores.items()], any_score.groups)
     warn_few_groups(output, any_score.groups)
 
 
 def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
     """Commands that work in this shell as they stand, by what they are for; without a sandbox none that runs code."""
-    command, folder, data = _own_command(), shlex.quote(str(traces)), shlex.quote(str(dataset))
+    from foretrace.core.store import read_traces
+
+    called, python = Path(sys.argv[0]), shlex.quote(sys.executable)
+    command = "foretrace" if called.name != "foretrace" or shutil.which("foretrace") else shlex.quote(str(called))
+    if called.name == "__main__.py":
+        command = f"{python} -m foretrace"
+    folder, data = shlex.quote(str(traces)), shlex.quote(str(dataset))
     load = f'import datasets; print(datasets.load_dataset("{dataset}", "proposer")["train"][0]["completion"])'
     guesses = shlex.quote(str(dataset.with_name("predictions") / "memory.jsonl"))
     types = shlex.quote(f"{dataset}-types")
+    mended = max(read_traces(traces), key=lambda trace: trace.outcome.metrics.get("recovered", 0.0))
     steps = {
-        "one trace, step by step": f"{command} show {folder} {shlex.quote(_find_recovered_trace(traces))}",
+        "one trace, step by step": f"{command} show {folder} {shlex.quote(mended.key)}",
         "all traces in a browser": f"{command} view {folder} --out {shlex.quote(str(traces.with_name('view')))}",
-        "load what was built": f"{shlex.quote(sys.executable)} -c {shlex.quote(load)}",
+        "load what was built": f"{python} -c {shlex.quote(load)}",
         "build with other settings": f"{command} build {folder} --allow-demo --target type --overwrite --out {types}",
         "a predictor of whole calls": f"{command} predict {data} --predictor memory --out {guesses}",
     }
@@ -237,19 +231,3 @@ def next_steps(traces: Path, dataset: Path, *, sandbox: bool) -> dict[str, str]:
         again = "generate --problems builtin --limit 10 --protocol tools --model demo"
         steps["generate in another protocol"] = f"{command} {again} --out {folder}"
     return steps | {"generate with a model of your own": f"{command} generate --help"}
-
-
-def _find_recovered_trace(traces: Path) -> str:
-    """Key of a generated trace in which something failed and was mended, else of any."""
-    from foretrace.core.store import read_traces
-
-    best = max(read_traces(traces), key=lambda trace: trace.outcome.metrics.get("recovered", 0.0))
-    return best.key
-
-
-def _own_command() -> str:
-    """How this command was called, so that it can be called so again."""
-    called = Path(sys.argv[0])
-    if called.name == "__main__.py":
-        return f"{shlex.quote(sys.executable)} -m foretrace"
-    return "foretrace" if called.name != "foretrace" or shutil.which("foretrace") else shlex.quote(str(called))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +12,6 @@ from foretrace.core.errors import ForetraceError, ProblemError, Setting, UsageEr
 if TYPE_CHECKING:
     from foretrace.core.problem import Problem
     from foretrace.models.base import Server
-    from foretrace.problems.base import UnusableRow
     from foretrace.sandbox.base import SandboxSettings
 
 
@@ -39,21 +36,22 @@ def generate(
         problems: A set that `problems list` shows, jsonl:FILE, or module:Class.
     """
     from foretrace.api.generation import run_generate
-    from foretrace.cli.display.generate import StatusDisplay, note_unknown_to_demo, show_report
-    from foretrace.registry import describe_unusable, load_problems, split_problem_spec
+    from foretrace.cli.display.generate import StatusDisplay, show_report
+    from foretrace.registry import load_usable_problems, split_problem_spec
 
     problems, path = split_problem_spec(problems, path)
     output.interrupt_message = f"interrupted; what was finished is kept in {out}, the same command goes on from there"
     if output.own_process:
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    drops: list[UnusableRow] = []
+    left_out = 0
+
+    def note_left_out(line: str, count: int) -> None:
+        nonlocal left_out
+        left_out = count
+        output.note(line)
 
     def load() -> list[Problem]:
-        usable = load_problems(problems, path, settings["limit"], on_unusable=drops.append)
-        if drops:
-            output.note(describe_unusable(drops, len(usable) + len(drops), path or problems))
-        note_unknown_to_demo(output, model, usable)
-        return usable
+        return load_usable_problems(problems, path, settings["limit"], note_left_out)
 
     with output.progress(f"reading {problems}") as progress:
         display = StatusDisplay(output, progress)
@@ -64,9 +62,9 @@ def generate(
             if display.failure_report is not None:
                 progress.stop()
                 output.note(f"what was finished is kept in {out}; the same command goes on from there")
-                show_report(output, display.failure_report, out, len(drops))
+                show_report(output, display.failure_report, out, left_out)
             raise
-    show_report(output, report, out, len(drops))
+    show_report(output, report, out, left_out)
     counts = report.counts
     if counts.done and not counts.judged:
         kind, message = next(iter(counts.examples.items()))
@@ -79,11 +77,7 @@ def list_problems(output: Output) -> None:
     from foretrace.registry import describe_plugins
 
     found = describe_plugins("problems")
-    facts = [
-        {"name": one.name, "about": one.about, "problems": one.problems, "from": one.place, "license": one.license}
-        for one in found
-    ]
-    if not output.write_json({"sets": facts}):
+    if not output.write_json({"sets": found}):
         show_plugins(output, found, "jsonl:FILE, or module:Class (docs/problems.md)")
 
 
@@ -95,7 +89,6 @@ def check_problems(
     limit: int | None = None,
     sandbox: str = "local",
     sandbox_settings: SandboxSettings,
-    environment: str | None = None,
 ) -> None:
     """Check a problem set without a model.
 
@@ -106,51 +99,46 @@ def check_problems(
         path: Read this file or folder, not the Hub.
         limit: Only the first N problems.
         sandbox: Sandboxes in order of preference, e.g. docker,local.
-        environment: Where Harbor runs tasks that need their own image: docker, modal, daytona, e2b, runloop, ...
     """
+    import asyncio
+
     import msgspec
 
-    from foretrace.api.problem_checks import check_problems
     from foretrace.cli.display.generate import show_check, verdict
-    from foretrace.episodes.validate import Fault
+    from foretrace.core.trace import Isolation
+    from foretrace.engines.processes import usable_cores
+    from foretrace.episodes.validate import Fault, ValidationReport, validate_problems
     from foretrace.problems.base import collect_problems
-    from foretrace.registry import describe_no_problem, make_problem_set, split_problem_spec
+    from foretrace.registry import describe_no_problem, make_problem_set, make_sandbox, split_problem_spec
 
     name, path = split_problem_spec(name, path)
-    if environment is not None and name != "harbor":
-        raise UsageError(Setting("environment", environment), " is for Harbor tasks: check harbor:FOLDER")
+    workers, judge = sandbox_settings.workers or usable_cores(), make_sandbox(sandbox, sandbox_settings)
     with output.progress(f"checking {name}") as progress:
         problems, drops = collect_problems(make_problem_set(name).load(path), limit)
-        if not problems and all(drop.task is None for drop in drops):
+        if not problems:
             raise ProblemError(describe_no_problem(drops, path or name))
-        tasks = [drop.task for drop in drops if drop.task is not None and environment is not None]
-        drops = [drop for drop in drops if drop.task not in tasks]
-        if environment is not None and not tasks:
-            output.note(f"no task needs an image of its own: none is run in {environment}")
-        report, isolation = check_problems(
-            problems,
-            sandbox,
-            sandbox_settings,
-            tasks=tasks,
-            environment=environment or "",
-            progress=progress,
-            doing=f"checking {name}",
-        )
-    bad = [Fault(problem=_name_row(drop, path), kind="bad_row", detail=drop.reason) for drop in drops]
+
+        async def check() -> tuple[ValidationReport, Isolation]:
+            async with judge:
+                isolation = await judge.start()
+                report = await validate_problems(
+                    problems,
+                    judge,
+                    workers=workers,
+                    progress=lambda done: progress(f"checking {name}", done, len(problems)),
+                )
+                return report, isolation
+
+        report, isolation = asyncio.run(check())
+    rows = [(drop, drop.at.removeprefix(f"{path} ")) for drop in drops]
+    bad = [Fault(problem=f"{at} ({d.id})" if d.id else at, kind="bad_row", detail=d.reason) for d, at in rows]
     checked = msgspec.structs.replace(report, faults=(*bad, *report.faults))
     facts = {"set": name, "path": None if path is None else str(path), **msgspec.to_builtins(checked)}
     facts |= {"sound": checked.sound, "isolation": msgspec.to_builtins(isolation)}
     if not output.write_json(facts):
         show_check(output, checked, isolation)
-    if unjudged := sum(drop.task is not None for drop in drops):
-        output.note(f"--environment docker (or modal, daytona, ...) has Harbor judge the {unjudged:,} in their images")
     if not checked.sound:
         raise ProblemError(f"{name}: {verdict(checked)}")
-
-
-def _name_row(drop: UnusableRow, path: Path | None) -> str:
-    at = drop.at.removeprefix(f"{path} ")
-    return at if drop.id is None else f"{at} ({drop.id})"
 
 
 def doctor(
@@ -174,6 +162,9 @@ def doctor(
         model: Examine this model instead, and make one episode with it.
         max_tokens: Tokens of one completion at most.
     """
+    import logging
+    import warnings
+
     import msgspec
 
     from foretrace.engines.processes import usable_cores
@@ -183,15 +174,21 @@ def doctor(
         workers=sandbox_settings.workers or usable_cores(),
         interpreter=None if interpreter is None else str(interpreter),
     )
-    if model is None:
-        given = [*(server.list_settings_except() if server else []), *(["max_tokens"] if max_tokens else [])]
-        if given:
-            raise UsageError(Setting(given[0]), " is for a model server: name one with ", Setting("model"))
-    with _without_library_warnings():
-        if model is None:
-            _examine_sandbox(output, sandbox, settings)
-        else:
-            _examine_model(output, model, server, sandbox, settings, max_tokens)
+    given = [*(server.list_settings_except() if server else []), *(["max_tokens"] if max_tokens else [])]
+    if model is None and given:
+        raise UsageError(Setting(given[0]), " is for a model server: name one with ", Setting("model"))
+    log = logging.getLogger("foretrace.sandbox")
+    before = log.level
+    log.setLevel(logging.ERROR)  # the report says all that the library's own warnings say
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if model is None:
+                _examine_sandbox(output, sandbox, settings)
+            else:
+                _examine_model(output, model, server, sandbox, settings, max_tokens)
+    finally:
+        log.setLevel(before)
 
 
 def _examine_sandbox(output: Output, names: str, settings: SandboxSettings) -> None:
@@ -213,8 +210,6 @@ def _examine_model(
 ) -> None:
     import asyncio
 
-    import msgspec
-
     from foretrace.cli.display.generate import show_model
     from foretrace.cli.options import write_flag
     from foretrace.core.completion import Sampling
@@ -233,24 +228,7 @@ def _examine_model(
         except ForetraceError as error:
             failure, report.error = error, error.render(write_flag)
     report.ok = failure is None
-    if not output.write_json(msgspec.to_builtins(report)):
+    if not output.write_json(report):
         show_model(output, report, sampling.max_tokens)
     if failure is not None:
         raise failure
-
-
-@contextlib.contextmanager
-def _without_library_warnings() -> Generator[None]:
-    """Keep the library's own warnings back: the report says all of it."""
-    import logging
-    import warnings
-
-    log = logging.getLogger("foretrace.sandbox")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(before)

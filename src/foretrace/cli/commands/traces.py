@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,15 +17,12 @@ from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
     from foretrace.core.store import TraceStore
-    from foretrace.core.trace import Trace
 
 _PAGE = 50
 """Traces that are listed without `--all`, and read at a time."""
 
 
-def import_(
-    output: Output, source: str, paths: Sequence[str] = (), *, out: Path, details: bool = False, **settings: Any
-) -> None:
+def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path, **settings: Any) -> None:
     """Convert agent logs to traces, and add them to a traces folder.
 
     Without a source, folders are searched, and each file goes to the source that knows its format. Every row or
@@ -37,7 +34,6 @@ def import_(
         paths: Files, folders, patterns, - for JSON lines on stdin, or hf://datasets/OWNER/NAME. Without one, a source
             of rows is read from its place on the Hugging Face Hub.
         workers: Processes that convert, or tasks of the cluster (default: all cores).
-        details: Show what became of every record, by source and type, and more examples of drops.
     """
     from foretrace.api.traces import run_import
     from foretrace.cli.display.imports import show_import
@@ -56,7 +52,7 @@ def import_(
         given_all = {**settings, "source": source, "inputs": files, "out": out, "progress": progress}
         report, label = run_import(given_all)
     output.interrupt_message = f"interrupted; the import into {write_place(out)} is done"
-    show_import(output, report, label, out, details=details)
+    show_import(output, report, label, out)
     check_not_empty(report, label, out)
     if report.found is not None:
         report.found.check_not_ambiguous()
@@ -145,10 +141,8 @@ def show(
     trace = store.get(key)
     numbers = [s.index for s in trace.steps()]
     if step is not None and step not in numbers:
-        raise UsageError(
-            f"{trace.key} has no step {step}; steps are numbered by their message: "
-            f"{', '.join(map(str, numbers[:20]))}{', ...' if len(numbers) > 20 else ''}"
-        )
+        listed = f"{', '.join(map(str, numbers[:20]))}{', ...' if len(numbers) > 20 else ''}"
+        raise UsageError(f"{trace.key} has no step {step}; steps are numbered by their message: {listed}")
     if output.json:
         output.write_json(trace_facts(trace, step, given))
     else:
@@ -156,31 +150,26 @@ def show(
 
 
 def _list(output: Output, store: TraceStore, every: bool) -> None:
+    """List traces by task and then by key; records that are not listed are not read."""
     from foretrace.cli.display.traces import show_list, trace_summary
 
+    def order(pair: tuple[str, str]) -> tuple[str, str, str]:
+        task, key = pair
+        head, _, number = key.rpartition("/")  # the attempts of a run by their number, 2 before 10
+        return task, head, number.zfill(20) if number.isdecimal() else number
+
     with output.progress(f"reading {store.folder}") as progress:
-        traces, total = _read_in_order(store, every)
-        rows = []
-        for number, trace in enumerate(traces, 1):
-            rows.append(trace_summary(trace))
-            progress(f"reading {store.folder}", number, total if every else min(total, _PAGE))
+        table = store.read_columns("task_id", "key")
+        pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
+        keys = [key for _, key in sorted(pairs, key=order)]
+        total, rows = len(keys), list[dict[str, Any]]()
+        for at in range(0, total if every else min(_PAGE, total), _PAGE):
+            page = keys[at : at + _PAGE]
+            traces = store.get_many(page)
+            rows += [trace_summary(traces[key]) for key in page]
+            progress(f"reading {store.folder}", len(rows), total if every else min(total, _PAGE))
     if not output.write_json({"traces": total, "shown": rows}):
         show_list(output, rows, total)
-
-
-def _read_in_order(store: TraceStore, every: bool) -> tuple[Iterator[Trace], int]:
-    """The traces that are listed, by task and then by key, and the number of all; other records are not read."""
-    table = store.read_columns("task_id", "key")
-    pairs = zip(table["task_id"].to_pylist(), table["key"].to_pylist(), strict=True)
-    keys = [key for _, key in sorted(pairs, key=lambda pair: (pair[0], *_sort_key(pair[1])))]
-    pages = (keys[at : at + _PAGE] for at in range(0, len(keys) if every else min(_PAGE, len(keys)), _PAGE))
-    return (traces[key] for page in pages for traces in [store.get_many(page)] for key in page), len(keys)
-
-
-def _sort_key(key: str) -> tuple[str, str]:
-    """Sorts the attempts of a run by their number, 2 before 10."""
-    head, _, tail = key.rpartition("/")
-    return head, tail.zfill(20) if tail.isdecimal() else tail
 
 
 def view(
@@ -189,18 +178,15 @@ def view(
     *,
     out: Path | None = None,
     single: Path | None = None,
-    tokenizer: Path | None = None,
     open_page: bool = False,
 ) -> None:
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
-    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
-    the eval rows, and what score and replay wrote with --out.
+    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, and predictions
+    beside the eval rows.
 
     Args:
         out: Folder for the page (view).
-        tokenizer: Folder of a tokenizer: rows of a dataset are also shown as its chat template renders them, and what
-            bears the loss is marked.
         open_page: Open the page in the browser.
     """
     output.stay_small()
@@ -214,7 +200,7 @@ def view(
     if single is None:
         out = out or Path("view")
     output.interrupt_message = f"interrupted; nothing was written to {single or out}"
-    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single, tokenizer=tokenizer)
+    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single)
     if open_page:
         import webbrowser
 
@@ -250,17 +236,7 @@ def sources(output: Output) -> None:
     from foretrace.registry import describe_plugins
 
     found = describe_plugins("source")
-    facts = [
-        {
-            "name": one.name,
-            "about": one.about,
-            "hub": one.place or "local files only",
-            "license": one.license,
-            "recognized": one.recognized,
-        }
-        for one in found
-    ]
-    if not output.write_json({"sources": facts}):
+    if not output.write_json({"sources": found}):
         show_plugins(output, found, "module:Class (docs/sources.md)")
 
 

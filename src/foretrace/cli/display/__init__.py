@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foretrace.cli.output import Output
 from foretrace.core.report import Report
-
-if TYPE_CHECKING:
-    from foretrace.registry import PluginFacts
 
 _SHOWN_BY = {
     "BuildReport": "dataset.show_build",
@@ -41,15 +38,15 @@ def show(output: Output, report: Any, *inputs: Any, **how: Any) -> None:
     getattr(importlib.import_module(f"foretrace.cli.display.{module}"), function)(output, report, *inputs, **how)
 
 
-def show_plugins(output: Output, plugins: Sequence[PluginFacts], own: str) -> None:
-    """Print plugins: a description, where rows are read from, and their license; `own` is how to add one."""
+def show_plugins(output: Output, plugins: Sequence[dict[str, Any]], own: str) -> None:
+    """Print what `registry.describe_plugins` says; `own` is how to add one."""
     for plugin in plugins:
-        output.print((plugin.name, "bold"), f"  {plugin.about}")
-        count = f"{plugin.problems:,} problems; " if plugin.problems else ""
-        license = plugin.license or "as the rows say"
-        output.print((f"    {count}{plugin.place or 'local files only'}; license {license}", "dim"))
-        if plugin.recognized:
-            output.print((f"    auto knows it {plugin.recognized[0].lower()}{plugin.recognized[1:]}", "dim"))
+        output.print((plugin["name"], "bold"), f"  {plugin['about']}")
+        count = f"{plugin['problems']:,} problems; " if plugin.get("problems") else ""
+        place = plugin.get("hub") or plugin.get("from") or "local files only"
+        output.print((f"    {count}{place}; license {plugin['license'] or 'as the rows say'}", "dim"))
+        if known := plugin.get("recognized"):
+            output.print((f"    auto knows it {known[0].lower()}{known[1:]}", "dim"))
     output.print()
     output.print(f"your own: {own}")
 

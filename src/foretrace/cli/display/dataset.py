@@ -10,9 +10,8 @@ from foretrace.cli.output import Cell, Output
 from foretrace.core.places import find_address, write_place
 
 if TYPE_CHECKING:
-    from foretrace.actions.corrections import CorrectionCounts
     from foretrace.api.traces import LabelReport
-    from foretrace.dataset.push import PushedRepository, PushReport
+    from foretrace.dataset.push import PushReport
     from foretrace.dataset.report import BuildReport
 
 _BAR_WIDTH = 30
@@ -28,6 +27,7 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> 
     """Print actions, rows, gates, drops and warnings, where the files are, and what to type next."""
     from foretrace.dataset.card import format_figures
     from foretrace.dataset.demonstration import describe_demonstration
+    from foretrace.dataset.difficulty import describe_difficulty
     from foretrace.dataset.proposer_guesses import describe_mistakes
 
     splits = _show_actions_by_split(output, manifest.get("actions", {}))
@@ -38,25 +38,37 @@ def show_dataset(output: Output, manifest: dict[str, Any], out: Path | None) -> 
         [(name, *(_row_count(by_split.get(split)) for split in splits)) for name, by_split in configs.items()],
     )
     output.print()
-    output.print_table(
-        ("gate", "verdict", "figure"),
-        [
-            (
-                gate.get("name", ""),
-                _VERDICTS.get(gate.get("verdict", ""), "?"),
-                format_figures(gate).removeprefix("UNDECIDED "),
-            )
-            for gate in manifest.get("gates", [])
-        ],
-    )
-    _show_difficulty(output, manifest.get("difficulty", {}))
+    gates = [
+        (gate["name"], _VERDICTS.get(gate["verdict"], "?"), format_figures(gate).removeprefix("UNDECIDED "))
+        for gate in manifest.get("gates", [])
+    ]
+    output.print_table(("gate", "verdict", "figure"), gates)
+    if families := manifest.get("difficulty"):
+        output.print()
+        difficulty = [(family, describe_difficulty(figures)) for family, figures in families.items()]
+        output.print_table(("difficulty", "what a shallow reader gets right"), difficulty)
     if mistakes := manifest.get("mistakes"):
         output.print()
         output.print(f"mistakes of {describe_mistakes(mistakes['files'])}: {mistakes['pairs']:,} pairs")
+    filters: dict[str, dict[str, Any]] = manifest.get("filters", {})
     _show_counts(output, "counts", manifest.get("counts", {}))
-    _show_copies(output, manifest.get("filters", {}).get("copies"))
+    for kind in ("tasks", "attempts"):
+        figures: dict[str, Any] = filters.get("copies", {}).get(kind, {"copies": 0})
+        if figures["copies"]:
+            output.print()
+            examples = "; ".join(f"{one} and {other}" for one, other in figures["examples"])
+            output.print(f"{figures['copies']:,} of {figures[kind]:,} {kind} are near-copies of another: {examples}")
     _show_counts(output, "drops", manifest.get("drops", {}))
-    _show_filters(output, manifest.get("filters", {}))
+    left_out: dict[str, Counter[str]] = {}
+    for name, described in filters.items():
+        for reasons in described["by_source"].values():
+            left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
+    _show_counts(output, "left out", left_out)
+    benchmarks = filters.get("benchmarks", {})
+    if benchmarks.get("found") or benchmarks.get("traces_like_swebench"):
+        output.print()
+        for note in benchmarks["notes"]:
+            output.print(note)
     for warning in manifest.get("warnings", []):
         output.warn(f"warning: {warning}", "yellow")
     output.print()
@@ -80,40 +92,6 @@ def _write_arguments(out: Path, configs: dict[str, dict[str, Any]]) -> str:
     splits = [split for split, entry in configs.get(first, {}).items() if _row_count(entry)]
     files = ", ".join(f'"{split}": "{address}/{first}/{split}-*.parquet"' for split in splits)
     return f'"parquet", data_files={{{files}}}'
-
-
-def _show_copies(output: Output, found: dict[str, Any] | None) -> None:
-    """Print how many tasks and attempts are copies, with examples; nothing if there are none."""
-    for kind in ("tasks", "attempts"):
-        figures: dict[str, Any] = (found or {}).get(kind, {"copies": 0})
-        if figures["copies"]:
-            output.print()
-            examples = "; ".join(f"{one} and {other}" for one, other in figures["examples"])
-            output.print(f"{figures['copies']:,} of {figures[kind]:,} {kind} are near-copies of another: {examples}")
-
-
-def _show_filters(output: Output, filters: dict[str, dict[str, Any]]) -> None:
-    """Print which whole traces were left out, by filter and reason, and notes on benchmarks found."""
-    left_out: dict[str, Counter[str]] = {}
-    for name, described in filters.items():
-        for reasons in described["by_source"].values():
-            left_out.setdefault(f"{name} (whole traces)", Counter()).update(reasons)
-    _show_counts(output, "left out", left_out)
-    benchmarks = filters.get("benchmarks", {})
-    if benchmarks.get("found") or benchmarks.get("traces_like_swebench"):
-        output.print()
-        for note in benchmarks["notes"]:
-            output.print(note)
-
-
-def _show_difficulty(output: Output, families: dict[str, dict[str, Any]]) -> None:
-    """Print how much of each pair family a shallow reader gets right; nothing if it was not measured."""
-    from foretrace.dataset.difficulty import describe_difficulty
-
-    if families:
-        output.print()
-        rows = [(family, describe_difficulty(figures)) for family, figures in families.items()]
-        output.print_table(("difficulty", "what a shallow reader gets right"), rows)
 
 
 def show_actions(output: Output, actions: dict[str, int]) -> None:
@@ -151,29 +129,20 @@ def show_labels(output: Output, report: LabelReport) -> None:
     if report.review is not None:
         fields.append(("to review", f"{report.review_steps:,} steps in {report.review}"))
     output.print_fields(fields)
-    if report.corrections is not None:
-        warn_corrections(output, report.corrections)
+    for warning in report.corrections.warnings if report.corrections is not None else ():
+        output.warn(f"warning: {warning}", "yellow")
     if report.review is not None:
         actions = ", ".join([*report.actions, "no_step"])
         output.note(f"next: write into correct_action of {report.review} where the label is wrong, one of {actions}")
 
 
-def warn_corrections(output: Output, counts: CorrectionCounts) -> None:
-    """Warn about corrections that were not applied."""
-    for warning in counts.warnings:
-        output.warn(f"warning: {warning}", "yellow")
-
-
 def show_pushed(output: Output, pushed: PushReport) -> None:
     """Print what was pushed, or would be pushed."""
-    output.print_table(
-        ("repository", "rows", "files", "bytes", "what"),
-        [(p.url, p.rows, len(p.files), p.bytes, _describe_push(p)) for p in pushed],
-    )
-
-
-def _describe_push(one: PushedRepository) -> str:
-    return "is there already" if one.skipped else "would push" if one.commit is None else "pushed"
+    rows: list[tuple[Cell, ...]] = []
+    for one in pushed:
+        what = "is there already" if one.skipped else "would push" if one.commit is None else "pushed"
+        rows.append((one.url, one.rows, len(one.files), one.bytes, what))
+    output.print_table(("repository", "rows", "files", "bytes", "what"), rows)
 
 
 def _show_actions_by_split(output: Output, actions: dict[str, dict[str, int]]) -> list[str]:
@@ -200,15 +169,14 @@ def _row_count(entry: Any) -> int | None:
 
 def _show_counts(output: Output, title: str, counts: dict[str, Any]) -> None:
     """Print the counts that are not zero."""
-    counts = {n: {k: v for k, v in c.items() if v} if isinstance(c, dict) else c for n, c in counts.items()}
-    counts = {name: count for name, count in counts.items() if count}
-    if not counts:
-        return
-    output.print()
-    output.print((title, "bold"))
+    lines: list[str] = []
     for name, count in counts.items():
-        if isinstance(count, dict):
-            text = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in count.items())
-            output.print(f"  {name}: {text}")
-        else:
-            output.print(f"  {name}: {count:,}" if isinstance(count, int) else f"  {name}: {count}")
+        parts = {key: value for key, value in count.items() if value} if isinstance(count, dict) else {"": count}
+        texts = [f"{key} {value:,}" if isinstance(value, int) else f"{key} {value}" for key, value in parts.items()]
+        if any(parts.values()):
+            lines.append(f"  {name}: {', '.join(texts).strip()}")
+    if lines:
+        output.print()
+        output.print((title, "bold"))
+        for line in lines:
+            output.print(line)

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds
+from foretrace.cli.output import Cell, Output, ProgressDisplay, format_seconds, name_folder
 from foretrace.core.completion import CAPABILITY_NAMES
 
 if TYPE_CHECKING:
-    from foretrace.core.problem import Problem
     from foretrace.core.trace import Isolation
     from foretrace.doctor import ModelReport
     from foretrace.episodes.generate.engine import GenerateReport
     from foretrace.episodes.generate.progress import RunProgress
     from foretrace.episodes.validate import Fault, ValidationReport
 
-_FIRST_METRICS = (
-    "think_count",
-    "code_block_count",
-    "execution_count",
-    "code_iterations",
-    "had_errors",
-    "recovered",
-    "has_verify",
-    "is_interleaved",
-    "has_tool_feedback",
-    "cut_replies",
-    "invented_results",
-    "repairs",
-)
-"""Metrics that are shown first, before any others."""
 _MAX_ERROR_KINDS = 2
 """Most kinds of errors named in the line of progress."""
 
@@ -45,22 +28,21 @@ class StatusDisplay:
     def __init__(self, output: Output, progress: ProgressDisplay) -> None:
         self._output, self._progress = output, progress
         self._started = False
-        """Whether attempts have begun."""
         self.failure_report: GenerateReport | None = None
         """The report of a run that was ended by a failure."""
 
     def on_failure(self, report: GenerateReport) -> None:
-        """Keep the report of a run that was ended by a failure."""
         self.failure_report = report
 
     def __call__(self, status: RunProgress) -> None:
         self._progress(describe_progress(status))
-        if not self._started and status.doing == "running":
-            self._started = True
-            for line in describe_capabilities(status.capabilities or {}):
-                self._output.note(line)
-            if status.isolation is not None:
-                self._output.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
+        if self._started or status.doing != "running":
+            return
+        self._started = True
+        for line in _describe_capabilities(status.capabilities or {}):
+            self._output.note(line)
+        if status.isolation is not None:
+            self._output.note(f"sandbox: {status.isolation.sandbox}, isolation level {status.isolation.level}")
 
 
 def describe_progress(status: RunProgress) -> str:
@@ -84,32 +66,13 @@ def describe_progress(status: RunProgress) -> str:
     return "; ".join(parts)
 
 
-def describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
+def _describe_capabilities(capabilities: dict[str, Any]) -> list[str]:
     """What a model server can do, and why it cannot do the rest, one line each."""
     does = [name for name in CAPABILITY_NAMES if capabilities.get(name)]
-    context = capabilities.get("context_length")
-    lines = [f"the model server does: {', '.join(does) or 'none of the extras'}"]
-    lines[0] += f"; context of {context:,} tokens" if context else ""
-    reasons = capabilities.get("reasons", {})
-    return lines + [f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons]
-
-
-def note_unknown_to_demo(output: Output, model: str, problems: Sequence[Problem]) -> None:
-    """Note that the demo model does not know some of the given problems."""
-    from foretrace.dataset.demonstration import is_demo_model
-    from foretrace.models.demo_model import KNOWN_PROBLEMS
-    from foretrace.registry import load_problems
-
-    if model != "demo" and not is_demo_model(model):
-        return
-    unknown = {problem.id for problem in problems} - {
-        problem.id for problem in load_problems("builtin", None, KNOWN_PROBLEMS)
-    }
-    if unknown:
-        output.note(
-            f"the demo model knows the first ten builtin problems; the {len(unknown):,} others given get nonsense "
-            f"(--problems builtin --limit {KNOWN_PROBLEMS})"
-        )
+    context, reasons = capabilities.get("context_length"), capabilities.get("reasons", {})
+    first = f"the model server does: {', '.join(does) or 'none of the extras'}"
+    first += f"; context of {context:,} tokens" if context else ""
+    return [first, *(f"not {name}: {reasons[name]}" for name in CAPABILITY_NAMES if name in reasons)]
 
 
 def show_report(output: Output, report: GenerateReport, out: Path | None = None, dropped: int = 0) -> None:
@@ -124,19 +87,19 @@ def show_report(output: Output, report: GenerateReport, out: Path | None = None,
     if counts.errors:
         output.note("they count neither as success nor as failure; the same command makes them again")
     if counts.cut_replies:
-        output.note(_cut_replies(report))
+        context = (counts.capabilities or {}).get("context_length")
+        tight = context is not None and context < 2 * report.max_tokens
+        output.note(
+            f"{counts.cut_replies:,} of {counts.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise "
+            "it" + (f", and the model's context of {context:,} tokens, in which all turns must fit" if tight else "")
+        )
     if output.json:
         output.write_json({"out": str(out), "problems_left_out": dropped, **report.make_facts()})
         return
-    output.print_fields(_report_fields(report, out, dropped))
+    output.print_fields(_list_report(report, out, dropped))
     if report.metrics:
         output.print()
-        names = [
-            *(n for n in _FIRST_METRICS if n in report.metrics),
-            *(n for n in report.metrics if n not in _FIRST_METRICS),
-        ]
-        output.print_table(("metric", "mean"), [(name, float(report.metrics[name])) for name in names])
-
+        output.print_table(("metric", "mean"), [(name, float(value)) for name, value in report.metrics.items()])
     if report.speculation is not None:
         from foretrace.cli.display.speculation import show_live
 
@@ -144,79 +107,46 @@ def show_report(output: Output, report: GenerateReport, out: Path | None = None,
         show_live(output, report.speculation)
 
 
-def _cut_replies(report: GenerateReport) -> str:
-    counts = report.counts
-    text = (
-        f"{counts.cut_replies:,} of {counts.replies:,} replies were cut at --max-tokens {report.max_tokens}: raise it"
+def _list_report(report: GenerateReport, out: Path | None, dropped: int) -> list[tuple[str, Cell]]:
+    counts, isolation = report.counts, report.isolation
+
+    def share(value: float | None) -> str | None:
+        return None if value is None else f"{value:.1%} of {counts.judged:,}"
+
+    attempts = (
+        f"{counts.asked:,} = {counts.already_done:,} already there + {counts.filtered:,} left out before "
+        f"+ {counts.done:,} done now + {counts.remaining:,} not begun"
     )
-    context = (counts.capabilities or {}).get("context_length")
-    tight = context is not None and context < 2 * report.max_tokens
-    return f"{text}, and the model's context of {context:,} tokens, in which all turns must fit" if tight else text
-
-
-def _report_fields(report: GenerateReport, out: Path | None, dropped: int) -> list[tuple[str, Cell]]:
-    counts = report.counts
-    isolation = report.isolation or {}
-    estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
     rows: list[tuple[str, Cell]] = [
         ("model", report.model),
         ("protocol", report.protocol),
         ("problems", f"{report.problems:,}, and {dropped:,} left out" if dropped else report.problems),
-        ("attempts", _count_attempts(report)),
+        ("attempts", attempts),
     ]
     if counts.done:
+        estimated = " (estimated where the server does not count)" if report.tokens_estimated else ""
+        recovered = "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred"
         rows += [
-            ("success", _percentage(report.success, counts.judged)),
-            ("ideal", _percentage(report.ideal, counts.judged)),
+            ("success", share(report.success)),
+            ("ideal", share(report.ideal)),
             ("mean reward", report.mean_reward),
-            (
-                "recovered",
-                "nothing failed" if report.recovery is None else f"{report.recovery:.1%} of those that erred",
-            ),
+            ("recovered", recovered),
             ("stored", counts.stored),
             *((f"  left out, {reason}", count) for reason, count in counts.left_out.items()),
             *((f"  error, {kind}", count) for kind, count in counts.errors.items()),
             ("tokens", f"{report.prompt_tokens:,} in, {report.completion_tokens:,} out{estimated}"),
-            (
-                "seconds",
-                f"{report.seconds:,.1f} ({counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools)",
-            ),
-            ("judged by", ", ".join(f"{form} {count:,}" for form, count in counts.forms.items()) or None),
+            ("seconds", f"{report.seconds:,.1f} ({counts.model_s:,.1f} of models, {counts.tool_s:,.1f} of tools)"),
+            ("judged by", _list_forms(counts.forms)),
+            *([("cost", report.cost)] if report.cost else []),
         ]
-        if report.cost:
-            rows.append(("cost", report.cost))
     if isolation:
-        weakest = f", the weakest of {len(report.nodes):,} nodes" if len(report.nodes) > 1 else ""
-        rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')}){weakest}"))
-        rows += _list_nodes(report)
+        rows.append(("isolation", f"level {isolation['level']} ({isolation.get('sandbox', '')})"))
         rows += [(f"not {name}", why) for name, why in isolation.get("refused", {}).items()]
-    if out is not None:
-        rows += [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
-    return rows
+    return [*rows, *name_folder(out)] if out is not None else rows
 
 
-def _list_nodes(report: GenerateReport) -> list[tuple[str, Cell]]:
-    """The nodes by isolation level, if the levels differ."""
-    by_level: dict[int, list[str]] = {}
-    for name, isolation in report.nodes.items():
-        by_level.setdefault(isolation["level"], []).append(name)
-    if len(by_level) < 2:
-        return []
-    return [(f"  level {level}", ", ".join(by_level[level])) for level in sorted(by_level)]
-
-
-def _count_attempts(report: GenerateReport) -> str:
-    counts = report.counts
-    parts = [
-        f"{counts.already_done:,} already there",
-        f"{counts.filtered:,} left out before",
-        f"{counts.done:,} done now",
-    ]
-    return f"{counts.asked:,} = " + " + ".join([*parts, f"{counts.remaining:,} not begun"])
-
-
-def _percentage(share: float | None, of: int) -> str | None:
-    return None if share is None else f"{share:.1%} of {of:,}"
+def _list_forms(forms: Mapping[Any, int]) -> str | None:
+    return ", ".join(f"{form} {count:,}" for form, count in forms.items()) or None
 
 
 _MAX_ALIKE = 3
@@ -243,7 +173,7 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
             ("without a reference", checked.without_reference),
             ("public tests", f"{checked.public:,}, at {checked.with_public:,} problems"),
             ("hidden tests", checked.hidden),
-            ("forms of judging", ", ".join(f"{form} {count:,}" for form, count in checked.forms.items()) or None),
+            ("forms of judging", _list_forms(checked.forms)),
             ("isolation", f"level {isolation.level} ({isolation.sandbox})"),
             *((f"not {name}", why) for name, why in isolation.refused.items()),
             ("seconds", f"{checked.seconds:.1f}"),
@@ -252,7 +182,8 @@ def show_check(output: Output, checked: ValidationReport, isolation: Isolation) 
     if checked.faults:
         output.print()
         output.print_table(("problem", "fault", "tests", "detail"), list(_make_fault_rows(checked.faults)))
-    if missing := _find_missing_modules(checked):
+    found = (re.search(r"No module named '(\w+)", fault.detail) for fault in checked.faults)
+    if missing := list(dict.fromkeys(match[1] for match in found if match)):
         output.note(
             f"the sandbox imports no installed packages but those that it is told to: give --preload "
             f"{'+'.join(missing)}, once they are installed"
@@ -270,12 +201,6 @@ def _make_fault_rows(faults: Sequence[Fault]) -> Iterator[tuple[Cell, ...]]:
             yield fault.problem, *rest
         elif seen[rest] == _MAX_ALIKE + 1:
             yield f"and {alike[rest] - _MAX_ALIKE:,} more", *rest
-
-
-def _find_missing_modules(checked: ValidationReport) -> list[str]:
-    """Packages that the problems' code imports but that are missing."""
-    found = (re.search(r"No module named '(\w+)", fault.detail) for fault in checked.faults)
-    return list(dict.fromkeys(match[1] for match in found if match))
 
 
 def verdict(checked: ValidationReport) -> str:
@@ -296,8 +221,6 @@ _LEVELS = {
     1: "system call filter, limits: weak",
     0: "limits only: weak",
 }
-_CAPABILITY_WORDS = {"reasoning_apart": "thinking apart"}
-"""Capabilities that are shown under a different name than their field's."""
 _LOGPROBS = {
     "token": "ids and logprobs of the sampled tokens (token-exact)",
     "text": "logprobs of pieces of text, without ids (text-exact)",
@@ -323,7 +246,6 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
             f"{limits['processes']} processes, output {limits['output_mb']} MiB, "
             f"files of {limits['file_mb']} MiB in {limits['scratch_mb']} MiB of scratch",
         ),
-        ("judging", _describe_judging(facts["judged"])),
         ("speed", f"{facts['runs_per_s']:,.0f} runs/s; one alone takes {facts['ms_per_run']:.1f} ms"),
     ]
     output.print_fields(rows)
@@ -341,22 +263,18 @@ def show_sandbox(output: Output, facts: dict[str, Any]) -> None:
         output.print((f"{', '.join(names)}: ", "bold"), remedy)
 
 
-def _describe_judging(judged: dict[str, bool]) -> str:
-    wrong = [kind for kind, as_it_should in judged.items() if not as_it_should]
-    if wrong:
-        return f"WRONG for {', '.join(wrong)}: please report this"
-    return f"right and wrong answers are told apart: {', '.join(judged)}"
-
-
 def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:
     """Print what was found out about a model; `max_tokens` is the limit of its replies."""
     notes: list[tuple[str, Cell]] = list(report.notes.items())
     output.print_fields([("model", report.model), ("endpoint", report.endpoint or "in this process"), *notes])
     if report.capabilities is not None:
         output.print()
-        output.print_table(
-            ("the server can do", "", "why not"), [_capability_row(n, c) for n, c in report.capabilities.items()]
-        )
+        rows: list[tuple[Cell, ...]] = []
+        for name, found in report.capabilities.items():
+            tokens = found.get("tokens")
+            words = "thinking apart" if name == "reasoning_apart" else name.replace("_", " ")
+            rows.append((words, found["yes"] if tokens is None else f"{tokens:,} tokens", found["reason"]))
+        output.print_table(("the server can do", "", "why not"), rows)
     if report.protocols is not None:
         output.print()
         output.print_table(
@@ -365,12 +283,6 @@ def show_model(output: Output, report: ModelReport, max_tokens: int) -> None:
     if report.episode is not None and report.sandbox is not None:
         output.print()
         output.print_fields(_episode_fields(report.episode, report.sandbox, max_tokens))
-
-
-def _capability_row(name: str, found: dict[str, Any]) -> tuple[Cell, ...]:
-    tokens = found.get("tokens")
-    yes: Cell = found["yes"] if tokens is None else f"{tokens:,} tokens"
-    return (_CAPABILITY_WORDS.get(name, name.replace("_", " ")), yes, found["reason"])
 
 
 def _episode_fields(episode: dict[str, Any], sandbox: dict[str, Any], max_tokens: int) -> list[tuple[str, Cell]]:

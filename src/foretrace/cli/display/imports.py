@@ -1,26 +1,23 @@
-"""Print the result of `foretrace import`: what each source read, what was left out, and counts; in detail, an account
-of all records."""
+"""Print the result of `foretrace import`: what each source read, what was left out, and counts."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.cli.options import write_flag
-from foretrace.cli.output import Output
+from foretrace.cli.output import Output, name_folder
 from foretrace.core.errors import Setting, count_things
-from foretrace.core.places import find_address, write_place
+from foretrace.core.places import write_place
 
 if TYPE_CHECKING:
     from foretrace.sources.recognizing import FoundFiles
     from foretrace.sources.report import ImportReport, SourceReport, TraceCounts
 
 _OUTCOMES = (("true", "success"), ("false", "failed"), ("unknown", "unknown"))
-_MAX_FILES, _MAX_FILES_IN_DETAIL = 5, 50
-"""Most unrecognized files that are shown, without and with details."""
+_MAX_FILES = 5
+"""Most unrecognized files that are shown."""
 _NO_DATA = ("text", "empty", "binary")
 """How the description of a file begins that is hardly an agent's; such files are shown last."""
 _MAX_TYPES = 12
@@ -28,6 +25,7 @@ _MAX_TYPES = 12
 
 def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
     """The report as one JSON object."""
+    counts, found = report.total.counts, report.found
     facts = {
         "input": label,
         "out": write_place(out),
@@ -40,101 +38,54 @@ def import_facts(report: ImportReport, label: str, out: Path) -> dict[str, Any]:
         "before_since": report.before_since,
         "drops": dict(sorted(report.drops.items())),
         "examples": report.render_examples(write_flag),
-        "unclear": dict(sorted(report.total.counts.unclear.items())),
-        "unclear_examples": report.total.counts.unclear_rows,
+        "unclear": dict(sorted(counts.unclear.items())),
+        "unclear_examples": counts.unclear_rows,
         "unread_calls": dict(sorted(report.unread.items())),
         "unread_examples": report.unread_rows,
-        "success": {name: report.success[name] for name in ("true", "false", "unknown")},
-        "tool_times": report.total.counts.timed_calls.total(),
-        "tool_times_that_may_hold_waits": report.total.counts.timed_calls["stamps"],
-        "sources": {name: source_facts(own) for name, own in sorted(report.sources.items())},
-        "total": source_facts(report.total),
+        "success": {name: report.success[name] for name, _ in _OUTCOMES},
+        "tool_times": counts.timed_calls.total(),
+        "tool_times_that_may_hold_waits": counts.timed_calls["stamps"],
+        "sources": {name: _source_facts(own) for name, own in sorted(report.sources.items())},
+        "total": _source_facts(report.total),
     }
-    return facts if report.found is None else facts | {"found": found_facts(report.found)}
+    if found is None:
+        return facts
+    return facts | {
+        "found": {
+            "files": [{"path": str(f.path), "source": f.source, "reason": f.reason} for f in found.files],
+            "not_recognized": found.unknown_count,
+            "not_recognized_files": [{"path": str(f.path), "size": f.size, "seen": f.seen} for f in found.unknown],
+            "ambiguous_files": [{"path": str(f.path), "may_be": f.claims} for f in found.ambiguous],
+            "read_with_others": found.companions,
+            "before_since": found.too_old,
+        }
+    }
 
 
-def source_facts(report: SourceReport) -> dict[str, Any]:
-    """The report of one source as one JSON object."""
+def _source_facts(report: SourceReport) -> dict[str, Any]:
     files = {"files": report.files, "files_done_before": report.files_done}
     drops = dict(sorted(report.drops.items()))
     return {**files, "drops": drops, "account": report.account.to_dict(), "counts": report.counts.to_dict()}
 
 
-def found_facts(found: FoundFiles) -> dict[str, Any]:
-    """The results of a search of folders as one JSON object."""
-    return {
-        "files": [{"path": str(f.path), "source": f.source, "reason": f.reason} for f in found.files],
-        "not_recognized": found.unknown_count,
-        "not_recognized_files": [{"path": str(f.path), "size": f.size, "seen": f.seen} for f in found.unknown],
-        "ambiguous_files": [{"path": str(f.path), "may_be": f.claims} for f in found.ambiguous],
-        "read_with_others": found.companions,
-        "before_since": found.too_old,
-    }
-
-
-def _show_sources(output: Output, report: ImportReport, found: FoundFiles, *, details: bool) -> None:
-    """Print one line for each source that read files, and the files that none of them reads."""
-    reasons = {file.source: file.reason for file in reversed(found.files)}
-    rows = [(name, *_list_result(own), reasons.get(name, "")) for name, own in sorted(report.sources.items())]
-    if len(rows) > 1:
-        rows.append(("all", *_list_result(report.total), ""))
-    output.print_table(("source", "files", "traces", "drops", "turns", "calls", "because, e.g."), rows)
-    for count, what in ((found.companions, "read with another one"), (found.too_old, "too old")):
-        if count:
-            output.print(f"{what}: {count_things(count, 'file')}")
-    output.print()
-    limit = _MAX_FILES_IN_DETAIL if details else _MAX_FILES
-    if found.unknown_count:
-        output.print(f"not recognised: {count_things(found.unknown_count, 'file')}")
-        shown = sorted(found.unknown, key=lambda file: file.seen.startswith(_NO_DATA))[:limit]
-        output.print_table(("file", "bytes", "what is in it"), [(str(f.path), f.size, f.seen) for f in shown])
-        _print_rest(output, found.unknown_count - len(shown))
-    if found.ambiguous:
-        output.print(f"left out, since several sources know them: {count_things(len(found.ambiguous), 'file')}")
-        shown_files = found.ambiguous[:limit]
-        output.print_table(("file", "may be"), [(str(f.path), _list_claims(f.claims)) for f in shown_files])
-        _print_rest(output, len(found.ambiguous) - len(shown_files))
-
-
-def _list_result(report: SourceReport) -> tuple[int, int, int, int, int]:
-    counts = report.counts
-    return report.files + report.files_done, counts.traces, report.drops.total(), counts.turns, counts.calls
-
-
-def _list_claims(claims: Mapping[str, str]) -> str:
-    return ", or ".join(f"{name}: {reason}" for name, reason in claims.items())
-
-
-def _print_rest(output: Output, rest: int) -> None:
-    if rest:
-        output.print(f"... and {rest:,} more (all of them: --json)")
-    output.print()
-
-
-def _name_folder(out: Path) -> list[tuple[str, str]]:
-    if find_address(out) is not None:
-        return [("traces folder", write_place(out))]
-    return [("traces folder", str(out)), ("in a browser", f"foretrace view {shlex.quote(str(out))}")]
-
-
-def show_import(
-    output: Output, report: ImportReport, label: str = "", out: Path | None = None, *, details: bool = False
-) -> None:
-    """Print what an import did.
-
-    Args:
-        details: Show more examples, and the account of records by type.
-    """
-    _note_gaps(output, report, details=details)
+def show_import(output: Output, report: ImportReport, label: str = "", out: Path | None = None) -> None:
+    """Print what an import did."""
+    _note_gaps(output, report)
     counts = report.total.counts
     note_redactions(output, counts)
     if out is not None and output.json:
         output.write_json(import_facts(report, label, out))
         return
-    _note_stamped(output, counts)
+    if stamped := counts.timed_calls["stamps"]:
+        output.note(
+            f"{stamped:,} of {counts.timed_calls.total():,} times of tools are differences of time stamps and may hold "
+            "a person's wait for a permission; waits that the source tells apart have no time (`foretrace ceiling` "
+            "names the longest)"
+        )
     if report.found is not None:
-        _show_sources(output, report, report.found, details=details)
+        _show_sources(output, report, report.found)
     outcomes, has_read = report.success, report.total.files > 0
+    calls, results = count_things(counts.calls, "call"), count_things(counts.results, "result")
     optional = (("replaced", report.replaced), ("grown", report.grown), ("too old", report.before_since))
     output.print_fields(
         [
@@ -148,19 +99,27 @@ def show_import(
             *([("dropped before", report.dropped_before)] * bool(report.dropped_before)),
             *((f"unread calls, {source}", count) for source, count in sorted(report.unread.items())),
             ("outcomes", ", ".join(f"{outcomes[k]:,} {name}" for k, name in _OUTCOMES)),
-            *([("turns", _list_turns(counts))] * has_read),
-            *(_name_folder(out) if out and (report.traces or report.grown or report.already_done) else []),
+            *([("turns", f"{counts.turns:,}, with {calls} and {results}")] * has_read),
+            *(name_folder(out) if out and (report.traces or report.grown or report.already_done) else []),
         ]
     )
     if report.found is not None and has_read:
-        _show_account(output, report, details=details)
+        output.print()
+        for name, own in sorted(report.sources.items()):
+            unread = own.account.dropped - own.drops
+            for types, what in (
+                (own.account.unknown, "record types that its reader does not know"),
+                (unread, "records that cannot be read"),
+            ):
+                if types:
+                    output.print(f"{name}: {what}: {_list_types(types)}")
     output.print(sum_import(report))
 
 
-def _note_gaps(output: Output, report: ImportReport, *, details: bool) -> None:
+def _note_gaps(output: Output, report: ImportReport) -> None:
     """Note what was dropped, left unknown, or not read."""
     for reason, examples in sorted(report.render_examples(write_flag).items()):
-        for example in examples if details or report.found is None else examples[:1]:
+        for example in examples if report.found is None else examples[:1]:
             output.note(f"dropped, {reason}: {example}")
     unknown = report.success["unknown"]
     if 2 * unknown > report.traces:
@@ -193,21 +152,6 @@ def _note_gaps(output: Output, report: ImportReport, *, details: bool) -> None:
         )
 
 
-def _list_turns(counts: TraceCounts) -> str:
-    calls, results = count_things(counts.calls, "call"), count_things(counts.results, "result")
-    return f"{counts.turns:,}, with {calls} and {results}"
-
-
-def _note_stamped(output: Output, counts: TraceCounts) -> None:
-    """Note that tool times known only from time stamps may include waiting for a person."""
-    stamped, timed = counts.timed_calls["stamps"], counts.timed_calls.total()
-    if stamped:
-        output.note(
-            f"{stamped:,} of {timed:,} times of tools are differences of time stamps and may hold a person's wait for "
-            "a permission; waits that the source tells apart have no time (`foretrace ceiling` names the longest)"
-        )
-
-
 def note_redactions(output: Output, counts: TraceCounts) -> None:
     """Note what was redacted in traces, by type, or that they were not checked."""
     if counts.redacted:
@@ -220,37 +164,41 @@ def note_redactions(output: Output, counts: TraceCounts) -> None:
         )
 
 
-def _show_account(output: Output, report: ImportReport, *, details: bool) -> None:
-    """Print the types of unknown and lost records; in detail, a table of records and all types."""
+def _show_sources(output: Output, report: ImportReport, found: FoundFiles) -> None:
+    """Print one line for each source that read files, and the files that none of them reads."""
+    reasons = {file.source: file.reason for file in reversed(found.files)}
+    rows = [(name, *_list_result(own), reasons.get(name, "")) for name, own in sorted(report.sources.items())]
+    if len(rows) > 1:
+        rows.append(("all", *_list_result(report.total), ""))
+    output.print_table(("source", "files", "traces", "drops", "turns", "calls", "because, e.g."), rows)
+    for count, what in ((found.companions, "read with another one"), (found.too_old, "too old")):
+        if count:
+            output.print(f"{what}: {count_things(count, 'file')}")
     output.print()
-    if details:
-        reports = sorted(report.sources.items()) + ([("all", report.total)] if len(report.sources) > 1 else [])
-        output.print_table(
-            ("source", "files", "records", "used", "extra", "ignored", "unknown", "dropped", "waiting"),
-            [_list_records(name, own) for name, own in reports],
-        )
-        output.print()
-    for name, own in sorted(report.sources.items()):
-        account = own.account
-        lists = [
-            (account.unknown, "record types that its reader does not know"),
-            (account.dropped - own.drops, "records that cannot be read"),
+    if found.unknown_count:
+        output.print(f"not recognised: {count_things(found.unknown_count, 'file')}")
+        shown = sorted(found.unknown, key=lambda file: file.seen.startswith(_NO_DATA))[:_MAX_FILES]
+        output.print_table(("file", "bytes", "what is in it"), [(str(f.path), f.size, f.seen) for f in shown])
+        _print_rest(output, found.unknown_count - len(shown))
+    if found.ambiguous:
+        output.print(f"left out, since several sources know them: {count_things(len(found.ambiguous), 'file')}")
+        claims = [
+            (str(file.path), ", or ".join(f"{name}: {reason}" for name, reason in file.claims.items()))
+            for file in found.ambiguous[:_MAX_FILES]
         ]
-        if details:
-            lists += [
-                (account.ignored, "ignored as no part of the conversation"),
-                (account.extra, "kept in extra"),
-                (account.notes, "noted"),
-            ]
-        for found, what in lists:
-            if found:
-                output.print(f"{name}: {what}: {_list_types(found)}")
+        output.print_table(("file", "may be"), claims)
+        _print_rest(output, len(found.ambiguous) - len(claims))
 
 
-def _list_records(name: str, report: SourceReport) -> tuple[str | int, ...]:
-    account = report.account
-    fates = (account.extra, account.ignored, account.unknown, account.dropped)
-    return (name, report.files, account.records, account.used, *(fate.total() for fate in fates), account.waiting)
+def _list_result(report: SourceReport) -> tuple[int, int, int, int, int]:
+    counts = report.counts
+    return report.files + report.files_done, counts.traces, report.drops.total(), counts.turns, counts.calls
+
+
+def _print_rest(output: Output, rest: int) -> None:
+    if rest:
+        output.print(f"... and {rest:,} more (all of them: --json)")
+    output.print()
 
 
 def _list_types(found: Counter[str]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,11 @@ from foretrace.actions.flags import Flag, flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.rule_meanings import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
-from foretrace.cli.output import Cell, Output, one_line
+from foretrace.cli.output import Cell, Output, name_folder, one_line
 from foretrace.core.files import describe_output
-from foretrace.core.trace import Message, Provenance, ToolCall, Trace
+from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.encodings.calls_in_text import remove_calls
-from foretrace.report.trace_index import find_start, find_title
+from foretrace.report.traces_page import find_start, find_title
 
 if TYPE_CHECKING:
     from foretrace.actions.corrections import Corrections
@@ -40,14 +39,8 @@ _MADE_ID = re.compile(r"(?:\w+:)?[0-9a-f]{16}")
 """A task id made from the task's text, which means nothing to a person."""
 
 
-class _Excerpt(msgspec.Struct, frozen=True):
-    """Number of lines shown from the beginning and from the end of a text."""
-
-    head: int
-    tail: int
-
-
-_TEXT, _ARGUMENT, _OBSERVATION = _Excerpt(6, 2), _Excerpt(12, 4), _Excerpt(6, 4)
+_TEXT, _ARGUMENT, _OBSERVATION = (6, 2), (12, 4), (6, 4)
+"""Number of lines shown from the beginning and from the end of a text."""
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
@@ -77,23 +70,23 @@ def show_list(output: Output, rows: Sequence[dict[str, Any]], total: int) -> Non
     if not rows:
         output.print("no traces")
         return
-    shown = [{**row, **_shorten_summary(row)} for row in rows]
+    shown: list[dict[str, Cell]] = []
+    for row in rows:
+        words = one_line(row["first_words"])
+        shown.append(
+            {
+                **row,
+                "date": row["date"] and row["date"][:16].replace("T", " "),
+                "first_words": words or None if len(words) <= _FIRST_WORDS else f"{words[: _FIRST_WORDS - 1]}…",
+                "task": None if _MADE_ID.fullmatch(row["task"]) else row["task"],
+                "success": {True: "yes", False: "no", None: "unknown"}[row["success"]],
+                "status": None if row["status"] == "done" else row["status"],
+            }
+        )
     columns = [name for name in rows[0] if any(row[name] is not None for row in shown)]
     output.print_table([name.replace("_", " ") for name in columns], [[row[name] for name in columns] for row in shown])
     if total > len(rows):
         output.note(f"{len(rows)} of {total:,} traces; --all lists them all")
-
-
-def _shorten_summary(row: Mapping[str, Any]) -> dict[str, Cell]:
-    """The fields that the list shows differently from `--json`; None if there is nothing to show."""
-    words = one_line(row["first_words"])
-    return {
-        "date": row["date"] and row["date"][:16].replace("T", " "),
-        "first_words": words or None if len(words) <= _FIRST_WORDS else f"{words[: _FIRST_WORDS - 1]}…",
-        "task": None if _MADE_ID.fullmatch(row["task"]) else row["task"],
-        "success": {True: "yes", False: "no", None: "unknown"}[row["success"]],
-        "status": None if row["status"] == "done" else row["status"],
-    }
 
 
 def show_export(output: Output, report: ExportReport) -> None:
@@ -127,8 +120,7 @@ def show_scrubbed(output: Output, report: ScrubReport) -> None:
             ("drops", sum(report.drops.values())),
             *((f"  {reason}", count) for reason, count in report.drops.items()),
             ("already there", report.already_there),
-            ("traces folder", report.out),
-            ("in a browser", f"foretrace view {shlex.quote(report.out)}"),
+            *name_folder(report.out),
         ]
     )
 
@@ -187,71 +179,56 @@ def show_trace(
         output.print((trace.key, "bold"))
         printer.step(chosen.message, step, labels.get(step))
         for message in chosen.observations:
-            printer.observation(message)
+            printer.message(message, "  < ", _OBSERVATION)
         return
-    _header(output, trace)
+    _show_header(output, trace)
     for index, message in enumerate(trace.messages):
+        if message.role == "tool":
+            printer.message(message, "  < ", _OBSERVATION)
+            continue
+        output.print()
         if message.role == "assistant":
-            output.print()
             printer.step(message, index, labels.get(index))
-        elif message.role == "tool":
-            printer.observation(message)
         else:
-            output.print()
-            printer.other(message, index)
+            who = message.role if message.author == "user" else f"{message.role}, {message.author}"
+            output.print((f"[{index}] {who}", "dim"))
+            printer.message(message, "  ", _TEXT)
 
 
-def _header(output: Output, trace: Trace) -> None:
-    origin, outcome = trace.provenance, trace.outcome
-    name, style = _SUCCESS[outcome.success]
-    output.print((one_line(trace.key), "bold"))
-    ending = [outcome.status]
-    if outcome.exit_reason:
-        ending.append(outcome.exit_reason)
-    if outcome.reward is not None:
-        ending.append(f"reward {outcome.reward:g}")
-    if outcome.fabricated:
-        ending.append("its ending was rewritten by the source")
-    if outcome.flags:
-        ending.append(f"the answer was flagged: {', '.join(outcome.flags)}")
-    if outcome.error is not None:
-        ending.append(f"{outcome.error.kind}: {outcome.error.message}")
-    output.print(("task     ", "dim"), one_line(f"{trace.task.id} (group {trace.task.group})"))
-    output.print(("outcome  ", "dim"), (name, style), one_line(f", {', '.join(ending)}"))
-    output.print(("source   ", "dim"), one_line(_source(origin)))
-    for name, parts in (("agent", _author(origin)), ("sampling", _sampling(origin))):
-        if parts:
-            output.print((f"{name:<9}", "dim"), one_line(", ".join(parts)))
-    if trace.parent is not None:
-        call = f", call {trace.parent.call_id}" if trace.parent.call_id else ""
-        output.print(("parent   ", "dim"), one_line(f"{trace.parent.key}{call}"))
-    steps = sum(1 for _ in trace.steps())
-    output.print(
-        ("size     ", "dim"), f"{steps} steps, {len(trace.messages)} messages, {len(trace.tools)} tools; id {trace.id}"
-    )
-    output.print(("         ", "dim"), ("the number of a step is the index of its message", "dim"))
-
-
-def _source(origin: Provenance) -> str:
-    """Where a trace comes from, if known."""
+def _show_header(output: Output, trace: Trace) -> None:
+    origin, outcome, parent = trace.provenance, trace.outcome, trace.parent
+    ending = [
+        outcome.status,
+        outcome.exit_reason,
+        None if outcome.reward is None else f"reward {outcome.reward:g}",
+        "its ending was rewritten by the source" if outcome.fabricated else None,
+        f"the answer was flagged: {', '.join(outcome.flags)}" if outcome.flags else None,
+        outcome.error and f"{outcome.error.kind}: {outcome.error.message}",
+    ]
     where = origin.source + (f"@{origin.revision}" if origin.revision else "")
     where += f"/{origin.split}" if origin.split else ""
-    row = "" if origin.raw_row is None else f"row {origin.raw_row}"
-    place = " ".join(part for part in (origin.raw_file, row) if part)
-    return ", ".join(part for part in (where, place, f"license {origin.license or 'not known'}") if part)
-
-
-def _author(origin: Provenance) -> list[str]:
-    given = {"model": origin.model, "protocol": origin.protocol}
-    return [*([origin.agent] if origin.agent else []), *(f"{name} {value}" for name, value in given.items() if value)]
-
-
-def _sampling(origin: Provenance) -> list[str]:
-    """How a generated trace was sampled: names and values."""
-    given = {**origin.sampling, "seed": origin.seed, "sample": origin.sample}
-    return [
-        f"{name} {_as_text(value)}" for name, value in given.items() if value is not None and value not in ({}, [], "")
-    ]
+    row = None if origin.raw_row is None else f"row {origin.raw_row}"
+    place = " ".join(filter(None, (origin.raw_file, row)))
+    author = [origin.agent, origin.model and f"model {origin.model}", origin.protocol and f"protocol {origin.protocol}"]
+    sampling = {**origin.sampling, "seed": origin.seed, "sample": origin.sample}
+    given = [f"{name} {_as_text(value)}" for name, value in sampling.items() if value not in (None, {}, [], "")]
+    name, style = _SUCCESS[outcome.success]
+    steps = sum(1 for _ in trace.steps())
+    lines: dict[str, list[str | None]] = {
+        "source": [where, place, f"license {origin.license or 'not known'}"],
+        "agent": author,
+        "sampling": [*given],
+        "parent": [parent and parent.key, parent and parent.call_id and f"call {parent.call_id}"],
+    }
+    output.print((one_line(trace.key), "bold"))
+    output.print(("task     ", "dim"), one_line(f"{trace.task.id} (group {trace.task.group})"))
+    output.print(("outcome  ", "dim"), (name, style), one_line(f", {', '.join(filter(None, ending))}"))
+    for title, parts in lines.items():
+        if any(parts):
+            output.print((f"{title:<9}", "dim"), one_line(", ".join(filter(None, parts))))
+    size = f"{steps} steps, {len(trace.messages)} messages, {len(trace.tools)} tools; id {trace.id}"
+    output.print(("size     ", "dim"), size)
+    output.print(("         ", "dim"), ("the number of a step is the index of its message", "dim"))
 
 
 class _MessagePrinter:
@@ -285,17 +262,9 @@ class _MessagePrinter:
         for call in message.tool_calls:
             self._call(call)
 
-    def observation(self, message: Message) -> None:
-        """Print an answer of the environment."""
-        style = "red" if message.is_error else ""
-        self._block(message.content or "(empty)", "  < ", _OBSERVATION, style)
-        self._parts(message)
-
-    def other(self, message: Message, index: int) -> None:
-        """Print a system or user message."""
-        who = message.role if message.author == "user" else f"{message.role}, {message.author}"
-        self._output.print((f"[{index}] {who}", "dim"))
-        self._block(message.content or "(empty)", "  ", _TEXT)
+    def message(self, message: Message, indent: str, excerpt: tuple[int, int]) -> None:
+        """Print any other message."""
+        self._block(message.content or "(empty)", indent, excerpt, "red" if message.is_error else "")
         self._parts(message)
 
     def _call(self, call: ToolCall) -> None:
@@ -316,38 +285,31 @@ class _MessagePrinter:
                 self._block(_as_text(arguments), "      ", _ARGUMENT)
             return
         for name, value in arguments.items():
-            text = _as_text(value)
+            text, title = _as_text(value), f"      {one_line(str(name))}:"
             if "\n" in text.strip("\n"):
-                self._output.print((f"      {one_line(str(name))}:", "dim"))
+                self._output.print((title, "dim"))
                 self._block(text, "        | ", _ARGUMENT)
             else:
-                self._output.print((f"      {one_line(str(name))}: ", "dim"), self._shorten(text.strip("\n")))
+                self._output.print((f"{title} ", "dim"), self._shorten(text.strip("\n")))
 
     def _parts(self, message: Message) -> None:
         for part in message.parts:
-            self._output.print(
-                (f"  ({part.type} {part.media_type} {one_line(part.ref or part.sha256 or '')[:120]})", "dim")
-            )
+            place = one_line(part.ref or part.sha256 or "")[:120]
+            self._output.print((f"  ({part.type} {part.media_type} {place})", "dim"))
 
-    def _block(self, text: str, indent: str, excerpt: _Excerpt, style: str = "") -> None:
-        lines = text.strip("\n").split("\n")
-        left = len(lines) - excerpt.head - excerpt.tail
-        if self._full or left <= 1:
-            shown: list[str | None] = [*lines]
-        else:
-            shown = [*lines[: excerpt.head], None, *lines[len(lines) - excerpt.tail :]]
-        for number, line in enumerate(shown):
+    def _block(self, text: str, indent: str, excerpt: tuple[int, int], style: str = "") -> None:
+        lines, (head, tail) = text.strip("\n").split("\n"), excerpt
+        left = len(lines) - head - tail
+        if not self._full and left > 1:
+            lines[head : head + left] = [f"... {left} lines ..."]
+        for number, line in enumerate(lines):
             begin = indent if number == 0 or "|" in indent else " " * len(indent)
-            if line is None:
-                self._output.print((begin, "dim"), (f"... {left} lines ...", "dim"))
-            else:
-                self._output.print((begin, "dim"), (self._shorten(line), style))
+            is_gap = not self._full and left > 1 and number == head
+            self._output.print((begin, "dim"), (self._shorten(line), "dim" if is_gap else style))
 
     def _shorten(self, line: str) -> str:
-        if self._full or len(line) <= _WIDTH:
-            return line
         notice = f" ... {len(line) - _WIDTH} characters more"
-        return f"{line[:_WIDTH]}{notice}" if len(line) > _WIDTH + len(notice) else line
+        return line if self._full or len(line) <= _WIDTH + len(notice) else f"{line[:_WIDTH]}{notice}"
 
 
 def _count_agreement(label: StepLabel) -> str:

@@ -1,19 +1,13 @@
-"""Make attempts at problems: a finished attempt is a line for the journal and the facts that a run counts.
-
-Nothing is written here, so attempts can be made anywhere: in this process, or in the tasks of a cluster.
-"""
+"""Make attempts at problems: a finished attempt is a line for the journal and the facts that a run counts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from foretrace.clean.redact import Redactor, make_redactor
+from foretrace.clean.redact import make_redactor
 from foretrace.core.completion import Capabilities
-from foretrace.core.errors import ForetraceError
 from foretrace.core.journal import JournalEntry, encode_entry
 from foretrace.core.redactions import read_redactions
 from foretrace.core.trace import Isolation, Outcome, Trace
@@ -30,14 +24,6 @@ from foretrace.models.throttle import MAX_CONCURRENCY, TRANSIENT_KINDS, Throttle
 from foretrace.models.token_meter import TokenMeter
 from foretrace.protocols.base import InteractionProtocol
 from foretrace.sandbox.base import Sandbox
-
-
-class StartedAttempt(NamedTuple):
-    """An attempt that is being made."""
-
-    plan: PlannedAttempt
-    meter: TokenMeter
-    """Counts its tokens so far."""
 
 
 class FinishedAttempt(NamedTuple):
@@ -62,95 +48,8 @@ class FinishedAttempt(NamedTuple):
         return self.line is not None and not self.left_out
 
 
-class FinishedGroup(NamedTuple):
-    """The outcome of a group of attempts."""
-
-    attempts: Sequence[FinishedAttempt]
-    error: ForetraceError | None = None
-    """The error that ended the group early, because no other attempt could succeed."""
-
-
-class TimeLeft(NamedTuple):
-    """How long a group may run, in seconds from now; `None` means no limit."""
-
-    begin: float | None = None
-    """After this time no attempt is started."""
-    end: float | None = None
-    """After this time no attempt is waited for."""
-
-
-class AttemptRunner(Protocol):
-    """Where the attempts of a run are made, in groups."""
-
-    preparing: str
-    """A few words on what `start` does."""
-
-    @property
-    def group_size(self) -> int:
-        """Most attempts in a group."""
-        ...
-
-    @property
-    def at_once(self) -> int:
-        """Most attempts of a group that are made at a time."""
-        ...
-
-    @property
-    def max_groups(self) -> int:
-        """Most groups that may be in flight now."""
-        ...
-
-    @property
-    def slots(self) -> int:
-        """Most requests to the model server at a time."""
-        ...
-
-    @property
-    def server_failure(self) -> str:
-        """Kind of the server's last failure, if it has not answered since; else empty."""
-        ...
-
-    @property
-    def isolation(self) -> Isolation | None:
-        """How well the code is isolated, if known by now; the weakest isolation if there are several sandboxes."""
-        ...
-
-    @property
-    def nodes(self) -> Mapping[str, Isolation]:
-        """The isolation of each known node of a cluster, by host name; empty without a cluster."""
-        ...
-
-    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
-        """Prepare, before anything is written.
-
-        Args:
-            attempts: Number of attempts to make.
-            found: What the model server can do.
-            identity: Identity of the attempts, without what is specific to each.
-            total: Counts the tokens of all attempts.
-
-        Raises:
-            SandboxError: no sandbox works.
-            UsageError: the place where attempts are made does not exist.
-        """
-        ...
-
-    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
-        """Make the attempts of a group, and count their tokens. Attempts that did not end in time are missing from the
-        results.
-
-        Raises:
-            ForetraceError: no other attempt could succeed, and none of this group is finished.
-        """
-        ...
-
-
-class LocalAttempts:
-    """Makes attempts in this process, each as its own group (see `AttemptRunner`)."""
-
-    preparing = "starting the sandbox"
-    group_size = at_once = 1
-    nodes: Mapping[str, Isolation] = MappingProxyType({})
+class AttemptMaker:
+    """Makes the attempts of a run."""
 
     def __init__(
         self,
@@ -163,75 +62,66 @@ class LocalAttempts:
         self._speculation = speculation
         self._protocol, self._model, self._sandbox, self._settings = protocol, model, sandbox, settings
         self._limiter = make_limiter(model, settings.concurrency)
-        self._redactor = _make_redactor(settings)
-        self._maker: _AttemptMaker | None = None
+        self._redactor = make_redactor(
+            settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses
+        )
         self._throttled: ThrottledModel | None = None
+        self._identity: Identity | None = None
+        self._tokens: TokenModel | None = None
         self.isolation: Isolation | None = None
 
     @property
-    def max_groups(self) -> int:
-        """See `AttemptRunner`; attempts whose code is running need no slot."""
+    def max_in_flight(self) -> int:
+        """Most attempts that may be in flight now; those whose code is running need no slot."""
         return self._settings.concurrency or min(MAX_CONCURRENCY, 2 * self._limiter.limit)
 
     @property
     def slots(self) -> int:
-        """See `AttemptRunner`."""
+        """Most requests to the model server at a time."""
         return self._limiter.limit
 
     @property
     def server_failure(self) -> str:
-        """See `AttemptRunner`."""
+        """Kind of the server's last failure, if it has not answered since; else empty."""
         return self._throttled.failing if self._throttled is not None else ""
 
-    async def start(self, attempts: int, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
-        """See `AttemptRunner`: start the sandbox."""
+    async def start(self, found: Capabilities, identity: Identity, total: TokenMeter) -> None:
+        """Start the sandbox, before anything is written.
+
+        Args:
+            found: What the model server can do.
+            identity: Identity of the attempts, without what is specific to each.
+            total: Counts the tokens of all attempts.
+        """
         # If a protocol starts a new message each turn, the server's own rendering is what users of the model see.
-        tokens = find_token_model(self._model, found) if self._protocol.continues else None
-        self._throttled = ThrottledModel(self._model, self._limiter, total)
-        self._maker = _AttemptMaker(
-            self._protocol, self._sandbox, self._settings, identity, tokens, self._redactor, self._speculation
-        )
+        self._tokens = find_token_model(self._model, found) if self._protocol.continues else None
+        self._throttled, self._identity = ThrottledModel(self._model, self._limiter, total), identity
         self.isolation = await self._sandbox.start()
         if self._speculation is not None:
             await self._speculation.start(self.isolation)
 
-    async def run(self, group: Sequence[StartedAttempt], time_left: TimeLeft) -> FinishedGroup:
-        """See `AttemptRunner`; attempts begin at once, and the caller cancels them when time is over."""
-        assert self._maker is not None and self._throttled is not None, "start comes first"
-        models = [MeteredModel(self._throttled, attempt.meter) for attempt in group]
-        return FinishedGroup(
-            [await self._maker.make(each.plan, model) for each, model in zip(group, models, strict=True)]
-        )
+    async def make(self, plan: PlannedAttempt, meter: TokenMeter) -> FinishedAttempt:
+        """Make one attempt, whose tokens `meter` counts, and repeat it once after a transient failure.
 
-
-class _AttemptMaker(NamedTuple):
-    """Makes single attempts."""
-
-    protocol: InteractionProtocol
-    sandbox: Sandbox
-    settings: GenerateSettings
-    identity: Identity
-    tokens: TokenModel | None
-    """The tokenizer, if the server gives and takes token ids."""
-    redactor: Redactor | None
-    speculation: Speculation | None
-
-    async def make(self, plan: PlannedAttempt, model: ChatModel) -> FinishedAttempt:
-        """Make one attempt, and repeat it once after a transient failure."""
+        Raises:
+            ForetraceError: no other attempt could succeed either.
+        """
+        assert self._throttled is not None, "start comes first"
+        model = MeteredModel(self._throttled, meter)
         trace = await self._roll_out(plan, model)
         is_retried = trace.outcome.error is not None and trace.outcome.error.kind in TRANSIENT_KINDS
         if is_retried:
             trace = await self._roll_out(plan, model)
         assert trace.key == plan.key, "resuming goes by the key"
         redacted: dict[str, int] = {}
-        if self.redactor is not None:  # drops all messages if they cannot be checked for secrets
-            trace = self.redactor.redact_attempt(trace)
+        if self._redactor is not None:  # drops all messages if they cannot be checked for secrets
+            trace = self._redactor.redact_attempt(trace)
             redacted = read_redactions(trace)
         trace, line = _encode_trace(trace)
-        left_out = explain_left_out(trace, self.settings.keep)
+        left_out = explain_left_out(trace, self._settings.keep)
         if left_out:
             line = encode_entry(JournalEntry(key=trace.key, left_out=left_out))
-        is_lost = trace.outcome.error is not None and self.settings.keep != "all"
+        is_lost = trace.outcome.error is not None and self._settings.keep != "all"
         return FinishedAttempt(
             key=trace.key,
             outcome=trace.outcome,
@@ -244,25 +134,20 @@ class _AttemptMaker(NamedTuple):
         )
 
     async def _roll_out(self, plan: PlannedAttempt, model: ChatModel) -> Trace:
-        """Make one attempt, and return its trace."""
-        settings = self.settings
+        settings = self._settings
+        assert self._identity is not None, "start comes first"
         seed = derive_seed(settings.seed, plan.problem, plan.sample)
-        sampling = {**self.identity.sampling, "seed": seed}
-        identity = msgspec.structs.replace(self.identity, sampling=sampling, sample=plan.sample)
+        sampling = {**self._identity.sampling, "seed": seed}
         episode = Episode(
             plan.problem,
-            self.protocol,
-            self.sandbox,
+            self._protocol,
+            self._sandbox,
             settings=settings.episode,
-            identity=identity,
-            tokens=self.tokens,
-            speculation=self.speculation,
+            identity=msgspec.structs.replace(self._identity, sampling=sampling, sample=plan.sample),
+            tokens=self._tokens,
+            speculation=self._speculation,
         )
         return await rollout(episode, model, msgspec.structs.replace(settings.sampling, seed=seed))
-
-
-def _make_redactor(settings: GenerateSettings) -> Redactor | None:
-    return make_redactor(settings.redact, emails=settings.redact_emails, addresses=settings.redact_addresses)
 
 
 def _encode_trace(trace: Trace) -> tuple[Trace, bytes]:

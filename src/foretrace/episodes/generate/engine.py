@@ -16,7 +16,7 @@ from foretrace.core.journal import Journal
 from foretrace.core.problem import Problem
 from foretrace.core.report import Report
 from foretrace.core.store import TraceWriter
-from foretrace.episodes.generate.attempts import AttemptRunner, FinishedAttempt, LocalAttempts, StartedAttempt, TimeLeft
+from foretrace.episodes.generate.attempts import AttemptMaker, FinishedAttempt
 from foretrace.episodes.generate.journal import AsyncJournal
 from foretrace.episodes.generate.progress import RunCounts, RunProgress
 from foretrace.episodes.generate.resume import PlannedAttempt, plan_attempts
@@ -68,21 +68,17 @@ class GenerateReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     seconds: float
     isolation: dict[str, Any] | None
-    """The isolation; the weakest if there are several nodes."""
     damaged: tuple[str, ...]
     """Journals of earlier runs that could not be read completely, under the names they are kept by."""
     redacted: dict[str, int] = {}
     """Number of redactions in the traces of this run, by type."""
     speculation: SpeculationReport | None = None
-    nodes: dict[str, dict[str, Any]] = {}
-    """Isolation on each node of a cluster, by host name; empty if this process made the attempts."""
 
     def make_facts(self) -> dict[str, Any]:
         """The report as one JSON object, with the counts at the top level."""
         facts = msgspec.to_builtins(self)
-        for name in ("nodes", "speculation"):
-            if not getattr(self, name):
-                del facts[name]
+        if self.speculation is None:
+            del facts["speculation"]
         return {**facts.pop("counts"), **facts}
 
 
@@ -94,7 +90,6 @@ async def generate(
     out: Path | str,
     settings: GenerateSettings | None = None,
     *,
-    runner: AttemptRunner | None = None,
     speculation: Speculation | None = None,
     versions: dict[str, str] | None = None,
     progress: Callable[[RunProgress], None] | None = None,
@@ -105,8 +100,7 @@ async def generate(
     Repeating the call continues an interrupted run. Attempts that ended in an error are repeated.
 
     Args:
-        runner: Makes the attempts elsewhere, with its own model and sandboxes.
-        speculation: Runs guesses early, if there is no `runner`; its report is written next to the traces.
+        speculation: Runs guesses early; its report is written next to the traces.
         versions: Versions that are recorded in each trace.
         progress: Called several times a second.
         on_failure: Called with the report if an error ends the run after it began, before the error is raised.
@@ -120,7 +114,7 @@ async def generate(
     """
     settings = settings or GenerateSettings()
     check_settings(settings)
-    maker = LocalAttempts(protocol, model, sandbox, settings, speculation) if runner is None else runner
+    maker = AttemptMaker(protocol, model, sandbox, settings, speculation)
     run = _Run(check_problems(problems), protocol, model, maker, settings, progress or (lambda _: None), speculation)
     fresh = not Path(out).exists()
     with TraceWriter(out) as writer:
@@ -158,12 +152,12 @@ class _Run:
         problems: Sequence[Problem],
         protocol: InteractionProtocol,
         model: ChatModel,
-        runner: AttemptRunner,
+        maker: AttemptMaker,
         settings: GenerateSettings,
         progress: Callable[[RunProgress], None],
         speculation: Speculation | None,
     ) -> None:
-        self._problems, self._protocol, self._model, self._runner = problems, protocol, model, runner
+        self._problems, self._protocol, self._model, self._maker = problems, protocol, model, maker
         self._settings, self._speculation = settings, speculation
         self._speculated: SpeculationReport | None = None
         self._progress = progress
@@ -182,9 +176,9 @@ class _Run:
         self._fatal_error: BaseException | None = None
         self._sandbox_failures = 0
         self._saving = 0
-        """Number of finished groups that are not durable yet, so that the server does not wait for a slow disk."""
+        """Number of finished attempts that are not durable yet, so that the server does not wait for a slow disk."""
         self._storing: set[asyncio.Task[None] | None] = set()
-        """Tasks of finished groups, which are stored and counted even if the run ends."""
+        """Tasks of finished attempts, which are stored and counted even if the run ends."""
         self._wake = asyncio.Event()
 
     def plan(self, writer: TraceWriter) -> None:
@@ -205,10 +199,10 @@ class _Run:
         capabilities = msgspec.to_builtins(found)
         self.status.capabilities = capabilities
         self._identity = msgspec.structs.replace(self._identity, capabilities=capabilities, tool_versions=versions)
-        self.status.doing = self._runner.preparing
+        self.status.doing = "starting the sandbox"
         self._progress(self.status)
-        await self._runner.start(len(self.todo), found, self._identity, self._meter)
-        self.status.isolation = self._runner.isolation
+        await self._maker.start(found, self._identity, self._meter)
+        self.status.isolation = self._maker.isolation
 
     async def run_attempts(self, writer: TraceWriter) -> None:
         """Make the attempts of the plan; however the run ends, those that finished are sealed, and the figures of
@@ -247,8 +241,8 @@ class _Run:
         try:
             while self._fatal_error is None:
                 self._wake.clear()
-                while self._has_room(len(running)) and (group := self._take_group()):
-                    task = asyncio.create_task(self._run_group(group, journal))
+                while self._has_room(len(running)) and (meter := self._begin_attempt()):
+                    task = asyncio.create_task(self._make_attempt(self.todo.popleft(), meter, journal))
                     task.add_done_callback(on_end)
                     running.add(task)
                 if not running or self._is_out_of_time():
@@ -260,72 +254,61 @@ class _Run:
             await asyncio.gather(*running, return_exceptions=True)
 
     def _has_room(self, running: int) -> bool:
-        """Whether another group may begin besides those that are running."""
-        max_groups = self._runner.max_groups
-        return self._stopped is None and running - min(self._saving, max_groups) < max_groups
+        """Whether another attempt may begin besides those that are running."""
+        most = self._maker.max_in_flight
+        return self._stopped is None and running - min(self._saving, most) < most
 
-    def _take_group(self) -> list[StartedAttempt]:
-        """Start the next attempts, as many as fit and at most a group."""
-        settings, group = self._settings, list[StartedAttempt]()
+    def _begin_attempt(self) -> TokenMeter | None:
+        """What counts the tokens of the next attempt; `None` if it may not begin."""
+        settings = self._settings
         turns = settings.episode.max_turns or self._protocol.max_turns
         guess = settings.sampling.max_tokens * turns * (turns + 1) // 2  # each reply is read again in all later turns
-        while self.todo and len(group) < self._runner.group_size:
-            out_of_time = settings.budget.check_time(self.status.seconds)
-            reason = out_of_time or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
-            if reason is not None:
-                if out_of_time or not self._usage.in_flight:  # else those in flight may use less than expected
-                    self._stopped = reason
-                break
-            group.append(StartedAttempt(self.todo.popleft(), self._usage.start_attempt()))
-        return group
-
-    def _measure_time_left(self) -> TimeLeft:
-        seconds = self._settings.budget.seconds
-        if seconds is None:
-            return TimeLeft()
-        left = seconds - self.status.seconds
-        return TimeLeft(left, left + min(seconds, _MAX_GRACE_S))
+        if not self.todo:
+            return None
+        out_of_time = settings.budget.check_time(self.status.seconds)
+        reason = out_of_time or settings.budget.check_tokens_and_cost(self._usage, guess=guess)
+        if reason is None:
+            return self._usage.start_attempt()
+        if out_of_time or not self._usage.in_flight:  # else those in flight may use less than expected
+            self._stopped = reason
+        return None
 
     def _is_out_of_time(self) -> bool:
-        end = self._measure_time_left().end
-        return end is not None and end < 0
+        """Whether attempts in flight are not waited for any longer."""
+        seconds = self._settings.budget.seconds
+        return seconds is not None and self.status.seconds > seconds + min(seconds, _MAX_GRACE_S)
 
     async def _tick(self) -> None:
         while True:
-            self.status.slots, self.status.server_failure = self._runner.slots, self._runner.server_failure
-            self.status.isolation = self._runner.isolation
+            self.status.slots, self.status.server_failure = self._maker.slots, self._maker.server_failure
+            self.status.isolation = self._maker.isolation
             self.status.tick()
             self._progress(self.status)
             self._wake.set()  # time may be over, or there may be more slots
             await asyncio.sleep(_TICK_S)
 
-    async def _run_group(self, group: Sequence[StartedAttempt], journal: AsyncJournal) -> None:
-        """Make the attempts of a group, and store them."""
-        at_once = min(len(group), self._runner.at_once)
-        self.status.in_flight += at_once
+    async def _make_attempt(self, plan: PlannedAttempt, meter: TokenMeter, journal: AsyncJournal) -> None:
+        """Make an attempt, and store it."""
+        self.status.in_flight += 1
         try:
-            finished, error = await self._runner.run(group, self._measure_time_left())
+            attempt = await self._maker.make(plan, meter)
         finally:
-            self.status.in_flight -= at_once
-            for attempt in group:
-                self._usage.finish_attempt(attempt.meter)
+            self.status.in_flight -= 1
+            self._usage.finish_attempt(meter)
             self._wake.set()
         self._storing.add(asyncio.current_task())
-        # A group with a failure keeps its place until it is counted, since that may end the run.
-        saving = int(all(attempt.outcome.error is None for attempt in finished))
+        # A failure keeps its place until it is counted, since that may end the run.
+        saving = int(attempt.outcome.error is None)
         self._saving += saving
         self._wake.set()
         try:
             if self._speculation is not None:  # first, so that it is there for each trace that is
-                for attempt in finished:
-                    self._speculation.store_attempt(attempt.key, kept=attempt.stored)
-            await asyncio.gather(*(journal.put(attempt.line) for attempt in finished if attempt.line is not None))
+                self._speculation.store_attempt(attempt.key, kept=attempt.stored)
+            if attempt.line is not None:
+                await journal.put(attempt.line)
         finally:
             self._saving -= saving
-        for attempt in finished:
-            self._count(attempt)
-        if error is not None:
-            raise error
+        self._count(attempt)
 
     def _count(self, attempt: FinishedAttempt) -> None:
         """Count an attempt that is durable.
@@ -369,5 +352,4 @@ class _Run:
             damaged=tuple(map(str, self._damaged_journals)),
             redacted=dict(sorted(self._redacted.items())),
             speculation=self._speculated,
-            nodes=msgspec.to_builtins(dict(sorted(self._runner.nodes.items()))),
         )
