@@ -1,7 +1,7 @@
 """A file that is one conversation: a JSON list of messages, or one message per line, with or without an envelope.
 
 Such files come from Cline and Roo (`api_conversation_history.json`), Goose, Droid, Qwen Code, `claude -p
---output-format stream-json`, Pydantic AI, Semantic Kernel, and programs that dump the messages of an API. A message is
+--output-format stream-json`, Pydantic AI, and programs that dump the messages of an API. A message is
 whatever `chat` accepts as a turn of a row.
 """
 
