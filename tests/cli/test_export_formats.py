@@ -29,10 +29,10 @@ def test_the_summary_names_each_field_that_was_lost(run: Run, tmp_path: Path) ->
     text = run("export", traces, "--format", "openai", "--out", tmp_path / "o.jsonl").out
     lost = {line.split("  ")[0]: line for line in text.splitlines() if line.startswith("lost, ")}
     assert "logprobs 1" in lost["lost, messages"] and "tool_s 1" in lost["lost, results"]
-    made = run("export", traces, "--format", "hub_session", "--out", tmp_path / "h", "--json").json
-    assert made["lost"] == {"messages.logprobs": 1, "messages.token_ids": 1} and made["kept"]["results.tool_s"] == 1
+    made = run("export", traces, "--format", "otlp", "--out", tmp_path / "h.jsonl", "--json").json
+    assert made["lost"] == {"messages.logprobs": 1, "messages.token_ids": 1} and made["kept"]["traces.reward"] == 1
     made = run("export", traces, "--format", "atif", "--out", tmp_path / "a", "--json").json
-    assert made["lost"] == {} and made["kept"]["traces.reward"] == 1 and "messages.logprobs" not in made["kept"]
+    assert made["lost"]["traces.reward"] == 1 and "messages.logprobs" not in made["lost"] and made["kept"] == {}
     assert run("export", traces, "--format", "jsonl", "--out", tmp_path / "w.jsonl", "--json").json["lost"] == {}
 
 

@@ -332,10 +332,10 @@ def export(
         traces: Traces folder; for harbor-tasks a problem set: a name or NAME:FILE.
         format: One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant
             message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif or
-            atif:1.8 (Harbor's trajectories), hub_session (the Hub's viewer) and pi (Pi's sessions, which the Hub's
-            viewer and the datasets library read) write a folder, a file for each trace; harbor-tasks writes problems
+            atif:1.8 (Harbor's trajectories) and pi (Pi's sessions, which the Hub's viewer and the datasets library
+            read) write a folder, a file for each trace; harbor-tasks writes problems
             as Harbor's task folders; or module:Class.
-        out: File: .jsonl, or with .gz or .zst; a folder for atif, hub_session, pi and harbor-tasks.
+        out: File: .jsonl, or with .gz or .zst; a folder for atif, pi and harbor-tasks.
         calls: How chat, openai, sharegpt, verifiers_sft and pi write calls: verbatim (as the agent did in its text),
             native (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated
             traces, else native; sharegpt has no native calls.

@@ -95,7 +95,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sharegpt": "foretrace.exports.sharegpt",
         "verifiers_sft": "foretrace.exports.verifiers_sft",
         "atif": "foretrace.exports.atif",
-        "hub_session": "foretrace.exports.hub_session",
         "pi": "foretrace.exports.pi",
         "otlp": "foretrace.exports.otlp",
     },
