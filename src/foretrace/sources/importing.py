@@ -147,8 +147,8 @@ def _plan(inputs: Iterable[SourceInputs], share: Callable[[Any], SharedSource], 
         rows = [RowImport(source, each, run) for each in group.rows]
         for each in rows if run.replace else ():
             each.reset_cursor()
-        if isinstance(source, TwoPassSource) and any(map(RowImport.needs_scan, rows)):
-            source.scan(itertools.chain.from_iterable(each.scan() for each in rows))
+        if isinstance(group.source, TwoPassSource) and any(map(RowImport.needs_scan, rows)):
+            group.source.scan(itertools.chain.from_iterable(each.scan() for each in rows))
         shared = share(source)
         for each in rows:
             yield each.plan(shared)
