@@ -1,8 +1,7 @@
-"""Harbor itself loads the tasks that foretrace writes, runs them, and judges those that need their own image."""
+"""Harbor itself judges the tasks that need their own image."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run, run
-from foretrace.api.traces import export
-from foretrace.problems.harbor_job import judge_tasks
 from problems.test_harbor import write_task
 
 __all__ = ["run"]
@@ -42,26 +39,6 @@ def harbor(monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     monkeypatch.setenv("HARBOR_TELEMETRY", "off")
     return Path(found).resolve().parent
-
-
-def test_harbor_loads_and_runs_what_foretrace_writes(harbor: Path, tmp_path: Path) -> None:
-    export("builtin", format="harbor-tasks", out=tmp_path / "tasks")
-    code = (
-        "import json, sys\nfrom pathlib import Path\nfrom harbor.models.task.task import Task\n"
-        "tasks = [Task(folder) for folder in sorted(Path(sys.argv[1]).iterdir())]\n"
-        "print(json.dumps([[task.name, task.instruction, task.config.metadata['problem']] for task in tasks]))\n"
-    )
-    done = subprocess.run(
-        [harbor / "python", "-c", code, tmp_path / "tasks"], check=True, stdout=subprocess.PIPE, text=True
-    )
-    loaded = json.loads(done.stdout)
-    assert len(loaded) == 18 and {name.partition("/")[0] for name, _, _ in loaded} == {"foretrace"}
-    assert all("/root/solution.py" in instruction for _, instruction, _ in loaded)
-    folders = [
-        next((tmp_path / "tasks").glob(f"builtin-{name}-*")) for name in ("two_sum", "ledger_totals", "recent_cache")
-    ]
-    rewards = judge_tasks(folders, FOLDER, 2)
-    assert [(one.task, one.solution, one.nothing, one.error) for one in rewards] == [(f, 1, 0, "") for f in folders]
 
 
 def test_tasks_that_need_their_image_are_judged_by_harbor(harbor: Path, tmp_path: Path, run: Run) -> None:
