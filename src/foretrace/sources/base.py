@@ -83,12 +83,10 @@ class RecognizedSource(Protocol):
         ...
 
 
-def make_origin(source: Source, at: RowRef, *, split: str, **more: Any) -> Provenance:
+def make_origin(source: Any, at: RowRef, *, split: str, **more: Any) -> Provenance:
     """The provenance of a row; `more` has further fields."""
-    return Provenance(
-        **{"origin": "imported", "source": source.name, "license": source.license, **more},
-        revision=at.revision, split=split, raw_file=at.file, raw_row=at.row,
-    )  # fmt: skip
+    fields: dict[str, Any] = {"source": source.name, "license": source.license, "split": split, **more}
+    return Provenance(origin="imported", revision=at.revision, raw_file=at.file, raw_row=at.row, **fields)
 
 
 def make_row_id(row: dict[str, Any]) -> str:
