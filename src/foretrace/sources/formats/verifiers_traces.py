@@ -222,9 +222,7 @@ def _read_outcome(raw: dict[str, Any]) -> Outcome:
         status="limit" if is_limit else "error" if last is not None else "done",
         reward=reward if scores else None,
         exit_reason=stop or None,
-        error=None
-        if last is None
-        else Failure(kind=get_text(last, "type") or "error", message=get_text(last, "message")),
+        error=None if last is None else error,
         metrics={name: number for name, number in metrics.items() if number is not None} | scores,
     )
 
