@@ -91,24 +91,24 @@ def _load_source(path: str) -> SharedSource:
     return SharedSource(*pickle.loads(Path(path).read_bytes()))
 
 
-def cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count: int) -> Iterator[list[T]]:
-    """The items in batches of about `most` bytes and `count` items at most."""
+def cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count: int) -> Iterator[tuple[list[T], int]]:
+    """The items in batches of about `most` bytes and `count` items at most, each with its weight."""
     batch: list[T] = []
     weight = 0
     try:
         for item in items:
             own = weigh(item)
             if batch and (len(batch) >= count or weight + own > most):
-                yield batch
+                yield batch, weight
                 batch, weight = [], 0
             batch.append(item)
             weight += own
     except Exception:  # do not lose what was read before
         if batch:
-            yield batch
+            yield batch, weight
         raise
     if batch:
-        yield batch
+        yield batch, weight
 
 
 def convert_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> list[PlacedResult]:
@@ -194,25 +194,23 @@ def _check_result(source: Any, result: Any) -> Trace | Drop:
 
 def _finish(shared: SharedSource, results: Iterable[Trace | Drop]) -> Iterator[ConvertedTrace | Drop]:
     """The same results, in the same order, cleaned and encoded."""
-    if shared.cleaner is None:
-        groups: Iterable[Sequence[Trace | Drop]] = ([result] for result in results)
-    else:
-        groups = cut_batches(results, _count_chars, _CLEANED_AT_ONCE, _MAX_GROUP)
-    for group in groups:
-        for result in group if shared.cleaner is None else _clean(shared.cleaner, group):
-            yield result if isinstance(result, Drop) else _encode(result, shared.since)
+    if shared.cleaner is not None:
+        results = _clean(shared.cleaner, results)
+    for result in results:
+        yield result if isinstance(result, Drop) else _encode(result, shared.since)
 
 
 def _count_chars(result: Trace | Drop) -> int:
     return sum(len(message.content) for message in result.messages) if isinstance(result, Trace) else 0
 
 
-def _clean(cleaner: Cleaner, group: Sequence[Trace | Drop]) -> Iterator[Trace | Drop]:
-    cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
-    results = [next(cleaned) if isinstance(result, Trace) else result for result in group]
-    details = cleaner.redact_texts([each.detail if isinstance(each, Drop) else "" for each in results])
-    for each, detail in zip(results, details, strict=True):
-        yield Drop(each.reason, detail, each.remedy) if isinstance(each, Drop) else each
+def _clean(cleaner: Cleaner, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
+    for group, _ in cut_batches(results, _count_chars, _CLEANED_AT_ONCE, _MAX_GROUP):
+        cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
+        group = [next(cleaned) if isinstance(result, Trace) else result for result in group]
+        details = cleaner.redact_texts([each.detail if isinstance(each, Drop) else "" for each in group])
+        for each, detail in zip(group, details, strict=True):
+            yield Drop(each.reason, detail, each.remedy) if isinstance(each, Drop) else each
 
 
 def _encode(trace: Trace, since: float | None) -> ConvertedTrace | Drop:

@@ -6,6 +6,7 @@ Rows continue from their cursor. An unchanged session file is skipped, and one t
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -117,9 +118,8 @@ class RowImport(msgspec.Struct, frozen=True):
         rows, limit = self.rows, self.run.limit
         found: Iterator[UndecodedRow] = getattr(rows, "read_undecoded", rows.read)(start)
         left = itertools.islice(found, None if limit is None else max(0, limit - start))
-        for batch in cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
+        for batch, weight in cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
             given = (shared, rows.label, batch)
-            weight = sum(map(_weigh_row, batch))
             yield Job(convert_rows, given, weight, lambda given=given: stream_rows(*given), shared.path is None)
 
     def _take(self, results: Iterator[Iterable[PlacedResult]]) -> None:
@@ -149,7 +149,7 @@ class RowImport(msgspec.Struct, frozen=True):
 def _weigh_row(row: UndecodedRow) -> int:
     """About how many bytes a row takes."""
     value = row[1]
-    return len(value if isinstance(value, bytes) else repr(value))
+    return len(value if isinstance(value, bytes) else pickle.dumps(value))
 
 
 class _FileState(NamedTuple):
@@ -175,10 +175,8 @@ class FileImport(msgspec.Struct, frozen=True):
         """The stage that reads new and changed files and takes their conversations."""
         states = [*map(self._look_at, self.paths)]
         waiting = [state for state in states if not state.cursor.done]
-        jobs = (
-            _make_file_job(shared, batch)
-            for batch in cut_batches(waiting, lambda state: state.size, _FILES_BYTES, _MAX_FILES)
-        )
+        batches = cut_batches(waiting, lambda state: state.size, _FILES_BYTES, _MAX_FILES)
+        jobs = (_make_file_job(shared, [state.path for state in batch], weight) for batch, weight in batches)
         return Stage(jobs, lambda results: self._take(states, itertools.chain.from_iterable(results)))
 
     def _look_at(self, path: Path) -> _FileState:
@@ -213,10 +211,8 @@ class FileImport(msgspec.Struct, frozen=True):
             run.progress(doing, number, len(waiting))
 
 
-def _make_file_job(shared: SharedSource, states: Sequence[_FileState]) -> Job[list[FileReading]]:
-    paths = [state.path for state in states]
-    weight = max(1, sum(state.size for state in states))
-    return Job(read_files, (shared, paths), weight, lambda: stream_files(shared, paths), shared.path is None)
+def _make_file_job(shared: SharedSource, paths: Sequence[Path], weight: int) -> Job[list[FileReading]]:
+    return Job(read_files, (shared, paths), max(1, weight), lambda: stream_files(shared, paths), shared.path is None)
 
 
 def _join_name(*parts: str) -> str:
