@@ -39,8 +39,6 @@ def test_the_summary_names_each_field_that_was_lost(run: Run, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("atif:9", "ATIF is written in version 1.7 or 1.8"),
-        ("chat:2", "chat has no versions; write --format chat"),
         ("nothing", "unknown format 'nothing': choose one of jsonl, chat, inline, openai"),
         ("harbor_tasks", ", otlp, or module:Class"),
         ("os:path", "'os:path' is not a format: it has no 'name'"),

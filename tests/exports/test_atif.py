@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import Phase, given, settings
 
 from exports import any_traces
 from exports.any_traces import SAID
 from exports.reading import export, read_back
 from exports.test_row_formats import CALL, CALLING, RESULT, SYSTEM, TOOL, USER, make
-from foretrace.core.errors import UsageError
 from foretrace.core.trace import Parent, Part, Sampled, Trace
 from foretrace.exports.base import Family
-from foretrace.registry import make_format
 
 
 def hold_harbors_rules(document: dict[str, Any]) -> None:
@@ -38,28 +35,21 @@ def started(key: str, by: str, call_id: str | None = None) -> Trace:
     return msgspec.structs.replace(trace, key=key, parent=Parent(key=by, call_id=call_id))
 
 
-@pytest.mark.parametrize("name", ["atif", "atif:1.8"])
-def test_any_trace_is_a_trajectory_by_harbors_rules(name: str) -> None:
-    @settings(phases=[Phase.generate], max_examples=12)
-    @given(any_traces.traces())
-    def check(trace: Trace) -> None:
-        hold_harbors_rules(json.loads(export(name, Family(trace))))
-
-    check()
+@settings(phases=[Phase.generate], max_examples=12)
+@given(any_traces.traces())
+def test_any_trace_is_a_trajectory_by_harbors_rules(trace: Trace) -> None:
+    hold_harbors_rules(json.loads(export("atif", Family(trace))))
 
 
 def test_system_prompt_tools_and_version_are_written() -> None:
     trace = make(SYSTEM, USER, CALLING, RESULT, SAID)
     document = json.loads(export("atif", Family(trace)))
     assert document["schema_version"] == "ATIF-v1.7"
-    assert json.loads(export("atif:1.8", Family(trace)))["schema_version"] == "ATIF-v1.8"
     assert [step["source"] for step in document["steps"]] == ["system", "user", "agent", "agent"]
     assert document["steps"][0]["message"] == "Rules."
     assert document["agent"]["tool_definitions"][0]["function"]["name"] == TOOL.name
     (result,) = document["steps"][2]["observation"]["results"]
     assert (result["source_call_id"], result["content"]) == ("a", "OBSERVATION:\nok")
-    with pytest.raises(UsageError, match=r"ATIF is written in version 1\.7 or 1\.8"):
-        make_format("atif:2.0")
 
 
 def test_a_result_that_comes_late_lies_with_its_call() -> None:
@@ -80,13 +70,6 @@ def test_what_is_carried_comes_back(tmp_path: Path) -> None:
     assert back.messages[2].started == said.started
     for read, message in zip(back.messages, trace.messages, strict=True):
         assert [getattr(read, name) for name in fields] == [getattr(message, name) for name in fields]
-
-
-def test_sounds_are_there_from_version_8_on() -> None:
-    sound = Part(type="audio", media_type="audio/wav", ref="1.wav", at=2)
-    trace = make(msgspec.structs.replace(USER, content="abcd", parts=(sound,)), SAID)
-    for name, is_text in (("atif", True), ("atif:1.8", False)):
-        assert isinstance(json.loads(export(name, Family(trace)))["steps"][0]["message"], str) is is_text
 
 
 def test_the_agents_that_a_trace_started_lie_in_it_and_come_back(tmp_path: Path) -> None:

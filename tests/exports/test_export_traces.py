@@ -34,7 +34,7 @@ def store(folder: Path, *traces: Trace) -> Path:
 
 def out_of(name: str, folder: Path) -> Path:
     """An output that fits the format."""
-    return folder / (name if name.partition(":")[0] in FOLDERS else f"{name}.jsonl")
+    return folder / (name if name in FOLDERS else f"{name}.jsonl")
 
 
 def files(out: Path) -> dict[str, bytes]:
@@ -70,11 +70,6 @@ def test_an_export_without_a_row_is_refused_and_writes_nothing(tmp_path: Path) -
     with pytest.raises(ForetraceError, match=r"inline can hold none of 2 \(thinking_apart 2\): nothing was written"):
         export(traces, format="inline", out=tmp_path / "o.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
-
-
-def test_a_version_of_a_format_that_has_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="chat has no versions; write format='chat'"):
-        export(store(tmp_path / "t", named("k")), format="chat:2", out=tmp_path / "o.jsonl")
 
 
 def test_families_hold_each_trace_once_whatever_their_parents_are(tmp_path: Path) -> None:

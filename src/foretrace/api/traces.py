@@ -329,9 +329,9 @@ def export(
     Args:
         traces: Traces folder.
         format: One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant
-            message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif or
-            atif:1.8 (Harbor's trajectories) and pi (Pi's sessions, which the Hub's viewer and the datasets library
-            read) write a folder, a file for each trace; or module:Class.
+            message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif
+            (Harbor's trajectories) and pi (Pi's sessions, which the Hub's viewer and the datasets library read) write
+            a folder, a file for each trace; or module:Class.
         out: File: .jsonl, or with .gz or .zst; a folder for atif and pi.
         calls: How chat, openai, sharegpt, verifiers_sft and pi write calls: verbatim (as the agent did in its text),
             native (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated

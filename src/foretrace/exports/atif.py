@@ -1,4 +1,4 @@
-"""ATIF trajectories, version 1.7 or 1.8: a document per trace, with the agents that it started.
+"""ATIF trajectories, version 1.7: a document per trace, with the agents that it started.
 
 A step is a message, and the agent's steps contain the results of their calls.
 """
@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from foretrace.core.errors import Setting, UsageError
 from foretrace.core.trace import Message, Part, Sampled, ToolCall, Trace
 from foretrace.encodings.call_forms import find_call_ids
 from foretrace.exports.base import Exported, Family, FieldCounts, TraceFormat, find_losses, split_at_parts
@@ -19,11 +18,7 @@ from foretrace.rows.base import Drop
 from foretrace.sources.conversation import read_time
 from foretrace.sources.own_fields import normalize_object, write_tools
 
-VERSIONS = ("1.7", "1.8")
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_SOUNDS = frozenset({
-    "audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff"
-})  # fmt: skip
 _SOURCES = {"system": "system", "user": "user", "assistant": "agent", "tool": "user"}
 _CARRIED = frozenset({
     "traces.key", "traces.model", "traces.agent", "traces.parent", "traces.tools", "messages.reasoning",
@@ -39,82 +34,78 @@ class Atif(TraceFormat):
     suffix: str | None = ".json"
     holds_families = True
 
-    def __init__(self, version: str = VERSIONS[0]) -> None:
-        if version not in VERSIONS:
-            raise UsageError(
-                Setting("format", f"atif:{version}"), f": ATIF is written in version {' or '.join(VERSIONS)}"
-            )
-        self._version = version
-        self._media = _IMAGES if version == "1.7" else _IMAGES | _SOUNDS
-
     def write(self, family: Family) -> Exported | Drop:
         """One document; an empty trace gives none."""
         if any(not trace.messages for trace in family.list_traces()):
             return Drop("no_messages")
         lost = FieldCounts()
-        document = self._make_document(family, lost)
+        document = _make_document(family, lost)
         return Exported(data=msgspec.json.encode(document) + b"\n", lost=lost)
 
-    def _make_document(self, family: Family, lost: FieldCounts) -> dict[str, Any]:
-        trace = family.trace
-        lost.update(find_losses(trace, _CARRIED))
-        origin = trace.provenance
-        name = origin.agent or origin.source or "unknown"
-        agent: dict[str, Any] = {"name": name, "version": origin.tool_versions.get(name) or "unknown"}
-        if origin.model is not None:
-            agent["model_name"] = origin.model
-        if trace.tools:
-            agent["tool_definitions"] = write_tools(trace)
-        document: dict[str, Any] = {
-            "schema_version": f"ATIF-v{self._version}",
-            "trajectory_id": trace.key,
-            "agent": agent,
-            "steps": self._make_steps(trace, [child.trace for child in family.children]),
-        }
-        if family.children:
-            document["subagent_trajectories"] = [self._make_document(child, lost) for child in family.children]
-        return document
 
-    def _make_steps(self, trace: Trace, children: Sequence[Trace]) -> list[dict[str, Any]]:
-        steps: list[dict[str, Any]] = []
-        made_by: dict[str, dict[str, Any]] = {}
-        results: dict[str, dict[str, Any]] = {}
-        ids, answers = find_call_ids(trace.messages)
-        for index, message in enumerate(trace.messages):
-            own = next((call_id for call_id in answers.get(index, ()) if call_id in made_by), None)
-            # A result belongs to the step of its call, or else to the last step if that is the agent's.
-            step = made_by[own] if own is not None else steps[-1] if steps and steps[-1]["source"] == "agent" else None
-            content = self._make_content(message)
-            if message.role == "tool" and step is not None:
-                result: dict[str, Any] = {} if own is None else {"source_call_id": own}
-                result["content"] = content
-                if message.is_error is not None:
-                    result["extra"] = {"is_error": message.is_error}
-                step.setdefault("observation", {"results": []})["results"].append(result)
-                results |= {} if own is None else {own: result}
-                continue
-            step = {"step_id": len(steps) + 1, "source": _SOURCES[message.role], "message": content}
-            if message.started is not None and read_time(message.started) is not None:
-                step["timestamp"] = message.started
-            if message.role == "assistant":
-                step |= _make_agent_fields(message, ids.get(index, ()))
-                made_by.update(dict.fromkeys(ids.get(index, ()), step))
-            if message.author == "demo":
-                step["is_copied_context"] = True
-            steps.append(step)
-        for child in children:
-            result = results.get(child.parent.call_id or "" if child.parent else "", {})
-            result.setdefault("subagent_trajectory_ref", []).append({"trajectory_id": child.key})
-        return steps
+def _make_document(family: Family, lost: FieldCounts) -> dict[str, Any]:
+    trace = family.trace
+    lost.update(find_losses(trace, _CARRIED))
+    origin = trace.provenance
+    name = origin.agent or origin.source or "unknown"
+    agent: dict[str, Any] = {"name": name, "version": origin.tool_versions.get(name) or "unknown"}
+    if origin.model is not None:
+        agent["model_name"] = origin.model
+    if trace.tools:
+        agent["tool_definitions"] = write_tools(trace)
+    document: dict[str, Any] = {
+        "schema_version": "ATIF-v1.7",
+        "trajectory_id": trace.key,
+        "agent": agent,
+        "steps": _make_steps(trace, [child.trace for child in family.children]),
+    }
+    if family.children:
+        document["subagent_trajectories"] = [_make_document(child, lost) for child in family.children]
+    return document
 
-    def _make_content(self, message: Message) -> str | list[dict[str, Any]]:
-        """Text, or its pieces with the images between them that the format can name."""
-        text = message.prefix + message.content
-        shown = list(filter(self._can_show, message.parts))
-        return [*map(_make_piece, split_at_parts(text, shown))] if shown else text
 
-    def _can_show(self, part: Part) -> bool:
-        return bool(part.ref) and part.media_type in self._media and part.type == part.media_type.partition("/")[0]
+def _make_steps(trace: Trace, children: Sequence[Trace]) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = []
+    made_by: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
+    ids, answers = find_call_ids(trace.messages)
+    for index, message in enumerate(trace.messages):
+        own = next((call_id for call_id in answers.get(index, ()) if call_id in made_by), None)
+        # A result belongs to the step of its call, or else to the last step if that is the agent's.
+        step = made_by[own] if own is not None else steps[-1] if steps and steps[-1]["source"] == "agent" else None
+        content = _make_content(message)
+        if message.role == "tool" and step is not None:
+            result: dict[str, Any] = {} if own is None else {"source_call_id": own}
+            result["content"] = content
+            if message.is_error is not None:
+                result["extra"] = {"is_error": message.is_error}
+            step.setdefault("observation", {"results": []})["results"].append(result)
+            results |= {} if own is None else {own: result}
+            continue
+        step = {"step_id": len(steps) + 1, "source": _SOURCES[message.role], "message": content}
+        if message.started is not None and read_time(message.started) is not None:
+            step["timestamp"] = message.started
+        if message.role == "assistant":
+            step |= _make_agent_fields(message, ids.get(index, ()))
+            made_by.update(dict.fromkeys(ids.get(index, ()), step))
+        if message.author == "demo":
+            step["is_copied_context"] = True
+        steps.append(step)
+    for child in children:
+        result = results.get(child.parent.call_id or "" if child.parent else "", {})
+        result.setdefault("subagent_trajectory_ref", []).append({"trajectory_id": child.key})
+    return steps
+
+
+def _make_content(message: Message) -> str | list[dict[str, Any]]:
+    """Text, or its pieces with the images between them that the format can name."""
+    text = message.prefix + message.content
+    shown = list(filter(_can_show, message.parts))
+    return [*map(_make_piece, split_at_parts(text, shown))] if shown else text
+
+
+def _can_show(part: Part) -> bool:
+    return bool(part.ref) and part.media_type in _IMAGES and part.type == part.media_type.partition("/")[0]
 
 
 def _make_piece(piece: str | Part) -> dict[str, Any]:
