@@ -176,13 +176,11 @@ def describe_plugins(kind: Literal["source", "problems"]) -> list[dict[str, Any]
 
 
 def make_format(name: str) -> TraceFormat:
-    """The export format with this name; a built-in one may have a version after a colon, as in `atif:1.8`."""
-    own, _, version = name.partition(":")
-    if own in BUILT_IN["format"] and version:
-        plugin = load_plugin("format", own)
-        if "version" not in inspect.signature(plugin).parameters:
-            raise UsageError(Setting("format", name), f": {own} has no versions; write ", Setting("format", own))
-        return make_plugin("format", own, TraceFormat, version)
+    """The export format with this name.
+
+    Raises:
+        UsageError: there is no such format, or it is not a format.
+    """
     return make_plugin("format", name, TraceFormat)
 
 

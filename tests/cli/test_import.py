@@ -122,7 +122,7 @@ def test_wrong_settings_files(run: Run, swe_file: Path, tmp_path: Path, text: st
         (["chat", "{file}", "--map", "messages=x", "--map", "messages=y"], 2, "twice"),
         (["chat"], 2, "name files, or --repo"),
         (["swe_smith", "{file}", "--map", "messages=x"], 2, "has no --map"),
-        (["swe_smith", "{file}", "--keep-prefix-rows"], 2, "has no --keep-prefix-rows"),
+        (["swe_smith", "{file}", "--call-pattern", "x"], 2, "has no --call-pattern"),
         (["swe_smith", "{file}", "--revision", "abc"], 2, "would be ignored for local files"),
         (["swe_smith", "{file}", "--repo", "a/b"], 2, "would be ignored for local files"),
         (["swe_smith:tool", "--split", "xml"], 2, "two splits"),

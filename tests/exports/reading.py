@@ -9,17 +9,12 @@ from typing import Any
 import msgspec
 
 from foretrace.core import plugins
-from foretrace.core.trace import Message, Trace
-from foretrace.exports.base import Exported, Family
+from foretrace.core.trace import Trace
+from foretrace.exports.base import Exported, Family, drop_numbers
 from foretrace.registry import make_format
 from foretrace.rows.base import Drop, RowRef
 from foretrace.sources.account import Account
 from foretrace.sources.chat import Chat
-
-WITH_KEPT_FIELDS = ("atif", "hub_session", "otlp")
-"""Formats with a place that is free for anything."""
-TOKENS = ("hub_session", "otlp")
-"""Formats that lose the tokens."""
 
 
 def export(name: str, *families: Family) -> bytes:
@@ -47,17 +42,9 @@ def read_rows(data: bytes) -> list[Trace]:
     return [trace for trace in found if isinstance(trace, Trace)]
 
 
-def as_carried(trace: Trace, name: str) -> Trace:
-    """The trace as a format with a free place carries it: without what it loses."""
-    messages = tuple(_as_carried(message, name) for message in trace.messages)
-    return msgspec.structs.replace(trace, id="", messages=messages)
-
-
-def _as_carried(message: Message, name: str) -> Message:
-    sampled = message.sampled
-    if sampled is not None and name in TOKENS:
-        sampled = msgspec.structs.replace(sampled, token_ids=(), logprobs=(), prompt_token_ids=None)
-    return msgspec.structs.replace(message, sampled=sampled)
+def as_carried(trace: Trace) -> Trace:
+    """The trace as spans carry it: without token ids and logprobs."""
+    return msgspec.structs.replace(trace, id="", messages=tuple(map(drop_numbers, trace.messages)))
 
 
 def count_turns(trace: Trace) -> dict[str, Any]:

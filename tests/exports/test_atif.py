@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import Phase, given, settings
 
 from exports import any_traces
 from exports.any_traces import SAID
-from exports.reading import as_carried, export, read_back
+from exports.reading import export, read_back
 from exports.test_row_formats import CALL, CALLING, RESULT, SYSTEM, TOOL, USER, make
-from foretrace.core.errors import UsageError
-from foretrace.core.trace import Parent, Part, Trace
-from foretrace.exports.base import Exported, Family
-from foretrace.registry import make_format
+from foretrace.core.trace import Parent, Part, Sampled, Trace
+from foretrace.exports.base import Family
 
 
 def hold_harbors_rules(document: dict[str, Any]) -> None:
@@ -37,47 +35,41 @@ def started(key: str, by: str, call_id: str | None = None) -> Trace:
     return msgspec.structs.replace(trace, key=key, parent=Parent(key=by, call_id=call_id))
 
 
-@pytest.mark.parametrize("name", ["atif", "atif:1.8"])
-def test_any_trace_is_a_trajectory_by_harbors_rules(name: str) -> None:
-    @settings(phases=[Phase.generate], max_examples=12)
-    @given(any_traces.traces())
-    def check(trace: Trace) -> None:
-        hold_harbors_rules(json.loads(export(name, Family(trace))))
-
-    check()
+@settings(phases=[Phase.generate], max_examples=12)
+@given(any_traces.traces())
+def test_any_trace_is_a_trajectory_by_harbors_rules(trace: Trace) -> None:
+    hold_harbors_rules(json.loads(export("atif", Family(trace))))
 
 
 def test_system_prompt_tools_and_version_are_written() -> None:
     trace = make(SYSTEM, USER, CALLING, RESULT, SAID)
     document = json.loads(export("atif", Family(trace)))
     assert document["schema_version"] == "ATIF-v1.7"
-    assert json.loads(export("atif:1.8", Family(trace)))["schema_version"] == "ATIF-v1.8"
     assert [step["source"] for step in document["steps"]] == ["system", "user", "agent", "agent"]
     assert document["steps"][0]["message"] == "Rules."
     assert document["agent"]["tool_definitions"][0]["function"]["name"] == TOOL.name
     (result,) = document["steps"][2]["observation"]["results"]
     assert (result["source_call_id"], result["content"]) == ("a", "OBSERVATION:\nok")
-    with pytest.raises(UsageError, match=r"ATIF is written in version 1\.7 or 1\.8"):
-        make_format("atif:2.0")
 
 
-def test_a_result_that_comes_late_lies_with_its_call_and_comes_back_in_its_place(tmp_path: Path) -> None:
+def test_a_result_that_comes_late_lies_with_its_call() -> None:
     trace = make(USER, CALLING, SAID, USER, RESULT, SAID)
-    data = export("atif", Family(trace))
-    steps = json.loads(data)["steps"]
+    steps = json.loads(export("atif", Family(trace)))["steps"]
     assert [len(step.get("observation", {}).get("results", ())) for step in steps] == [0, 1, 0, 0, 0]
-    (back,) = read_back("atif", data, tmp_path)
-    assert back == as_carried(trace, "atif")
 
 
-def test_sounds_are_there_from_version_8_on(tmp_path: Path) -> None:
-    sound = Part(type="audio", media_type="audio/wav", ref="1.wav", at=2)
-    trace = make(msgspec.structs.replace(USER, content="abcd", parts=(sound,)), SAID)
-    for name, kept in (("atif", 1), ("atif:1.8", 0)):
-        done = make_format(name).write(Family(trace))
-        assert isinstance(done, Exported) and done.kept["messages.parts"] == kept
-        assert isinstance(json.loads(done.data)["steps"][0]["message"], str) == bool(kept)
-        assert read_back("atif", done.data, tmp_path) == [trace]
+def test_what_is_carried_comes_back(tmp_path: Path) -> None:
+    sampled = Sampled(token_ids=(7, 8), logprobs=(-sys.float_info.max, -1e300), exact="token")
+    image = Part(type="image", media_type="image/png", ref="1.png", at=2)
+    said = msgspec.structs.replace(CALLING, sampled=sampled, started="2026-01-01T00:00:00+00:00")
+    failed = msgspec.structs.replace(RESULT, prefix="", is_error=True)
+    trace = make(SYSTEM, msgspec.structs.replace(USER, parts=(image,)), said, failed, SAID)
+    (back,) = read_back("atif", export("atif", Family(trace)), tmp_path)
+    assert (back.tools, back.provenance.model) == (trace.tools, "m")
+    fields = ("role", "content", "reasoning", "tool_calls", "tool_call_ids", "is_error", "sampled", "parts")
+    assert back.messages[2].started == said.started
+    for read, message in zip(back.messages, trace.messages, strict=True):
+        assert [getattr(read, name) for name in fields] == [getattr(message, name) for name in fields]
 
 
 def test_the_agents_that_a_trace_started_lie_in_it_and_come_back(tmp_path: Path) -> None:
@@ -90,6 +82,6 @@ def test_the_agents_that_a_trace_started_lie_in_it_and_come_back(tmp_path: Path)
     assert result["subagent_trajectory_ref"] == [{"trajectory_id": "k2"}]
     back = read_back("atif", data, tmp_path)
     assert [(trace.key, trace.parent) for trace in back] == [
-        ("k", None), ("k2", Parent(key="k", call_id="a")), ("k3", Parent(key="k2"))
+        ("atif@k", None), ("atif@k2", Parent(key="atif@k", call_id="a")), ("atif@k3", Parent(key="atif@k2"))
     ]  # fmt: skip
     assert CALL.id == "a"

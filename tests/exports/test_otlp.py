@@ -56,13 +56,13 @@ def test_spans_have_ids_times_and_numbers_as_the_protocol_writes_them() -> None:
 def test_what_stands_behind_the_last_reply_is_kept(tmp_path: Path) -> None:
     for tail in ((RESULT,), (RESULT, USER), (USER, USER)):
         trace = make(USER, CALLING, *tail)
-        assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace, "otlp")]
+        assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace)]
 
 
 def test_an_empty_result_without_a_call_takes_no_other_text(tmp_path: Path) -> None:
     empty = msgspec.structs.replace(RESULT, content="", prefix="", tool_call_ids=())
     trace = make(USER, CALLING, empty, RESULT, SAID)
-    assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace, "otlp")]
+    assert read_back("otlp", export("otlp", Family(trace)), tmp_path) == [as_carried(trace)]
 
 
 def test_clocks_that_run_backwards_do_not_change_the_order(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Harbor itself loads and runs the tasks that foretrace writes."""
+"""Harbor itself loads the tasks that foretrace writes, runs them, and judges those that need their own image."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from cli.conftest import Run, run
 from foretrace.api.traces import export
-from integrations.harbor_job import judge_tasks
+from foretrace.problems.harbor_job import judge_tasks
+from problems.test_harbor import write_task
 
+__all__ = ["run"]
 pytestmark = pytest.mark.integration
 
 FOLDER = "harbor_folder:FolderEnvironment"
+STATE = {
+    "task.toml": "",
+    "environment/Dockerfile": "FROM ubuntu:24.04\n",
+    "tests/test.sh": "#!/bin/bash\nif grep -q hello /app/out; then r=1; else r=0; fi\n"
+    "echo $r > /logs/verifier/reward.txt\n",
+    "solution/solve.sh": "#!/bin/bash\necho hello > /app/out\n",
+}
 
 
 @pytest.fixture
@@ -52,3 +62,26 @@ def test_harbor_loads_and_runs_what_foretrace_writes(harbor: Path, tmp_path: Pat
     ]
     rewards = judge_tasks(folders, FOLDER, 2)
     assert [(one.task, one.solution, one.nothing, one.error) for one in rewards] == [(f, 1, 0, "") for f in folders]
+
+
+def test_tasks_that_need_their_image_are_judged_by_harbor(harbor: Path, tmp_path: Path, run: Run) -> None:
+    write_task(tmp_path / "plain")
+    write_task(tmp_path / "right", STATE)
+    write_task(tmp_path / "wrong", {**STATE, "solution/solve.sh": "true\n"})
+    write_task(tmp_path / "done", {**STATE, "tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n"})
+    write_task(tmp_path / "silent", {**STATE, "tests/test.sh": "true\n"})
+    result = run("problems", "check", f"harbor:{tmp_path}", "--environment", FOLDER, "--json")
+    facts = result.json
+    assert (result.code, facts["problems"], facts["references_passed"], facts["empty_passed"]) == (1, 5, 3, 1)
+    found = {fault["problem"]: (fault["fault"], fault["detail"]) for fault in facts["findings"]}
+    assert found.pop("silent")[0] == "lost"
+    assert found == {
+        "done": ("empty_passed", "doing nothing has the reward 1"),
+        "wrong": ("reference_failed", "the reward of its solution is 0"),
+    }
+
+
+def test_what_harbor_says_is_the_error(harbor: Path, tmp_path: Path, run: Run) -> None:
+    write_task(tmp_path / "right", STATE)
+    result = run("problems", "check", f"harbor:{tmp_path}", "--environment", "nowhere")
+    assert result.code == 1 and "foretrace: harbor run failed: " in result.err and "Traceback" not in result.err

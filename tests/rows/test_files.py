@@ -1,4 +1,4 @@
-"""Rows of tables and of Arrow files, as they are written elsewhere; what cannot be read is a Drop of its own."""
+"""Rows of tables, as they are written elsewhere; what cannot be read is a Drop of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from foretrace.rows.base import Drop
@@ -36,7 +35,7 @@ def test_a_table_of_conversations(tmp_path: Path) -> None:
         ("7", True, 0.5),
         ("8", None, None),
     ]
-    assert traces[1].messages[0].content == 'a,\n"b"' and FileRows(path).count() is None
+    assert traces[1].messages[0].content == 'a,\n"b"'
 
 
 def test_rows_of_a_table_that_cannot_be_read(tmp_path: Path) -> None:
@@ -45,18 +44,6 @@ def test_rows_of_a_table_that_cannot_be_read(tmp_path: Path) -> None:
     assert read(path) == [{"a": "1", "b": "2"}, "bad_csv", "not_utf8", {"a": "\xe9", "b": None}]
     path.write_bytes(b"")
     assert read(path) == [] == list(read_head(path).records)
-
-
-@pytest.mark.parametrize("make", [pa.ipc.new_stream, pa.ipc.new_file])
-def test_arrow_files(tmp_path: Path, make: Any) -> None:
-    table = pa.Table.from_pylist([{"id": str(number), "messages": CHAT} for number in range(40)])
-    path = tmp_path / "data-00000-of-00001.arrow"
-    with path.open("wb") as file, make(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=25)
-    assert read(path) == table.to_pylist()
-    assert Chat().recognize(read_head(path)) == "column messages holds messages" and len(read_head(path).records) == 3
-    path.write_bytes(path.read_bytes()[:300])
-    assert read(path) == ["truncated_file"] and not read_head(path).records
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import UsageError
-from foretrace.core.store import read_traces
 from foretrace.core.trace import Trace
 from foretrace.rows.base import Drop, RowRef
 from foretrace.rows.files import FileRows
@@ -174,24 +173,6 @@ def test_a_mapped_column_that_is_missing_is_counted(tmp_path: Path) -> None:
     assert report.drops == {"missing_column": 1, "empty_trace": 1}, "and a conversation without the agent"
     report = import_source(Chat({"success": "ok", "model": "who"}), [FileRows(file)], tmp_path / "other")
     assert report.total.counts.unclear == {"model": 1} and report.success["true"] == 1
-
-
-def test_real_chat_rows(shared: Path, tmp_path: Path) -> None:
-    for folder in ("swe_gym_openhands", "swe_play", "agenttuning_db", "eto", "code_feedback"):
-        path = shared / "data" / "traces" / folder / "rows.jsonl"
-        report = import_source(Chat(), [FileRows(path)], tmp_path / folder)
-        assert report.traces == report.rows > 0
-        for trace, raw in zip(
-            sorted(read_traces(tmp_path / folder), key=lambda t: t.provenance.raw_row or 0),
-            FileRows(path).read(),
-            strict=True,
-        ):
-            assert isinstance(raw.value, dict)
-            turns = raw.value.get("messages") or raw.value["conversations"]
-            texts = [t.get("content", t.get("value")) for t in turns]
-            assert [m.prefix + m.content for m in trace.messages] == [
-                "".join(p["text"] for p in t if "text" in p) if isinstance(t, list) else t or "" for t in texts
-            ]
 
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from foretrace.core.errors import ForetraceError, SourceError
@@ -115,17 +112,6 @@ def test_other_settings_read_the_same_rows_anew(tmp_path: Path) -> None:
     report = import_source(Chat({"success": "ok"}), [rows], tmp_path / "out")
     assert dict(report.drops) == {"key_conflict": 1}
     assert import_source(Chat({"success": "ok"}), [rows], tmp_path / "out", replace=True).success == {"true": 1}
-
-
-def test_rows_are_counted_without_being_decoded(tmp_path: Path) -> None:
-    path = write_jsonl(tmp_path / "a.jsonl", swe_rows(7))
-    packed = tmp_path / "a.jsonl.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes().rstrip(b"\n")))
-    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
-    (tmp_path / "a.json").write_text("[{}, {}]")
-    (tmp_path / "empty.jsonl").write_text("")
-    names = ("a.jsonl", "a.jsonl.gz", "a.parquet", "a.json", "empty.jsonl")
-    assert [FileRows(tmp_path / name).count() for name in names] == [7, 7, 3, None, 0]
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

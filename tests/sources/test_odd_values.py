@@ -43,12 +43,6 @@ FORMS: dict[str, dict[str, Any]] = {
             },
         ]
     },
-    "semantic_kernel": {
-        "messages": [
-            {"Role": {"Label": "user"}, "Items": [{"$type": "TextContent", "Text": "Look."}]},
-            {"Role": "assistant", "Items": [{"$type": "FunctionCallContent", "Id": "1", "FunctionName": "ls"}]},
-        ]
-    },
     "continue": {
         "history": [
             {"message": {"role": "user", "content": "Look."}},
@@ -57,14 +51,6 @@ FORMS: dict[str, dict[str, Any]] = {
                 "toolCallStates": [{"toolCallId": "1", "output": [{"content": "a.py"}]}],
             },
             {"message": {"role": "tool", "content": "a.py", "toolCallId": "1"}},
-        ]
-    },
-    "amazon_q": {
-        "history": [
-            {
-                "user": {"content": {"ToolUseResults": {"tool_use_results": [{"tool_use_id": "0", "content": []}]}}},
-                "assistant": {"ToolUse": {"content": "", "tool_uses": [{"id": "1", "name": "ls", "args": {}}]}},
-            }
         ]
     },
     "steps": {"task": "Look.", "steps": [{"thought": "t", "action": "ls", "args": {}, "type": "x", "result": "a"}]},

@@ -1,9 +1,8 @@
-"""Rows of home-made loops, of LangChain and browser-use, and chats that people take home."""
+"""Rows with steps of home-made loops, and turns of dialogues."""
 
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
-from foretrace.sources.exported_chats import find_exported_chat
 
 
 def read(row: dict[str, Any]) -> Trace:
@@ -43,26 +41,12 @@ def calls(trace: Trace) -> list[tuple[str, dict[str, Any]]]:
          [("act", {"input": "go north"})]),
         ({"task": "T", "steps": [{"action": {"name": "f", "arguments": '{"n": 1}'}, "observation": "o"}]},
          [("f", {"n": 1})]),
-        ({"input": "Q", "intermediate_steps": [[{"tool": "f", "tool_input": {"n": 1}, "log": "l"}, "o"]]},
-         [("f", {"n": 1})]),
-        ({"input": "Q", "intermediate_steps": [[["f", '{"n": 1}', "l"], "o"]], "output": "A"}, [("f", {"n": 1})]),
-        ({"history": [{"model_output": {"current_state": {"next_goal": "g"}, "action": [{"click": {"index": 1}}]},
-                       "result": [{"error": "gone"}], "state": {}}]}, [("click", {"index": 1})]),
     ],
 )  # fmt: skip
 def test_steps(row: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> None:
     trace = read(row)
     assert calls(trace) == found
     assert any(m.role == "tool" for m in trace.messages)
-
-
-def test_the_answer_and_what_failed() -> None:
-    steps = [[{"tool": "f", "tool_input": "", "log": "l"}, {"a": 1}]]
-    row = {"input": "Q", "output": "A", "intermediate_steps": steps}
-    assert outline(read(row)) == [("user", "Q"), ("assistant", "l"), ("tool", '{"a": 1}'), ("assistant", "A")]
-    step = {"model_output": {"action": [{"a": {}}, {"b": None, "c": {}}]}, "result": [{"error": "gone"}]}
-    last = read({"history": [step]}).messages[-1]
-    assert last.is_error is True and last.tool_call_ids == ("step_0.0", "step_0.1")
 
 
 @pytest.mark.parametrize(
@@ -82,40 +66,6 @@ def test_the_answer_and_what_failed() -> None:
 def test_words_about_actions_are_no_steps(row: dict[str, Any]) -> None:
     with pytest.raises(RowError):
         read(row)
-
-
-def node(own: str, parent: str | None, children: list[str], message: dict[str, Any] | None) -> dict[str, Any]:
-    return {"id": own, "parent": parent, "children": children, "message": message}
-
-
-def said(role: str, text: str, **more: Any) -> dict[str, Any]:
-    return {"author": {"role": role}, "content": {"content_type": "text", "parts": [text]}, **more}
-
-
-TREE = {
-    "r": node("r", None, ["u"], None), "u": node("u", "r", ["a", "b"], said("user", "Sum?", create_time=1767261600.0)),
-    "a": node("a", "u", [], said("assistant", "No.")),
-    "b": node("b", "u", ["c"], {"author": {"role": "assistant"}, "id": "b", "recipient": "python",
-                                "content": {"content_type": "code", "text": "1 + 1"}, "create_time": 1767261602.0}),
-    "c": node("c", "b", ["d"], {"author": {"role": "tool", "name": "python"},
-                                "content": {"content_type": "execution_output", "text": "2"}}),
-    "d": node("d", "c", [], said("assistant", "2", recipient="all")),
-}  # fmt: skip
-
-
-def test_a_chat_of_chatgpt() -> None:
-    trace = read({"title": "t", "mapping": TREE, "current_node": "d"})
-    assert outline(trace) == [
-        ("user", "Sum?"),
-        ("assistant", 'python {"input": "1 + 1"}'),
-        ("tool", "2"),
-        ("assistant", "2"),
-    ]
-    assert trace.messages[1].model_s == 2.0 and trace.extra["title"] == "t"
-    assert trace.extra["mapping"]["a"]["message"]["content"]["parts"] == ["No."], "the other branch"
-    assert outline(read({"mapping": TREE}))[-1] == ("assistant", "2"), "the last line where none is named"
-    loop = {"a": node("a", "b", ["b"], said("user", "x")), "b": node("b", "a", ["a"], said("assistant", "y"))}
-    assert len(read({"mapping": loop, "current_node": "b"}).messages) == 2
 
 
 def test_files_in_an_export_of_claude() -> None:
@@ -150,18 +100,6 @@ def test_a_system_that_does_not_answer() -> None:
     assert outline(read({"turns": [{"speaker": who, "text": text} for who, text in said]})) == said
 
 
-def test_a_tree_whose_last_node_is_not_there_or_not_said() -> None:
-    """A row with a loop raised an error, one that names a node which is missing held no chat, and many children that
-    are their own parents took minutes."""
-    assert outline(read({"mapping": TREE, "current_node": "missing"}))[-1] == ("assistant", "2")
-    loop: dict[str, Any] = {"a": {"parent": "b"}, "b": {"parent": "a"}}
-    odd: dict[str, Any] = {"r": {"parent": ["x"], "children": ["r"] * 30_000}}
-    odd |= {str(number): {"parent": "r"} for number in range(30_000)}
-    begun = time.perf_counter()
-    assert find_exported_chat({"mapping": loop}) is None and find_exported_chat({"mapping": odd}) is None
-    assert time.perf_counter() - begun < 2
-
-
 def test_a_column_of_calls_that_holds_none() -> None:
     """Such a row was read before the column was."""
     for value in ([{"id": 1}], ["x"], [3], 2):
@@ -169,16 +107,11 @@ def test_a_column_of_calls_that_holds_none() -> None:
         assert outline(trace) == [("user", "Go."), ("assistant", "I go.")]
 
 
-def test_steps_without_a_call_and_with_several() -> None:
-    """One thought at the end, or one reply that could not be read, made the whole row unreadable."""
-    step = {"thought": "a", "action": "f", "args": {"x": 1}, "observation": "o"}
-    trace = read({"task": "T", "steps": [step, {"thought": "So it is 4.", "action": None}]})
-    assert outline(trace)[-2:] == [("tool", "o"), ("assistant", "So it is 4.")]
-    several = {"thought": "b", "tool_calls": [{"name": "f", "arguments": {}}, {"function": {"name": "g"}}]}
-    trace = read({"task": "T", "steps": [{**several, "observation": "o"}]})
-    assert [name for name, _ in calls(trace)] == ["f", "g"] and trace.messages[-1].role == "tool"
-    done = {"model_output": {"action": [{"done": {"text": "x"}}]}, "result": [{"extracted_content": "x"}]}
-    trace = read({"task": "T", "history": [{"model_output": None, "result": [{"error": "boom"}]}, done]})
-    assert outline(trace)[1:] == [("user", "boom"), ("assistant", 'done {"text": "x"}'), ("tool", "x")]
+def test_a_last_thought_and_an_answer() -> None:
+    step = {"thought": "a", "action": "f", "args": {"x": 1}, "observation": {"a": 1}}
+    trace = read({"task": "T", "steps": [step, {"thought": "So it is 4.", "action": None}], "answer": "4"})
+    assert outline(trace) == [
+        ("user", "T"), ("assistant", "a"), ("tool", '{"a": 1}'), ("assistant", "So it is 4."), ("assistant", "4"),
+    ]  # fmt: skip
     with pytest.raises(RowError):
         read({"task": "T", "steps": [{"thought": "a", "result": "b"}]})

@@ -151,15 +151,6 @@ def test_rows_that_are_refused(change: dict[str, Any], reason: str) -> None:
     assert isinstance(result, Drop) and result.reason == reason
 
 
-def test_all_real_rows_import(shared: Path) -> None:
-    for folder, count in (("swe_smith_tool", 2), ("swe_smith_xml", 5), ("swe_smith_ticks", 1)):
-        rows = list(FileRows(shared / "data" / "traces" / folder / "rows.jsonl").read())
-        traces = [read(row.value, row.at) for row in rows]  # type: ignore[arg-type]
-        assert len(traces) == count and all("/" in t.task.group for t in traces)
-        assert {t.provenance.protocol for t in traces} == {folder.removeprefix("swe_smith_")}
-        assert all(c.error is None for t in traces for m in t.messages for c in m.tool_calls)
-
-
 def test_the_same_attempt_in_tool_xml_and_ticks(shared: Path) -> None:
     """pydantic 8316 stands there in three encodings: the calls are the same."""
     found: dict[str, list[tuple[str, Any]]] = {}

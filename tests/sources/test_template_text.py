@@ -1,4 +1,4 @@
-"""Conversations that are one text: control tokens of chat templates, and ReAct with its observations."""
+"""Conversations that are one text with the control tokens of a chat template."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from foretrace.core.trace import Trace
 from foretrace.rows.base import RowRef
 from foretrace.sources.base import RowError
 from foretrace.sources.chat import Chat
-from foretrace.sources.row_turns import find_turns
-from foretrace.sources.template_text import split_template
+from foretrace.sources.row_turns import find_turns, split_template
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>'
 CHAT_ML = (
@@ -27,16 +26,6 @@ LLAMA = (
     "<|start_header_id|>ipython<|end_header_id|>\n\n3 C<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\nIt is 3 C.<|eot_id|>"
 )
-HARMONY = (
-    "<|start|>user<|message|>Weather?<|end|><|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>"
-    '<|start|>assistant<|channel|>commentary to=functions.look <|constrain|>json<|message|>{"city": "Oslo"}<|call|>'
-    "<|start|>functions.look to=assistant<|channel|>commentary<|message|>3 C<|end|>"
-    "<|start|>assistant<|channel|>final<|message|>It is 3 C.<|return|>"
-)
-REACT = (
-    'Question: Weather?\nThought: Hm.\nAction: look\nAction Input: {"city": "Oslo"}\nObservation: 3 C\n'
-    "Thought: I know.\nFinal Answer: It is 3 C."
-)
 
 
 def read(row: dict[str, Any]) -> Trace:
@@ -47,8 +36,12 @@ def read(row: dict[str, Any]) -> Trace:
 
 @pytest.mark.parametrize(
     "row",
-    [{"text": CHAT_ML}, {"prompt_and_reply": LLAMA}, {"text": HARMONY}, {"trajectory": REACT}],
-    ids=["ChatML", "Llama", "Harmony", "ReAct"],
+    [
+        {"text": CHAT_ML},
+        {"prompt": CHAT_ML.partition("<think>")[0], "completion": "<think>" + CHAT_ML.partition("<think>")[2]},
+        {"prompt_and_reply": LLAMA},
+    ],
+    ids=["ChatML", "halves", "Llama"],
 )
 def test_a_call_its_result_and_an_answer(row: dict[str, Any]) -> None:
     trace = read(row)
@@ -57,13 +50,7 @@ def test_a_call_its_result_and_an_answer(row: dict[str, Any]) -> None:
     (call,) = trace.messages[1].tool_calls
     assert call.name == "look" and json.loads(call.arguments) == {"city": "Oslo"}
     assert "It is 3 C." in trace.messages[3].content
-    assert trace.messages[1].reasoning == ("Hm." if "text" in row else None)
-
-
-def test_a_last_turn_that_goes_on_behind_its_observation_holds_results() -> None:
-    said = REACT.partition("\n")[2]
-    trace = read({"messages": [{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": said}]})
-    assert [m.role for m in trace.messages] == ["user", "assistant", "tool", "assistant"]
+    assert trace.messages[1].reasoning == (None if "prompt_and_reply" in row else "Hm.")
 
 
 def write_chat_ml(*turns: tuple[str, str]) -> str:
@@ -79,9 +66,8 @@ def write_chat_ml(*turns: tuple[str, str]) -> str:
         "<|im_start|>user STRAY\nHello<|im_end|><|im_start|>assistant\nHi.<|im_end|>",
         "<|im_start|>user\nHello\n<|im_start|>assistant\nHi.<|im_end|>",
         LLAMA.replace("<|eot_id|>", "<|eot_id|>STRAY", 1),
-        HARMONY.replace("<|end|>", "<|end|>STRAY", 1),
     ],
-    ids=["between", "quoted", "behind", "in a header", "no end", "Llama", "Harmony"],
+    ids=["between", "quoted", "behind", "in a header", "no end", "Llama"],
 )
 def test_text_that_is_in_no_turn_refuses_the_row(text: str) -> None:
     with pytest.raises(RowError) as caught:
@@ -101,7 +87,6 @@ def test_of_two_conversations_none_is_taken() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "<|start|>" * 22_000,
         "<|im_start|>user " * 60_000,
         "<|im_start|>" + "a" * 1_000_000,
         "<|im_start|>a" + " " * 1_000_000,

@@ -115,13 +115,6 @@ def test_outcomes(last: tuple[str, str], success: bool | None, status: str, reas
     assert (trace.outcome.success, trace.outcome.status, trace.outcome.exit_reason) == (success, status, reason)
 
 
-def test_keep_prefix_rows_imports_every_row_as_it_is() -> None:
-    rows = bench_prefixes(LONG) + bench_prefixes(OTHER)
-    results = kept(convert(rows, keep_prefix_rows=True))
-    assert len(results) == 6 and all(m.train is None for t in results for m in t.messages)
-    assert len({t.key for t in results}) == 5  # the first row of both branches is the same
-
-
 @pytest.mark.parametrize(
     ("literal", "names"),
     [
@@ -189,5 +182,3 @@ def test_another_limit_needs_another_scan(tmp_path: Path) -> None:
     assert import_source(ToolBench(), [FileRows(path)], tmp_path / "out", limit=2).already_done == 2
     with pytest.raises(UsageError, match="limit=2"):
         import_source(ToolBench(), [FileRows(path)], tmp_path / "out")
-    again = import_source(ToolBench(keep_prefix_rows=True), [FileRows(path)], tmp_path / "out")
-    assert (again.rows, again.traces, again.already_done) == (3, 2, 1)

@@ -84,21 +84,6 @@ PYDANTIC_AI = [
         {"part_kind": "tool-return", "tool_name": "look", "content": "3 C", "tool_call_id": "c1"}]},
     {"kind": "response", "parts": [{"part_kind": "text", "content": "It is 3 C."}]},
 ]  # fmt: skip
-KERNEL = [
-    {"Role": {"Label": "user"}, "Items": [{"$type": "TextContent", "Text": "Weather?"}]},
-    {"Role": {"Label": "assistant"}, "Items": [
-        {"$type": "TextContent", "Text": "I look."},
-        {"$type": "FunctionCallContent", "Id": "c1", "FunctionName": "look", "Arguments": {"city": "Oslo"}}]},
-    {"Role": {"Label": "tool"}, "Items": [{"$type": "FunctionResultContent", "CallId": "c1", "Result": "3 C"}]},
-    {"Role": {"Label": "assistant"}, "Items": [{"$type": "TextContent", "Text": "It is 3 C."}]},
-]  # fmt: skip
-PAIRS = [
-    {"user": {"content": {"Prompt": {"prompt": "Weather?"}}}, "assistant": {"ToolUse": {
-        "content": "I look.", "tool_uses": [{"id": "c1", "name": "look", "args": {"city": "Oslo"}}]}}},
-    {"user": {"content": {"ToolUseResults": {"tool_use_results": [
-        {"tool_use_id": "c1", "content": [{"Text": "3 C"}], "status": "Success"}]}}},
-     "assistant": {"Response": {"content": "It is 3 C."}}},
-]  # fmt: skip
 SDK_MODEL = [
     ASK,
     {
@@ -151,8 +136,6 @@ ROWS: dict[str, dict[str, Any]] = {
     "continue": {"history": CONTINUE},
     "adk": {"events": ADK},
     "pydantic ai": {"messages": PYDANTIC_AI},
-    "semantic kernel": {"messages": KERNEL},
-    "pairs": {"history": PAIRS},
     "messages beside a response": {"messages": OPENAI[:3], "response": {"choices": [{"message": OPENAI[3]}]}},
     "state of a graph": {"values": {"messages": OPENAI}, "next": []},
     "sdk for the model": {"messages": SDK_MODEL},
@@ -300,24 +283,3 @@ def test_steps_of_smolagents() -> None:
     assert json.loads(messages[1].tool_calls[0].arguments) == {"code": "look()"}
     assert messages[1].reasoning == "Thought: Hm." and messages[2].tool_call_ids == ("c1",)
     assert (messages[4].content, messages[4].is_error) == ("no", True)
-
-
-def test_numbered_steps() -> None:
-    """DSPy's ReAct."""
-    held = {"thought_0": "Hm.", "tool_name_0": "look", "tool_args_0": {"city": "Oslo"}, "observation_0": "3 C"}
-    messages = read({"question": "Weather?", "trajectory": held, "answer": "It is 3 C."}).messages
-    assert [(m.role, m.content) for m in messages] == [
-        ("user", "Weather?"), ("assistant", "Hm."), ("tool", "3 C"), ("assistant", "It is 3 C."),
-    ]  # fmt: skip
-    assert json.loads(messages[1].tool_calls[0].arguments) == {"city": "Oslo"}
-
-
-def test_a_text_of_the_kernel_beside_a_result_stays_and_a_call_without_a_name_is_refused() -> None:
-    result = {"$type": "FunctionResultContent", "CallId": "c1", "Result": "3 C"}
-    texts = [{"$type": "TextContent", "Text": text} for text in ("3 C", "It was slow.")]
-    rows = [KERNEL[0], KERNEL[1], {"Role": {"Label": "tool"}, "Items": [*texts, result]}, KERNEL[3]]
-    messages = read({"messages": rows}).messages
-    assert [m.content for m in messages] == ["Weather?", "I look.", "3 C", "It was slow.", "It is 3 C."]
-    nameless = {"Role": {"Label": "assistant"}, "Items": [{"$type": "FunctionCallContent", "Id": "c1"}]}
-    with pytest.raises(RowError, match="bad_tool_call"):
-        read({"messages": [KERNEL[0], nameless]})

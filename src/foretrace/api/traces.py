@@ -65,7 +65,6 @@ def import_source(
     columns: Mapping[str, str] | None = None,
     license: str | None = None,
     call_pattern: str | None = None,
-    keep_prefix_rows: bool = False,
     replace: bool = False,
     shards: int | None = None,
     workers: int | None = None,
@@ -91,7 +90,6 @@ def import_source(
         columns: Column, or path into objects, that holds a field, for the source chat: messages=turns.
         license: License of the rows, for chat.
         call_pattern: Regular expression of a call in the text, for chat: group `tool`, and one for each argument.
-        keep_prefix_rows: Keep rows that are the beginning of a longer one, for the source toolbench.
         replace: Replace stored traces of the same key whose content differs.
         shards: Number of files that a new traces folder is split into.
         workers: Processes that convert (1), or tasks of the cluster (all its cores); with more than one, call it under
@@ -132,7 +130,7 @@ def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
         more = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*inputs]
         source, inputs = AUTO, [source, *more]
-    hub, options = pick("split revision repo"), pick("columns license call_pattern keep_prefix_rows")
+    hub, options = pick("split revision repo"), pick("columns license call_pattern")
     opened = open_inputs(source, inputs, hub=hub, options=options, since=given["since"], progress=progress)
     cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])
     progress(f"importing {opened.label}", 0, None)
@@ -311,13 +309,12 @@ def export(
     """Write the traces of a folder to `out` in a format that others read.
 
     Args:
-        traces: Traces folder; for harbor-tasks a problem set: a name or NAME:FILE.
+        traces: Traces folder.
         format: One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant
-            message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif or
-            atif:1.8 (Harbor's trajectories), hub_session (the Hub's viewer) and pi (Pi's sessions, which the Hub's
-            viewer and the datasets library read) write a folder, a file for each trace; harbor-tasks writes problems
-            as Harbor's task folders; or module:Class.
-        out: File: .jsonl, or with .gz or .zst; a folder for atif, hub_session, pi and harbor-tasks.
+            message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif
+            (Harbor's trajectories) and pi (Pi's sessions, which the Hub's viewer and the datasets library read) write
+            a folder, a file for each trace; or module:Class.
+        out: File: .jsonl, or with .gz or .zst; a folder for atif and pi.
         calls: How chat, openai, sharegpt, verifiers_sft and pi write calls: verbatim (as the agent did in its text),
             native (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated
             traces, else native; sharegpt has no native calls.
@@ -325,17 +322,8 @@ def export(
     Raises:
         UsageError: there is no such format, or `out` or `calls` does not fit it.
         StoreError: the traces cannot be read, or `out` cannot be written.
-        ProblemError: the problems cannot be read.
         ForetraceError: the format can represent none of the traces.
     """
-    if format == "harbor-tasks":
-        from foretrace.exports.harbor_tasks import write_tasks
-        from foretrace.registry import load_usable_problems
-
-        if calls is not None:
-            raise UsageError(Setting("calls", calls), ": problems have no calls; leave it out")
-        return write_tasks(load_usable_problems(str(traces), None, None), make_local_path(out))
-
     from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo_model

@@ -28,7 +28,7 @@ COMMANDS = {
             traces.import_,
             like=f"{_API}traces:import_source",
             without="inputs",
-            hidden="revision repo keep_prefix_rows shards engine ray_address redact_emails redact_addresses replace",
+            hidden="revision repo shards engine ray_address redact_emails redact_addresses replace",
             in_stores="out",
         ),
         Command("generate", generate.generate, like=f"{_API}generation:generate", hidden=_GENERATE),

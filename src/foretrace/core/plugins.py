@@ -37,7 +37,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "adp": "foretrace.sources.formats.adp",
         "aider": "foretrace.sources.formats.aider",
         "atif": "foretrace.sources.formats.atif",
-        "atropos_groups": "foretrace.sources.formats.atropos_groups",
         "hub_session": "foretrace.sources.formats.hub_session",
         "inspect_ai": "foretrace.sources.formats.inspect_ai",
         "message_list": "foretrace.sources.formats.message_list",
@@ -96,7 +95,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sharegpt": "foretrace.exports.sharegpt",
         "verifiers_sft": "foretrace.exports.verifiers_sft",
         "atif": "foretrace.exports.atif",
-        "hub_session": "foretrace.exports.hub_session",
         "pi": "foretrace.exports.pi",
         "otlp": "foretrace.exports.otlp",
     },
@@ -105,8 +103,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 _KIND_NAMES = {"problems": "problem set"}
 """The noun for one plugin in messages, if it differs from the name of the kind."""
-_OTHER_NAMES = {"format": ("harbor-tasks",)}
-"""Names that can be given instead of a plugin's: `export` writes this format from problems, not from traces."""
 
 
 def plugin_names(kind: str) -> list[str]:
@@ -123,7 +119,7 @@ def load_plugin(kind: str, name: str) -> Any:
         return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
     point = others.get(name)
     if point is None:
-        known = ", ".join([*plugin_names(kind), *_OTHER_NAMES.get(kind, ())])
+        known = ", ".join(plugin_names(kind))
         raise UsageError(f"unknown {kind} {name!r}: choose one of {known}, or module:Class")
     try:
         return point.load()

@@ -1,7 +1,7 @@
 """The interface of export formats: a trace becomes bytes, and losses are counted.
 
 To add one, write a module in this folder whose `PLUGIN` has the members of `TraceFormat`, and name it in `BUILT_IN` of
-`core/plugins.py`. It must work without arguments; text after a colon in its name (`atif:1.8`) is its first argument.
+`core/plugins.py`. It must work without arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of local files: .jsonl, .ndjson, .json and .csv (also as .gz or .zst), .parquet and .arrow."""
+"""Rows of local files: .jsonl, .ndjson, .json and .csv (also as .gz or .zst), and .parquet."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ import msgspec
 from foretrace.core.errors import SourceError, find_first_line
 from foretrace.rows.base import Drop, RawRow, RowRef, UndecodedRow
 
-SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".parquet", ".arrow", ".gz", ".zst")
+SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".parquet", ".gz", ".zst")
 PARQUET_MAGIC = b"PAR1"
 _MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", PARQUET_MAGIC: ".parquet"}
-_ARROW_MAGIC = b"ARROW1"
 _LOST_BYTE = re.compile("[\udc80-\udcff]")
 _NOT_A_NUMBER = re.compile(rb"NaN|Infinity")
 MAX_LINE = 512 * 1024 * 1024
@@ -38,6 +37,8 @@ _CHUNK = 1 << 20
 _ZSTD_CHUNK = 1 << 13
 """Compressed bytes per step: zstd returns all of their content at once, and 4 bytes can hold 128 KiB."""
 
+Value = dict[str, Any] | Drop
+
 
 class FileRows:
     """Rows of one file."""
@@ -47,8 +48,6 @@ class FileRows:
             raise SourceError(f"{path}: no such file")
         if not path.name.endswith(SUFFIXES):
             raise SourceError(f"{path}: cannot tell the format; name it with one of {', '.join(SUFFIXES)}")
-        if path.name.endswith((".parquet.gz", ".parquet.zst", ".arrow.gz", ".arrow.zst")):
-            raise SourceError(f"{path}: a table that is packed as a whole cannot be read; unpack it")
         self.path = path
         self.name = path.name
         """Its base name, with as many of its folders as it takes to tell it from other files of the import."""
@@ -56,6 +55,8 @@ class FileRows:
         """The split that the user gave for the rows."""
         self.stem = remove_packing(path.name)
         """Name of the file without `.gz` or `.zst`."""
+        if self.stem != path.name and self.stem.endswith(".parquet"):
+            raise SourceError(f"{path}: a table that is packed as a whole cannot be read; unpack it")
         self.label = str(path)
         self._fingerprint: str | None = None
         with self._open() as file:
@@ -84,31 +85,15 @@ class FileRows:
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
-    def count(self) -> int | None:
-        """Number of rows, counted without decoding them; `None` if that is not possible."""
-        stem = self.stem
-        if stem.endswith((".json", ".csv", ".arrow")):
-            return None
-        if stem.endswith(".parquet"):
-            return _count_parquet(self.path)
-        lines, last = 0, b"\n"
-        with self._open() as raw, contextlib.suppress(TruncatedError):
-            for chunk in read_unpacked(self.path, raw):
-                lines, last = lines + chunk.count(b"\n"), chunk[-1:] or last
-        return lines + (last != b"\n")
-
     def _open(self) -> io.BufferedReader:
         try:
             return self.path.open("rb")
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
-    def _read_values(self) -> Iterator[bytes | dict[str, Any] | Drop]:
+    def _read_values(self) -> Iterator[bytes | Value]:
         if self.stem.endswith(".parquet"):
             yield from read_parquet(self.path)
-            return
-        if self.stem.endswith(".arrow"):
-            yield from read_arrow(self.path)
             return
         with self._open() as raw:
             chunks = remove_bom(read_unpacked(self.path, raw))
@@ -125,7 +110,17 @@ def remove_packing(name: str) -> str:
     return name.removesuffix(".gz").removesuffix(".zst")
 
 
-def read_records(path: Path) -> Iterator[dict[str, Any] | Drop]:
+def _refuse_other_format(path: Path, head: bytes) -> None:
+    """Refuse a file whose first bytes and name disagree: it would give thousands of meaningless rows."""
+    content = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
+    name = next((suffix for suffix in _MAGIC.values() if path.name.endswith(suffix)), None)
+    skippable = name == ".zst" and head[1:4] == b"\x2a\x4d\x18"
+    if content != name and not skippable and (head or name == ".parquet"):
+        looks = f"looks like a {content} file" if content else f"is not a {name} file"
+        raise SourceError(f"{path}: {looks}, whatever its name says; rename it")
+
+
+def read_records(path: Path) -> Iterator[Value]:
     """Records of a JSON lines file of any name, plain or compressed. A line that cannot be read is a Drop, with the
     reason `UNFINISHED_LINE` if it is an incomplete last line.
 
@@ -158,7 +153,6 @@ def read_document(path: Path, limit: int = MAX_LINE) -> Any:
 
 
 def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:
-    """All bytes of a document; a Drop if it exceeds the limit or is truncated."""
     data = bytearray()
     try:
         for chunk in chunks:
@@ -170,11 +164,7 @@ def _join(chunks: Iterator[bytes], limit: int | None = None) -> bytes | Drop:
     return bytes(data)
 
 
-class TruncatedError(Exception):
-    """A compressed stream ended too early or is damaged."""
-
-
-def decode_row(line: bytes) -> dict[str, Any] | Drop:
+def decode_row(line: bytes) -> Value:
     """One JSON line as a row; see `make_row`."""
     value = _decode_or_drop(line)
     if isinstance(value, Drop):
@@ -183,25 +173,18 @@ def decode_row(line: bytes) -> dict[str, Any] | Drop:
 
 
 def _decode_or_drop(data: bytes) -> Any:
-    try:
-        return _decode(data)
-    except RecursionError:
-        return Drop("nested_too_deep", "JSON is nested too deeply")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        is_text = isinstance(error, msgspec.DecodeError) and "utf-8" not in str(error).lower()
-        return Drop("bad_json" if is_text else "not_utf8", str(error))
-
-
-def _decode(data: bytes) -> Any:
     """A JSON value. NaN and Infinity, which Python's json module writes, become null."""
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        if not _NOT_A_NUMBER.search(data):
-            raise
-        with contextlib.suppress(ValueError):
-            return json.loads(data, parse_constant=lambda _: None)
-        raise
+    except RecursionError:
+        return Drop("nested_too_deep", "JSON is nested too deeply")
+    except UnicodeDecodeError as error:
+        return Drop("not_utf8", str(error))
+    except msgspec.DecodeError as error:
+        if _NOT_A_NUMBER.search(data):
+            with contextlib.suppress(ValueError, RecursionError):
+                return json.loads(data, parse_constant=lambda _: None)
+        return Drop("not_utf8" if "utf-8" in str(error).lower() else "bad_json", str(error))
 
 
 def is_json(line: bytes) -> bool:
@@ -210,7 +193,7 @@ def is_json(line: bytes) -> bool:
     return isinstance(row, dict) or row.reason == "not_an_object"
 
 
-def make_row(value: Any) -> dict[str, Any] | Drop:
+def make_row(value: Any) -> Value:
     """A JSON value as a row: an object, or a bare list of objects, which are messages."""
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return {"messages": value}
@@ -255,20 +238,20 @@ def _make_too_long_drop(what: str, limit: int | None = None) -> Drop:
     return Drop("line_too_long", f"a {what} of more than {limit or MAX_LINE:,} bytes")
 
 
-def _read_document(chunks: Iterator[bytes]) -> Iterator[bytes | dict[str, Any] | Drop]:
+def _read_document(chunks: Iterator[bytes]) -> Iterator[bytes | Value]:
     """Rows of one JSON document (see `list_rows`), or of JSON lines, which are often named .json, too."""
     data = _join(chunks)
     if isinstance(data, Drop):
         yield data
-        return
-    if not data.strip():
-        return
-    value = _decode_or_drop(data)
-    if not isinstance(value, Drop):
-        yield from map(make_row, value if isinstance(value, list) else list_rows(value))
-        return
-    first, _, rest = data.partition(b"\n")
-    yield from _read_lines(iter([data])) if rest.strip() and is_json(first) else [value]
+    elif data.strip():
+        value = _decode_or_drop(data)
+        first, _, rest = data.partition(b"\n")
+        if not isinstance(value, Drop):
+            yield from map(make_row, value if isinstance(value, list) else list_rows(value))
+        elif rest.strip() and is_json(first):
+            yield from _read_lines(iter([data]))
+        else:
+            yield value
 
 
 def list_rows(document: Any) -> list[Any]:
@@ -287,14 +270,8 @@ def list_rows(document: Any) -> list[Any]:
     return [document]
 
 
-def _refuse_other_format(path: Path, head: bytes) -> None:
-    """Refuse a file whose first bytes and name disagree: it would give thousands of meaningless rows."""
-    content = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), None)
-    name = next((suffix for suffix in (".gz", ".zst", ".parquet") if path.name.endswith(suffix)), None)
-    skippable = name == ".zst" and head[1:4] == b"\x2a\x4d\x18"
-    if content != name and not skippable and (head or name == ".parquet"):
-        looks = f"looks like a {content} file" if content else f"is not a {name} file"
-        raise SourceError(f"{path}: {looks}, whatever its name says; rename it")
+class TruncatedError(Exception):
+    """A compressed stream ended too early or is damaged."""
 
 
 def read_unpacked(path: Path, raw: BinaryIO, chunk: int = _CHUNK) -> Iterator[bytes]:
@@ -322,16 +299,13 @@ def remove_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _gunzip(raw: BinaryIO) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=raw) as file:
-        while True:
-            try:
-                chunk = file.read1(_CHUNK)
-            except EOFError:
-                raise TruncatedError("gzip: the file was cut short") from None
-            except (OSError, zlib.error) as error:
-                raise TruncatedError(f"gzip: damaged: {error}") from None
-            if not chunk:
-                return
-            yield chunk
+        try:
+            while chunk := file.read1(_CHUNK):
+                yield chunk
+        except EOFError:
+            raise TruncatedError("gzip: the file was cut short") from None
+        except (OSError, zlib.error) as error:
+            raise TruncatedError(f"gzip: damaged: {error}") from None
 
 
 def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
@@ -358,40 +332,39 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
         raise TruncatedError("zstd: the file was cut short")
 
 
-def read_parquet(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of a Parquet file; only a few of them are held in memory."""
+def read_parquet(path: Path) -> Iterator[Value]:
+    """Rows of a Parquet file; only a few of them are held in memory. In a damaged row group, each unreadable row is a
+    Drop; other groups are still read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             for group in range(file.num_row_groups):
-                yield from _read_row_group(file, group)
+                left: int = file.metadata.row_group(group).num_rows
+                try:
+                    for batch in file.iter_batches(batch_size=16, row_groups=[group]):
+                        for row in _read_batch(batch):
+                            left -= 1
+                            yield row
+                except (pa.ArrowException, OSError) as error:
+                    yield from itertools.repeat(Drop("damaged_rows", f"parquet: {find_first_line(error)}"), left)
     except (pa.ArrowException, OSError) as error:
         yield Drop("truncated_file", f"parquet: {find_first_line(error)}")
 
 
-def read_arrow(path: Path) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of an Arrow file (IPC), as a stream or with a footer; `datasets` saves such files."""
-    import pyarrow as pa
-
+def _read_batch(batch: Any) -> Iterator[Value]:
     try:
-        with pa.memory_map(str(path)) as source:
-            has_footer = source.read(6) == _ARROW_MAGIC
-            source.seek(0)
-            if has_footer:
-                file = pa.ipc.open_file(source)
-                batches: Any = (file.get_batch(number) for number in range(file.num_record_batches))
-            else:
-                batches = pa.ipc.open_stream(source)
-            for batch in batches:
-                for start in range(0, len(batch), 16):
-                    yield from _read_batch(batch.slice(start, 16))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        yield Drop("truncated_file", f"arrow: {find_first_line(error)}")
+        yield from batch.to_pylist()
+    except (ValueError, OverflowError) as error:  # text that is not UTF-8, a year beyond 9999, duplicate field names
+        if len(batch) == 1:
+            yield Drop("not_utf8" if isinstance(error, UnicodeDecodeError) else "bad_value", str(error))
+            return
+        for index in range(len(batch)):
+            yield from _read_batch(batch.slice(index, 1))
 
 
-def read_csv(chunks: Iterator[bytes]) -> Iterator[dict[str, Any] | Drop]:
+def read_csv(chunks: Iterator[bytes]) -> Iterator[Value]:
     """Rows of a table with a header, as text; an empty cell is `None`."""
     csv.field_size_limit(MAX_LINE)
     unread: list[Drop] = []
@@ -416,42 +389,3 @@ def read_csv(chunks: Iterator[bytes]) -> Iterator[dict[str, Any] | Drop]:
     except csv.Error as error:
         yield Drop("bad_csv", str(error))
     yield from unread
-
-
-def _count_parquet(path: Path) -> int | None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_metadata(path).num_rows
-    except (pa.ArrowException, OSError):
-        return None
-
-
-def _read_row_group(file: Any, group: int) -> Iterator[dict[str, Any] | Drop]:
-    """Rows of one row group. If it is damaged, each unreadable row becomes a Drop; other groups are still read."""
-    import pyarrow as pa
-
-    left: int = file.metadata.row_group(group).num_rows
-    try:
-        for batch in file.iter_batches(batch_size=16, row_groups=[group]):
-            for row in _read_batch(batch):
-                left -= 1
-                yield row
-    except (pa.ArrowException, OSError) as error:
-        yield from itertools.repeat(Drop("damaged_rows", f"parquet: {find_first_line(error)}"), left)
-
-
-def _read_batch(batch: Any) -> Iterator[dict[str, Any] | Drop]:
-    try:
-        yield from batch.to_pylist()
-        return
-    except (ValueError, OverflowError):  # text that is not UTF-8, a year beyond 9999, duplicate field names
-        pass
-    for index in range(len(batch)):
-        try:
-            yield batch.slice(index, 1).to_pylist()[0]
-        except UnicodeDecodeError as error:
-            yield Drop("not_utf8", str(error))
-        except (ValueError, OverflowError) as error:
-            yield Drop("bad_value", str(error))

@@ -20,7 +20,6 @@ from foretrace.rows.files import (
     is_json,
     list_rows,
     make_row,
-    read_arrow,
     read_csv,
     read_parquet,
     read_unpacked,
@@ -39,7 +38,7 @@ _MIN_RECORDS = 10
 _DECODED = 16 << 10
 """Bytes of JSON lines; after these, and ten records, no more are decoded: formats can be recognized early."""
 _MAX_TABLE_ROWS = 3
-"""Most rows of a Parquet or Arrow file that recognition may see: a row may be large."""
+"""Most rows of a Parquet file that recognition may see: a row may be large."""
 
 
 class FileHead(msgspec.Struct, frozen=True):
@@ -49,8 +48,8 @@ class FileHead(msgspec.Struct, frozen=True):
     start: bytes = b""
     """The first bytes of a file, uncompressed, at most `MAX_HEAD`; fewer for JSON lines that are short."""
     records: tuple[dict[str, Any], ...] = ()
-    """The first records. JSON lines: at most 50 complete objects, or ten long ones. Parquet and Arrow: 3 rows. CSV: at
-    most 50 rows, the last of which may be cut off. A JSON list: at most 50 objects, the last of which may be cut off.
+    """The first records. JSON lines: at most 50 complete objects, or ten long ones. Parquet: 3 rows. CSV: at most
+    50 rows, the last of which may be cut off. A JSON list: at most 50 objects, the last of which may be cut off.
     Any other document: none."""
     document: dict[str, Any] | None = None
     """A JSON document (or a first line longer than the head) that is one object; values after the cut are missing."""
@@ -97,8 +96,6 @@ def read_head(path: Path) -> FileHead:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from error
     if start.startswith(PARQUET_MAGIC):
         return FileHead(path, start, records=_keep_objects(read_parquet(path), _MAX_TABLE_ROWS))
-    if path.name.endswith(".arrow"):
-        return FileHead(path, start, records=_keep_objects(read_arrow(path), _MAX_TABLE_ROWS))
     if remove_packing(path.name).endswith(".csv"):
         return FileHead(path, start, records=_keep_objects(read_csv(iter([start])), _MAX_RECORDS))
     text = start.lstrip()
@@ -107,9 +104,7 @@ def read_head(path: Path) -> FileHead:
         values = read_partial(text)
         records = _keep_objects(map(make_row, values if isinstance(values, list) else []), _MAX_RECORDS)
         is_line = len(start) == MAX_HEAD and not rest and remove_packing(path.name).endswith((".jsonl", ".ndjson"))
-        if is_line and any(
-            "role" in record for record in records[:_MAX_TABLE_ROWS]
-        ):  # the first of several lines that are lists of messages
+        if is_line and any("role" in record for record in records[:3]):  # the first of lines that are lists of messages
             records = ({"messages": list(records)},)
         return FileHead(path, start, records=records)
     if text.startswith(b"{") and not _is_record(first):

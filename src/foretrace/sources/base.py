@@ -18,7 +18,7 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting
-from foretrace.core.trace import Trace
+from foretrace.core.trace import Provenance, Trace
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
@@ -81,6 +81,12 @@ class RecognizedSource(Protocol):
     def recognize(self, head: FileHead) -> str | None:
         """See `FileSource.recognize`."""
         ...
+
+
+def make_origin(source: Any, at: RowRef, *, split: str, **more: Any) -> Provenance:
+    """The provenance of a row; `more` has further fields."""
+    fields: dict[str, Any] = {"source": source.name, "license": source.license, "split": split, **more}
+    return Provenance(origin="imported", revision=at.revision, raw_file=at.file, raw_row=at.row, **fields)
 
 
 def make_row_id(row: dict[str, Any]) -> str:

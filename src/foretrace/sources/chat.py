@@ -9,20 +9,19 @@ from typing import Any
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import Setting, UsageError
-from foretrace.core.trace import Message, Outcome, Provenance, Task, Trace
+from foretrace.core.trace import Message, Outcome, Task, Trace
 from foretrace.encodings.call_pattern import CallPattern
 from foretrace.encodings.web_actions import WEB_VERBS
 from foretrace.rows.base import Drop, Hub, RowRef
 from foretrace.rows.head import MAX_HEAD, FileHead, read_partial
-from foretrace.sources.argument_types import type_arguments
-from foretrace.sources.base import UNCLEAR, RowError, make_row_id
+from foretrace.sources.base import UNCLEAR, RowError, make_origin, make_row_id
 from foretrace.sources.json_values import as_number, read_success
-from foretrace.sources.known_tools import find_known_tools
 from foretrace.sources.message_times import add_times, read_stamps
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
 from foretrace.sources.repositories import find_repository
 from foretrace.sources.row_messages import find_task_text, make_messages
 from foretrace.sources.row_turns import FoundTurns, find_rivals, find_turns, get_path, read_turns
+from foretrace.sources.tool_schemas import SWE_AGENT, find_swe_agent_tools, type_arguments
 from foretrace.sources.turn_items import flatten_turns, is_agent
 
 _REWARDS = ("reward", "outcome.reward", "reward_info.reward")
@@ -121,9 +120,8 @@ class Chat:
         messages = add_times(messages, read_stamps(found.turns))
         fields, used = self._read_fields(row, unclear)
         tools = fields.get("tools") or read_tool_specs(found.tools)
-        known = None if tools else find_known_tools(messages)
-        if known is not None:
-            tools = known.tools
+        known = () if tools else find_swe_agent_tools(messages)
+        tools = tools or known
         raw_id = fields.get("id")
         own = make_row_id(row) if raw_id is None else raw_id
         if raw_id is not None and (_COUNTER.fullmatch(raw_id) or _is_web_step(messages)):
@@ -138,17 +136,14 @@ class Chat:
             outcome=Outcome(
                 success=fields.get("success"), reward=fields.get("reward"), exit_reason=fields.get("exit_reason")
             ),
-            provenance=Provenance(
-                origin="imported",
-                source=self.name,
-                revision=at.revision,
+            provenance=make_origin(
+                self,
+                at,
                 split=at.split or "train",
-                raw_file=at.file,
-                raw_row=at.row,
                 raw_id=raw_id,
                 license=self.license or fields.get("license"),
                 model=fields.get("model"),
-                transforms=() if known is None else (f"tools of {known.agent}",),
+                transforms=(SWE_AGENT,) if known else (),
             ),
             extra=find_unknown_fields(row, found.columns | used)
             | (found.rest or {})

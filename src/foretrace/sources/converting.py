@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import pickle
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from foretrace.core.errors import SourceError
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
@@ -22,6 +21,7 @@ from foretrace.sources.base import FileSource, RowError, Source
 from foretrace.sources.conversation import read_time
 from foretrace.sources.report import TraceCounts, count_trace
 
+T = TypeVar("T")
 BEFORE_SINCE = "before_since"
 """Reason of the Drop for a conversation that ended before the given date."""
 _CLEANED_AT_ONCE, _MAX_GROUP = 4 << 20, 256
@@ -70,12 +70,8 @@ class SharedSource:
         """Seconds since 1970; conversations that ended before are left out."""
         self.cleaner = cleaner
         """If `None`, traces are written as they are."""
-        self._path: Path | None = None
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether workers can read it."""
-        return self._path is not None
+        self.path: Path | None = None
+        """The file that workers read; `None` if they cannot."""
 
     def share(self, path: Path) -> None:
         """Write it to a file for the workers, if it can be pickled."""
@@ -84,15 +80,35 @@ class SharedSource:
         except Exception:  # a plugin may hold what cannot be pickled: an open file, a lambda
             return
         path.write_bytes(data)
-        self._path = path
+        self.path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_source, (str(self._path),)
+        return _load_source, (str(self.path),)
 
 
 @functools.lru_cache(maxsize=64)
 def _load_source(path: str) -> SharedSource:
     return SharedSource(*pickle.loads(Path(path).read_bytes()))
+
+
+def cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count: int) -> Iterator[tuple[list[T], int]]:
+    """The items in batches of about `most` bytes and `count` items at most, each with its weight."""
+    batch: list[T] = []
+    weight = 0
+    try:
+        for item in items:
+            own = weigh(item)
+            if batch and (len(batch) >= count or weight + own > most):
+                yield batch, weight
+                batch, weight = [], 0
+            batch.append(item)
+            weight += own
+    except Exception:  # do not lose what was read before
+        if batch:
+            yield batch, weight
+        raise
+    if batch:
+        yield batch, weight
 
 
 def convert_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) -> list[PlacedResult]:
@@ -110,44 +126,13 @@ def stream_rows(shared: SharedSource, label: str, rows: Iterable[UndecodedRow]) 
             row = decode_row(value) if isinstance(value, bytes) else value
             yield row if isinstance(row, Drop) else _convert_row(shared.source, row, at)
 
-    for result in _clean(shared.cleaner, convert()):
-        yield places.popleft(), _encode(result, shared.since)
-
-
-def _clean(cleaner: Cleaner | None, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
-    """The same results, in the same order, cleaned."""
-    if cleaner is None:
-        yield from results
-        return
-    group: list[Trace | Drop] = []
-    size = 0
-    for result in results:
-        group.append(result)
-        if isinstance(result, Trace):
-            size += sum(len(message.content) for message in result.messages)
-        if size >= _CLEANED_AT_ONCE or len(group) >= _MAX_GROUP:
-            yield from _clean_group(cleaner, group)
-            group, size = [], 0
-    yield from _clean_group(cleaner, group)
-
-
-def _clean_group(cleaner: Cleaner, group: Sequence[Trace | Drop]) -> Iterator[Trace | Drop]:
-    cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
-    results = [next(cleaned) if isinstance(result, Trace) else result for result in group]
-    details = cleaner.redact_texts([each.detail if isinstance(each, Drop) else "" for each in results])
-    for each, detail in zip(results, details, strict=True):
-        yield Drop(each.reason, detail, each.remedy) if isinstance(each, Drop) else each
+    for result in _finish(shared, convert()):
+        yield places.popleft(), result
 
 
 def read_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
     """Read session files as a whole."""
-    accounts = [Account() for _ in paths]
-    read = [list(_read_conversations(shared, path, own)) for path, own in zip(paths, accounts, strict=True)]
-    cleaned = _clean(shared.cleaner, itertools.chain.from_iterable(read))
-    return [
-        FileReading([(str(path), _encode(each, shared.since)) for each in itertools.islice(cleaned, len(own))], account)
-        for path, own, account in zip(paths, read, accounts, strict=True)
-    ]
+    return [FileReading(list(results), account) for results, account in stream_files(shared, paths)]
 
 
 def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReading]:
@@ -155,72 +140,85 @@ def stream_files(shared: SharedSource, paths: Sequence[Path]) -> list[FileReadin
 
     def stream(path: Path) -> FileReading:
         account = Account()
-        results = _clean(shared.cleaner, _read_conversations(shared, path, account))
-        return FileReading(((str(path), _encode(result, shared.since)) for result in results), account)
+        results = _finish(shared, _read_conversations(shared, path, account))
+        return FileReading(((str(path), result) for result in results), account)
 
     return [stream(path) for path in paths]
-
-
-def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[Trace | Drop]:
-    source: Any = shared.source
-    found = 0
-    try:
-        for result in _call_reader(source, path, account):
-            found += 1
-            if isinstance(result, Drop):
-                yield result
-            elif not isinstance(result, Trace):
-                with contain_errors(source.name, path.name) as wrong:
-                    raise TypeError(f"{source.name} returned a {type(result).__name__}")
-                yield Drop(INTERNAL_ERROR, wrong.text)
-            elif not any(message.role == "assistant" for message in result.messages):
-                yield Drop("no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}")
-            else:
-                yield result
-        if not found:
-            yield Drop("no_agent_turn", f"no agent turn in {account.records:,} records ({account.describe_records()})")
-    finally:
-        if shared.cleaner is not None:
-            account.rename(shared.cleaner.redact_texts)
-
-
-def _call_reader(source: FileSource, path: Path, account: Account) -> Iterator[Any]:
-    with contain_errors(source.name, path.name) as found:
-        try:
-            yield from source.read_traces(path, account)
-        except OSError as error:
-            yield Drop("unreadable_file", f"cannot read: {error.strerror or error}")
-        except SourceError as error:
-            yield Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
-        except RowError as error:
-            yield error.drop
-    if found.text:
-        yield Drop(INTERNAL_ERROR, found.text)
 
 
 def _convert_row(source: Any, row: dict[str, Any], at: RowRef) -> Trace | Drop:
     with contain_errors(source.name, f"{at.file or 'the Hub'} row {at.row}") as found:
         try:
-            result = source.to_trace(row, at)
+            return _check_result(source, source.to_trace(row, at))
         except RowError as error:
             return error.drop
         except UnicodeEncodeError as error:
             return _drop_half_pair(error)
-        if not isinstance(result, (Trace, Drop)):  # a plugin may return anything
-            raise TypeError(f"{source.name} returned a {type(result).__name__}")
-        return result
     return Drop(INTERNAL_ERROR, found.text)
 
 
-def _encode(trace: Trace | Drop, since: float | None) -> ConvertedTrace | Drop:
-    if isinstance(trace, Drop):
-        return trace
+def _read_conversations(shared: SharedSource, path: Path, account: Account) -> Iterator[Trace | Drop]:
+    source: Any = shared.source
+    found = 0
+    failed: Drop | None = None
+    with contain_errors(source.name, path.name) as wrong:
+        try:
+            for result in source.read_traces(path, account):
+                found += 1
+                if isinstance(result, Trace) and not any(message.role == "assistant" for message in result.messages):
+                    result = Drop(
+                        "no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}"
+                    )
+                yield _check_result(source, result)
+        except OSError as error:
+            failed = Drop("unreadable_file", f"cannot read: {error.strerror or error}")
+        except SourceError as error:
+            failed = Drop("unreadable_file", str(error).removeprefix(f"{path}: "))
+        except RowError as error:
+            failed = error.drop
+    if wrong.text:
+        failed = Drop(INTERNAL_ERROR, wrong.text)
+    if failed is not None:
+        yield failed
+    elif not found:
+        yield Drop("no_agent_turn", f"no agent turn in {account.records:,} records ({account.describe_records()})")
+    if shared.cleaner is not None:
+        account.rename(shared.cleaner.redact_texts)
+
+
+def _check_result(source: Any, result: Any) -> Trace | Drop:
+    if not isinstance(result, (Trace, Drop)):  # a plugin may return anything
+        raise TypeError(f"{source.name} returned a {type(result).__name__}")
+    return result
+
+
+def _finish(shared: SharedSource, results: Iterable[Trace | Drop]) -> Iterator[ConvertedTrace | Drop]:
+    """The same results, in the same order, cleaned and encoded."""
+    if shared.cleaner is not None:
+        results = _clean(shared.cleaner, results)
+    for result in results:
+        yield result if isinstance(result, Drop) else _encode(result, shared.since)
+
+
+def _count_chars(result: Trace | Drop) -> int:
+    return sum(len(message.content) for message in result.messages) if isinstance(result, Trace) else 0
+
+
+def _clean(cleaner: Cleaner, results: Iterable[Trace | Drop]) -> Iterator[Trace | Drop]:
+    for group, _ in cut_batches(results, _count_chars, _CLEANED_AT_ONCE, _MAX_GROUP):
+        cleaned = iter(cleaner.apply([result for result in group if isinstance(result, Trace)]))
+        group = [next(cleaned) if isinstance(result, Trace) else result for result in group]
+        details = cleaner.redact_texts([each.detail if isinstance(each, Drop) else "" for each in group])
+        for each, detail in zip(group, details, strict=True):
+            yield Drop(each.reason, detail, each.remedy) if isinstance(each, Drop) else each
+
+
+def _encode(trace: Trace, since: float | None) -> ConvertedTrace | Drop:
     with contain_errors(f"encoding a trace of {trace.provenance.source}", trace.key) as found:
         try:
-            if since is not None and (end := find_last_stamp(trace)) is not None and end < since:
+            if since is not None and (end := _find_last_stamp(trace)) is not None and end < since:
                 return Drop(BEFORE_SINCE)
-            row = encode_row(add_trace_id(trace))
-            return ConvertedTrace(row, trace.provenance, count_trace(trace))
+            return ConvertedTrace(encode_row(add_trace_id(trace)), trace.provenance, count_trace(trace))
         except UnicodeEncodeError as error:
             return _drop_half_pair(error)
     return Drop(INTERNAL_ERROR, found.text)
@@ -231,7 +229,7 @@ def _drop_half_pair(error: UnicodeEncodeError) -> Drop:
     return Drop("not_utf8", f"half of a surrogate pair: {ascii(error.object[error.start : error.end])[:60]}")
 
 
-def find_last_stamp(trace: Trace) -> float | None:
+def _find_last_stamp(trace: Trace) -> float | None:
     """The latest timestamp of a trace, in seconds since 1970; `None` if it has none."""
     stamps = [message.started for message in trace.messages] + [trace.provenance.created_at]
     return max((at for stamp in stamps if stamp and (at := read_time(stamp)) is not None), default=None)

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Outcome, Parent, Provenance, Task, ToolSpec, Trace
+from foretrace.core.trace import Outcome, Parent, Provenance, Task, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.sources.account import Account
 from foretrace.sources.base import RowError
 from foretrace.sources.conversation import Conversation
-from foretrace.sources.json_values import read_objects
+from foretrace.sources.json_values import as_count, get_value, read_objects
 from foretrace.sources.leftovers import keep_leftovers
 from foretrace.sources.own_fields import restore_fields
 from foretrace.sources.repositories import find_repository
@@ -63,13 +63,19 @@ def make_child_task(parent: Task, own_id: str) -> Task:
     return Task(id=digest(own_id), group=parent.group, kind=parent.kind)
 
 
+def read_usage(held: Any, prompt: str = "prompt_tokens", completion: str = "completion_tokens") -> Usage | None:
+    """The token counts under two names; `None` if there is neither."""
+    counts = as_count(get_value(held, prompt)), as_count(get_value(held, completion))
+    return None if counts == (None, None) else Usage(prompt_tokens=counts[0], completion_tokens=counts[1])
+
+
 def finish_trace(
     talk: Conversation,
     *,
     key: str,
     task: Task,
     path: Path,
-    met: Mapping[str, int],
+    met: Mapping[str, int] | None = None,
     tools: tuple[ToolSpec, ...] = (),
     outcome: Outcome = Outcome(),  # noqa: B008 - frozen
     parent: Parent | None = None,
@@ -83,12 +89,16 @@ def finish_trace(
         key: `source@id`.
         task: A session's task gets its first request as the statement. What the program says after the last turn that
             anybody answered then goes to `extra`.
-        met: Number of records of each type, to say what was found instead.
+        met: Number of records of each type, to say what was found instead; by default, what the account says.
         facts: What else is known of the conversation, and need not be kept in `extra`; by default, its provenance.
         origin: Further fields of `Provenance`; empty texts are not set.
     """
     if not talk.has_agent:
-        return make_no_agent_drop(key, met)
+        found, count = talk.account.describe_records(), talk.account.records
+        if met is not None:
+            found = ", ".join(f"{many} {kind}" for kind, many in Counter(met).most_common(8)) or "none at all"
+            count = sum(met.values())
+        return Drop("no_agent_turn", f"{key}: no agent turn in {count} records ({found})")
     messages, kept = talk.finish(), dict(extra or {})
     if task.kind == "session":
         end = len(messages)
@@ -109,9 +119,3 @@ def finish_trace(
         extra=kept,
     )  # fmt: skip
     return restore_fields(trace)
-
-
-def make_no_agent_drop(key: str, met: Mapping[str, int]) -> Drop:
-    """The Drop for a conversation in which the agent says nothing."""
-    shown = ", ".join(f"{count} {kind}" for kind, count in Counter(met).most_common(8))
-    return Drop("no_agent_turn", f"{key}: no agent turn in {sum(met.values())} records ({shown or 'none at all'})")

@@ -25,7 +25,7 @@ from foretrace.objectstores.folders import open_traces_for_writing
 from foretrace.rows.base import Rows
 from foretrace.sources.base import FileSource, Source, TwoPassSource
 from foretrace.sources.converting import Cleaner, SharedSource
-from foretrace.sources.inputs import FileImport, RowImport, count_in_flight_bytes
+from foretrace.sources.inputs import FileImport, ImportRun, RowImport, count_in_flight_bytes
 from foretrace.sources.report import ImportReport
 from foretrace.sources.taking import Taker
 
@@ -86,7 +86,7 @@ def import_inputs(
     ):
         report.made_folder = writer.made_folder and publish is None
         taker = Taker(writer, report)
-        common = {"limit": limit, "since": since or "", "taker": taker, "progress": watch}
+        run = ImportRun(taker, watch, limit, since or "", replace)
         try:
             with _open_pool(engine, inputs, limit, folder) as pool, ExitStack() as stack:
 
@@ -98,7 +98,7 @@ def import_inputs(
                         shared.share(path)
                     return shared
 
-                run_stages(pool, _plan(inputs, share, replace, common), count_in_flight_bytes(pool))
+                run_stages(pool, _plan(inputs, share, run), count_in_flight_bytes(pool))
                 taker.finish()
                 writer.compact(None if pool is None else functools.partial(_run_merges, pool))
         except SourceError as error:
@@ -140,32 +140,20 @@ def parse_date(text: str) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
-def _plan(
-    inputs: Iterable[SourceInputs], share: Callable[[Any], SharedSource], replace: bool, common: dict[str, Any]
-) -> Iterator[Stage[Any]]:
+def _plan(inputs: Iterable[SourceInputs], share: Callable[[Any], SharedSource], run: ImportRun) -> Iterator[Stage[Any]]:
     """The stage of each input, made when its turn comes."""
     for group in inputs:
         source: Any = group.source
-        rows = [RowImport(source=source, rows=each, **common) for each in group.rows]
-        _scan(source, rows, replace)
+        rows = [RowImport(source, each, run) for each in group.rows]
+        for each in rows if run.replace else ():
+            each.reset_cursor()
+        if isinstance(group.source, TwoPassSource) and any(map(RowImport.needs_scan, rows)):
+            group.source.scan(itertools.chain.from_iterable(each.scan() for each in rows))
         shared = share(source)
         for each in rows:
             yield each.plan(shared)
         if group.files:
-            yield FileImport(source=source, paths=group.files, replace=replace, **common).plan(shared)
-
-
-def _scan(source: Any, jobs: Sequence[RowImport], replace: bool) -> None:
-    if replace:
-        for job in jobs:
-            job.reset_cursor()
-    if jobs and isinstance(source, TwoPassSource) and any(job.open_for_scan() for job in jobs):
-        source.scan(itertools.chain.from_iterable(job.report_progress(job.read(), "looking") for job in jobs))
-
-
-def _is_ours(source: Any) -> bool:
-    """Whether it is part of foretrace; other code may need pandas."""
-    return type(source).__module__.startswith("foretrace.")
+            yield FileImport(source, group.files, run).plan(shared)
 
 
 def _open_pool(
@@ -175,7 +163,7 @@ def _open_pool(
         useful=None if _weigh(inputs, limit) >= _MIN_POOL_BYTES else 1,
         writes=[out],
         reads=[path for group in inputs for path in group.files],
-        small=all(_is_ours(group.source) for group in inputs),
+        small=all(type(group.source).__module__.startswith("foretrace.") for group in inputs),  # others may need pandas
         helps=True,
         kept="what was sealed so far is kept, the same import goes on from there",
     )

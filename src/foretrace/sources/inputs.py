@@ -6,9 +6,10 @@ Rows continue from their cursor. An unchanged session file is skipped, and one t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ from foretrace.sources.converting import (
     PlacedResult,
     SharedSource,
     convert_rows,
+    cut_batches,
     read_files,
     stream_files,
     stream_rows,
@@ -43,107 +45,111 @@ _IN_FLIGHT_BYTES = 16 << 20
 """Minimum of the bytes (of rows or session files) that may be read ahead of what was taken."""
 
 
-class RowImport(msgspec.Struct, frozen=True, kw_only=True):
+class ImportRun(msgspec.Struct, frozen=True):
+    """What all inputs of an import have in common."""
+
+    taker: Taker
+    progress: ProgressFunc
+    limit: int | None
+    """Most rows of each input that are read, or most conversations of all files of a source."""
+    since: str
+    """Date as the user gave it; part of the name of a cursor of rows, since it decides which rows are taken."""
+    replace: bool
+
+
+class RowImport(msgspec.Struct, frozen=True):
     """The import of one input of rows."""
 
     source: Source
     rows: Rows
-    limit: int | None
-    since: str
-    """Date as the user gave it; part of the cursor's name, since it decides which rows are taken."""
-    taker: Taker
-    progress: ProgressFunc
+    run: ImportRun
 
     @property
     def name(self) -> str:
         """The key of this input's cursor. It includes the settings, as the traces depend on them."""
-        since = f"since={self.since}" if self.since else ""
+        since = f"since={self.run.since}" if self.run.since else ""
         return _join_name(self.source.name, self.rows.fingerprint, getattr(self.source, "settings", ""), since)
 
     @property
     def cursor(self) -> Cursor:
         """How far the input was read before."""
-        limit = self.limit if isinstance(self.source, TwoPassSource) else None
+        limit = self.run.limit if isinstance(self.source, TwoPassSource) else None
         fresh = Cursor(label=self.rows.label.rsplit("/", 1)[-1], source=self.source.name, rows=0, limit=limit)
-        return self.taker.writer.manifest.inputs.get(self.name, fresh)
+        return self.run.taker.writer.manifest.inputs.get(self.name, fresh)
 
     @property
     def is_finished(self) -> bool:
         """Whether no rows are left to read."""
-        cursor = self.cursor
-        return cursor.done or (self.limit is not None and cursor.rows >= self.limit)
-
-    def read(self) -> Iterator[RawRow]:
-        """All rows up to the limit, from the first one."""
-        return itertools.islice(self.rows.read(), self.limit)
+        cursor, limit = self.cursor, self.run.limit
+        return cursor.done or (limit is not None and cursor.rows >= limit)
 
     def reset_cursor(self) -> None:
         """Start over: with `replace`, rows that were read before are read again."""
-        self.taker.forget_drops(self.name)
-        self.taker.writer.manifest.inputs.pop(self.name, None)
+        self.run.taker.forget_drops(self.name)
+        self.run.taker.writer.manifest.inputs.pop(self.name, None)
 
-    def open_for_scan(self) -> bool:
+    def needs_scan(self) -> bool:
         """Whether rows are left.
 
         Raises:
             UsageError: the earlier rows were judged by a scan with another limit.
         """
-        cursor = self.cursor
         if self.is_finished:
             return False
-        if cursor.limit != self.limit:
-            was = " without " if cursor.limit is None else " with "
+        if (limit := self.cursor.limit) != self.run.limit:
             raise UsageError(
-                f"{self.rows.label}: was imported{was}",
-                Setting("limit", cursor.limit),
+                f"{self.rows.label}: was imported{' without ' if limit is None else ' with '}",
+                Setting("limit", limit),
                 f", and {self.source.name} judges a row by all rows that are read: use the same ",
                 Setting("limit"),
                 " to go on, or import into a new folder",
             )
         return True
 
+    def scan(self) -> Iterator[RawRow]:
+        """All rows up to the limit, from the first one."""
+        return self._report(itertools.islice(self.rows.read(), self.run.limit), "looking")
+
     def plan(self, shared: SharedSource) -> Stage[Iterable[PlacedResult]]:
         """The stage that converts and takes the remaining rows."""
         return Stage(() if self.is_finished else self._make_jobs(shared, self.cursor.rows), self._take)
 
-    def report_progress(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
-        """The same rows; reports progress."""
-        count = getattr(self.rows, "count", lambda: None)()
-        total = min((number for number in (count, self.limit) if number is not None), default=None)
-        text = f"{doing} {self.rows.label}"
-        self.progress(text, start, total)
-        for done, row in enumerate(rows, start + 1):
-            yield row
-            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # if there are few rows, each may be large
-                self.progress(text, done, total)
+    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
+        rows, limit = self.rows, self.run.limit
+        found: Iterator[UndecodedRow] = getattr(rows, "read_undecoded", rows.read)(start)
+        left = itertools.islice(found, None if limit is None else max(0, limit - start))
+        for batch, weight in cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
+            given = (shared, rows.label, batch)
+            yield Job(convert_rows, given, weight, lambda given=given: stream_rows(*given), shared.path is None)
 
     def _take(self, results: Iterator[Iterable[PlacedResult]]) -> None:
-        taker, cursor, own = self.taker, self.cursor, self.taker.get_source(self.source.name)
-        known = cursor.rows if self.limit is None else min(cursor.rows, self.limit)
+        taker, cursor, limit = self.run.taker, self.cursor, self.run.limit
+        own = taker.get_source(self.source.name)
+        known = cursor.rows if limit is None else min(cursor.rows, limit)
         taker.count_known(known, sum(cursor.drops.values()))
         if self.is_finished:
             own.files_done += 1
             return
         own.files += 1
-        rows = self.report_progress(itertools.chain.from_iterable(results), "importing", cursor.rows)
+        rows = self._report(itertools.chain.from_iterable(results), "importing", cursor.rows)
         cursor = taker.take_input(self.name, cursor, rows)
-        if self.limit is not None and cursor.rows >= self.limit:  # there may be more rows
+        if limit is not None and cursor.rows >= limit:  # there may be more rows
             taker.note_cursor(self.name, msgspec.structs.replace(cursor, done=False))
 
-    def _make_jobs(self, shared: SharedSource, start: int) -> Iterator[Job[Iterable[PlacedResult]]]:
-        rows: Any = self.rows
-        found: Iterator[UndecodedRow] = getattr(rows, "read_undecoded", rows.read)(start)
-        left = itertools.islice(found, None if self.limit is None else max(0, self.limit - start))
-        for batch in _cut_batches(left, _weigh_row, _ROWS_BYTES, _MAX_ROWS):
-            given = (shared, rows.label, batch)
-            weight = sum(map(_weigh_row, batch))
-            yield Job(convert_rows, given, weight, lambda given=given: stream_rows(*given), not shared.is_shared)
+    def _report(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
+        """The same rows; reports progress."""
+        progress, text = self.run.progress, f"{doing} {self.rows.label}"
+        progress(text, start, self.run.limit)
+        for done, row in enumerate(rows, start + 1):
+            yield row
+            if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # if there are few rows, each may be large
+                progress(text, done, self.run.limit)
 
 
 def _weigh_row(row: UndecodedRow) -> int:
     """About how many bytes a row takes."""
     value = row[1]
-    return len(value if isinstance(value, bytes) else repr(value))
+    return len(value if isinstance(value, bytes) else pickle.dumps(value))
 
 
 class _FileState(NamedTuple):
@@ -152,105 +158,65 @@ class _FileState(NamedTuple):
     path: Path
     name: str
     """The key of its cursor, which stays the same when the file grows."""
-    fingerprint: str
+    cursor: Cursor
+    """How far it was read if it has not changed, or else one at its beginning."""
     size: int
     """Bytes, including companions."""
 
 
-class FileImport(msgspec.Struct, frozen=True, kw_only=True):
+class FileImport(msgspec.Struct, frozen=True):
     """The import of the files (or folders that are read as one) of a source."""
 
     source: FileSource
     paths: Sequence[Path]
-    limit: int | None
-    """Most conversations of all files together."""
-    since: str
-    """Date as the user gave it."""
-    taker: Taker
-    progress: ProgressFunc
-    replace: bool
+    run: ImportRun
 
     def plan(self, shared: SharedSource) -> Stage[list[FileReading]]:
         """The stage that reads new and changed files and takes their conversations."""
-        waiting: list[tuple[_FileState, Cursor]] = []
-        done: list[Cursor] = []
-        for state in map(self._look_at, self.paths):
-            cursor = self._find_cursor(state)
-            if cursor.done:
-                done.append(cursor)
-            else:
-                waiting.append((state, cursor))
-        batches = [*_cut_batches(waiting, lambda each: each[0].size, _FILES_BYTES, _MAX_FILES)]
-        jobs = (_make_file_job(shared, [state for state, _ in batch]) for batch in batches)
-        return Stage(jobs, lambda results: self._take(done, waiting, itertools.chain.from_iterable(results)))
+        states = [*map(self._look_at, self.paths)]
+        waiting = [state for state in states if not state.cursor.done]
+        batches = cut_batches(waiting, lambda state: state.size, _FILES_BYTES, _MAX_FILES)
+        jobs = (_make_file_job(shared, [state.path for state in batch], weight) for batch, weight in batches)
+        return Stage(jobs, lambda results: self._take(states, itertools.chain.from_iterable(results)))
 
-    def _take(
-        self, done: Sequence[Cursor], waiting: Sequence[tuple[_FileState, Cursor]], readings: Iterator[FileReading]
-    ) -> None:
-        taker, own, left = self.taker, self.taker.get_source(self.source.name), self.limit
-        for cursor in done:
+    def _look_at(self, path: Path) -> _FileState:
+        run, settings = self.run, getattr(self.source, "settings", "")
+        name = _join_name(self.source.name, "file", digest(str(path.resolve()), size=16), settings)
+        states = list_states([path, *list_companions(self.source, path)])
+        fingerprint = digest(*(f"{state.name}:{state.size}:{state.changed_ns}" for state in states))
+        cursor = run.taker.writer.manifest.inputs.get(name)
+        if run.replace or cursor is None or cursor.fingerprint != fingerprint or cursor.since not in ("", run.since):
+            cursor = Cursor(label=path.name, source=self.source.name, rows=0, fingerprint=fingerprint)
+        return _FileState(path, name, cursor, sum(state.size for state in states))
+
+    def _take(self, states: Sequence[_FileState], readings: Iterator[FileReading]) -> None:
+        run, own, left = self.run, self.run.taker.get_source(self.source.name), self.run.limit
+        for cursor in (state.cursor for state in states if state.cursor.done):
             known = cursor.rows if left is None else min(left, cursor.rows)
             own.files_done += 1
-            taker.count_known(known, sum(cursor.drops.values()))
+            run.taker.count_known(known, sum(cursor.drops.values()))
             left = None if left is None else left - known
+        waiting = [state for state in states if not state.cursor.done]
         doing = f"importing {self.source.name}"
-        self.progress(doing, 0, len(waiting))
-        for number, ((state, cursor), reading) in enumerate(zip(waiting, readings, strict=False), 1):
+        run.progress(doing, 0, len(waiting))
+        for number, (state, reading) in enumerate(zip(waiting, readings, strict=False), 1):
             if left is not None and left <= 0:
                 break
             own.files += 1
-            taker.report.dropped_before += sum(cursor.drops.values())
-            cursor = taker.take_input(
-                state.name, cursor, reading.results, account=reading.account, limit=left, since=self.since
+            run.taker.report.dropped_before += sum(state.cursor.drops.values())
+            cursor = run.taker.take_input(
+                state.name, state.cursor, reading.results, account=reading.account, limit=left, since=run.since
             )
             left = None if left is None else left - cursor.rows
-            self.progress(doing, number, len(waiting))
-
-    def _look_at(self, path: Path) -> _FileState:
-        name = _join_name(
-            self.source.name, "file", digest(str(path.resolve()), size=16), getattr(self.source, "settings", "")
-        )
-        states = list_states([path, *list_companions(self.source, path)])
-        fingerprint = digest(*(f"{state.name}:{state.size}:{state.changed_ns}" for state in states))
-        return _FileState(path, name, fingerprint, sum(state.size for state in states))
-
-    def _find_cursor(self, state: _FileState) -> Cursor:
-        """The cursor of the file if the file is unchanged, or else one at its beginning."""
-        before = self.taker.writer.manifest.inputs.get(state.name)
-        is_same = before is not None and before.fingerprint == state.fingerprint and before.since in ("", self.since)
-        if before is not None and is_same and not self.replace:
-            return before
-        return Cursor(label=state.path.name, source=self.source.name, rows=0, fingerprint=state.fingerprint)
+            run.progress(doing, number, len(waiting))
 
 
-def _make_file_job(shared: SharedSource, states: Sequence[_FileState]) -> Job[list[FileReading]]:
-    paths = [state.path for state in states]
-    weight = max(1, sum(state.size for state in states))
-    return Job(read_files, (shared, paths), weight, lambda: stream_files(shared, paths), not shared.is_shared)
+def _make_file_job(shared: SharedSource, paths: Sequence[Path], weight: int) -> Job[list[FileReading]]:
+    return Job(read_files, (shared, paths), max(1, weight), lambda: stream_files(shared, paths), shared.path is None)
 
 
 def _join_name(*parts: str) -> str:
     return ":".join(part for part in parts if part)
-
-
-def _cut_batches(items: Iterable[T], weigh: Callable[[T], int], most: int, count: int) -> Iterator[list[T]]:
-    """The items in batches of about `most` bytes and `count` items at most."""
-    batch: list[T] = []
-    weight = 0
-    try:
-        for item in items:
-            own = weigh(item)
-            if batch and (len(batch) >= count or weight + own > most):
-                yield batch
-                batch, weight = [], 0
-            batch.append(item)
-            weight += own
-    except Exception:  # do not lose what was read before
-        if batch:
-            yield batch
-        raise
-    if batch:
-        yield batch
 
 
 def count_in_flight_bytes(pool: Pool | None) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -50,7 +51,7 @@ def check_objects(value: Any, column: str) -> list[dict[str, Any]]:
     return value
 
 
-def find_unknown_fields(item: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+def find_unknown_fields(item: dict[str, Any], known: Set[str]) -> dict[str, Any]:
     """The fields of `item` that are not in `known` and not `None`: they go to `extra`, so that nothing is lost."""
     return {} if item.keys() <= known else {k: v for k, v in item.items() if k not in known and v is not None}
 

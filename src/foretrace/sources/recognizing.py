@@ -138,12 +138,10 @@ def find_files(
     for path in paths:
         if not path.exists():
             raise SourceError(f"{path}: no such file or folder")
-        if path.is_dir():
-            walk.visit_folder(path, 0)
-        elif is_named and walk.is_new(path):
+        if path.is_dir() or not is_named:
+            walk.visit(path)
+        elif walk.is_new(path.stat()):
             walk.add(path, {sources[0].name: "named"})
-        elif not is_named:
-            walk.visit_file(path)
     _remove_companions(walk.found, {source.name: source for source in sources}, since)
     return walk.found
 
@@ -151,17 +149,15 @@ def find_files(
 def ask_sources(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
     """The evidence of each source that recognizes the file, by name. A general source (`is_general`) only counts if no
     other source recognizes the file."""
-    general = [source for source in sources if getattr(source, "is_general", False)]
-    return _ask(head, [source for source in sources if source not in general]) or _ask(head, general)
-
-
-def _ask(head: FileHead, sources: Sequence[Any]) -> dict[str, str]:
-    claims: dict[str, str] = {}
-    for source in sources:
-        with contextlib.suppress(Exception):  # no file content may break the walk
-            if reason := source.recognize(head):
-                claims[source.name] = str(reason)
-    return claims
+    for is_general in (False, True):
+        claims: dict[str, str] = {}
+        for source in sources:
+            with contextlib.suppress(Exception):  # no file content may break the walk
+                if getattr(source, "is_general", False) is is_general and (reason := source.recognize(head)):
+                    claims[source.name] = str(reason)
+        if claims:
+            return claims
+    return {}
 
 
 class _Walk:
@@ -177,71 +173,55 @@ class _Walk:
         """List a recognized file or folder."""
         self.found.add(path, claims, self._row_sources)
 
-    def is_new(self, path: Path) -> bool:
+    def is_new(self, status: os.stat_result) -> bool:
         """Whether the file or folder was not visited before, under this name or another."""
-        status = path.stat()
         place = status.st_dev, status.st_ino
-        if place in self._seen:
-            return False
+        is_new = place not in self._seen
         self._seen.add(place)
-        return True
+        return is_new
 
-    def visit_folder(self, folder: Path, depth: int) -> None:
-        """Take the folder if a source recognizes it, or else its contents."""
-        if depth > _MAX_DEPTH:
-            self.found.add_unknown(folder, f"a folder {depth} folders deep")
-            return
-        if not self.is_new(folder):
-            return
+    def visit(self, path: Path, depth: int = 0) -> None:
+        """Take a file or folder if a source recognizes it, or else what is in the folder."""
         try:
-            head = read_head(folder)
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            status = path.stat()
+        except OSError as error:  # a dangling link, or one to itself
+            self.found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
+            return
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not self.is_new(status):
+            return
+        if not is_folder and not stat.S_ISREG(status.st_mode):
+            self.found.add_unknown(path, "no regular file", 0)
+            return
+        if depth > _MAX_DEPTH and is_folder:
+            self.found.add_unknown(path, f"a folder {depth} folders deep")
+            return
+        if not is_folder:
+            self._count_file(path)
+        try:
+            head = read_head(path)
+            names = sorted(os.listdir(path)) if is_folder else []
         except (SourceError, OSError) as error:
-            self.found.add_unknown(folder, f"a folder that cannot be read: {getattr(error, 'strerror', error)}", 0)
+            what = "a folder that cannot be read: " if is_folder else ""
+            self.found.add_unknown(path, what + str(error).removeprefix(f"{path}: "))
             return
-        names = {entry.name for entry in entries}
         if "manifest.json" in names and any(name.startswith("shard-") for name in names):
-            self.found.add_unknown(folder, "a traces folder; build a dataset from it as it is", 0)
-            return
-        if claims := ask_sources(head, self._sources):
-            self.add(folder, claims)
-            return
-        for entry in entries:
-            path = Path(entry.path)
-            try:
-                mode = entry.stat().st_mode
-            except OSError as error:  # a dangling link, or one to itself
-                self.found.add_unknown(path, f"a link that leads nowhere: {error.strerror}", 0)
-                continue
-            if stat.S_ISDIR(mode):
-                if entry.name not in _SKIPPED_FOLDERS:
-                    self.visit_folder(path, depth + 1)
-            elif stat.S_ISREG(mode):
-                self.visit_file(path)
-            else:
-                self.found.add_unknown(path, "no regular file", 0)
+            self.found.add_unknown(path, "a traces folder; build a dataset from it as it is", 0)
+        elif claims := ask_sources(head, self._sources):
+            self.add(path, claims)
+        elif is_folder:
+            for name in names:
+                if name not in _SKIPPED_FOLDERS:
+                    self.visit(path / name, depth + 1)
+        else:
+            self.found.add_unknown(path, describe_head(head), status.st_size)
 
-    def visit_file(self, path: Path) -> None:
-        """Take the file if a source recognizes it."""
-        if not self.is_new(path):
-            return
+    def _count_file(self, path: Path) -> None:
         self._files += 1
         if self._files > MAX_FILES:
             raise SourceError(f"{path.parent}: more than {MAX_FILES:,} files; name the folders that hold traces")
         if self._files % _REPORT_EVERY == 0:
             self._progress("looking at files", self._files, None)
-        if not path.is_file():
-            self.found.add_unknown(path, "no regular file")
-            return
-        try:
-            head = read_head(path)
-        except SourceError as error:
-            self.found.add_unknown(path, str(error).removeprefix(f"{path}: "))
-            return
-        if claims := ask_sources(head, self._sources):
-            self.add(path, claims)
-        else:
-            self.found.add_unknown(path, describe_head(head))
 
 
 def describe_head(head: FileHead) -> str:
@@ -250,15 +230,12 @@ def describe_head(head: FileHead) -> str:
         keys = [str(key)[:40] for key in itertools.islice(head.first, _MAX_KEYS)]
         more = ", ..." if len(head.first) > _MAX_KEYS else ""
         return f"{'a first record' if head.records else 'a document'} with {', '.join(keys)}{more}"
+    text = head.start.decode(errors="replace").rstrip("\ufffd")  # a character may be cut off at the end
+    if "\x00" in text or "\ufffd" in text:
+        return "binary"
     if not head.start.strip():
         return "empty"
-    if b"\x00" in head.start:
-        return "binary"
-    try:
-        head.start[:-4].decode()
-    except UnicodeDecodeError:
-        return "binary"
-    return "a JSON list without objects" if head.start.lstrip().startswith(b"[") else "text without a JSON object"
+    return "a JSON list without objects" if text.lstrip().startswith("[") else "text without a JSON object"
 
 
 def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float | None) -> None:
@@ -273,25 +250,24 @@ def _remove_companions(found: FoundFiles, sources: dict[str, Any], since: float 
 
     def is_companion(path: Path) -> bool:
         """Whether a file, or a folder that contains it, is read together with another file."""
-        if not companions:
-            return False
         real = Path(os.path.realpath(path))
         return any(str(place) in companions for place in (real, *real.parents))
 
     kept: list[RecognizedFile] = []
     for file, others in zip(found.files, read_with, strict=True):
-        if is_companion(file.path):
+        if companions and is_companion(file.path):
             found.companions += 1
         elif since is not None and _find_last_change([file.path, *others]) < since:
             found.too_old += 1
         else:
             kept.append(file)
-    unknown = [file for file in found.unknown if not is_companion(file.path)]
-    left_out = len(found.unknown) - len(unknown)
-    found.ambiguous = [file for file in found.ambiguous if not is_companion(file.path)]
-    found.files, found.unknown = kept, unknown
-    found.unknown_count -= left_out
-    found.companions += left_out
+    found.files = kept
+    if companions:
+        unknown = [file for file in found.unknown if not is_companion(file.path)]
+        found.companions += len(found.unknown) - len(unknown)
+        found.unknown_count -= len(found.unknown) - len(unknown)
+        found.unknown = unknown
+        found.ambiguous = [file for file in found.ambiguous if not is_companion(file.path)]
 
 
 def _find_last_change(paths: Sequence[Path]) -> float:

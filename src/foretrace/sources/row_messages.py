@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -22,9 +21,8 @@ from foretrace.sources.openai_messages import (
     read_function_call,
     read_native_calls,
 )
-from foretrace.sources.template_text import goes_on, has_steps, split_observations
 from foretrace.sources.text_actions import PRINTED_BY_PROGRAM, AgentText, CallReader
-from foretrace.sources.turn_items import CALL_ROLES, REST, Place, Row, get_role, is_agent
+from foretrace.sources.turn_items import CALL_ROLES, REST, Place, Row, get_role
 
 _KNOWN = frozenset(
     [
@@ -69,11 +67,8 @@ def make_messages(items: list[tuple[Place, Row]], pattern: Encoding | None = Non
     Raises:
         RowError: a turn has an unknown role, or content that would be lost.
     """
-    items = list(_split_observed(items))
     turns = [_read_turn(place, item, index) for index, (place, item) in enumerate(items)]
     silent = [i for i, turn in enumerate(turns) if turn.role == "assistant" and not turn.calls]
-    if pattern is None:
-        silent = [i for i in silent if not _is_report(turns, i)]
     texts = [AgentText(turns[i].text, _find_answer(turns, i)) for i in silent if turns[i].text.strip()]
     reader = CallReader(texts, pattern) if texts else None
     for i in silent:
@@ -105,41 +100,9 @@ def find_task_text(messages: tuple[Message, ...]) -> str:
     return "\n\n".join(asked)
 
 
-def _split_observed(items: list[tuple[Place, Row]]) -> Iterator[tuple[Place, Row]]:
-    """Split turns of the agent that contain observations written by its program (CrewAI) into turns and results. A turn
-    that is answered is not split, as the agent made the observations up. Neither is a report: no turn has a ReAct
-    agent's lines, or the last turn ends with an observation."""
-    if not any("\nObservation" in _get_text(item) for _, item in items):
-        yield from items
-        return
-    is_react = any(is_agent(item) and has_steps(_get_text(item)) for _, item in items)
-    for index, (place, item) in enumerate(items):
-        text = _get_text(item)
-        key = "content" if "content" in item else "value"
-        is_last = index + 1 == len(items)
-        is_open = goes_on(text) and has_steps(text) if is_last else is_react and is_agent(items[index + 1][1])
-        if not is_open or "\nObservation" not in text or not is_agent(item):
-            yield place, item
-            continue
-        for turn in split_observations(text):
-            yield place, {**item, key: turn["content"]} if turn["role"] == "assistant" else turn
-
-
-def _is_report(turns: list[_Turn], index: int) -> bool:
-    """Whether an unanswered turn is a report of actions and observations; a turn that takes an action ends with it."""
-    is_open = index + 1 == len(turns) or turns[index + 1].role == "assistant"
-    text = turns[index].text
-    return is_open and "\nObservation" in text and len(split_observations(text)) > 1 and not has_steps(text)
-
-
 def _get_reasoning(item: Row) -> str | None:
     reasoning = item.get("reasoning_content") or item.get("reasoning")
     return reasoning if isinstance(reasoning, str) else None
-
-
-def _get_text(item: Row) -> str:
-    text = item.get("content", item.get("value"))
-    return text if isinstance(text, str) else ""
 
 
 def _read_turn(place: Place, item: Row, index: int) -> _Turn:

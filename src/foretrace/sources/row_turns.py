@@ -2,24 +2,24 @@
 
 A turn is a mapping with a role and a content in one of the forms that `turn_items` reads. The forms of a row: a list of
 messages (or its JSON text, or parallel lists); messages with the last reply in its own column; a request and a response
-of a model's API; a transcript as one text; alternating states of a web page and actions.
+of a model's API; an agent's steps with their actions and results; a text with the tokens of a chat template or with
+roles at the beginning of lines; alternating states of a web page and actions.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
+from foretrace.encodings.action_lines import ACTION_LINE
 from foretrace.sources.base import RowError
-from foretrace.sources.exported_chats import find_exported_chat
-from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call
-from foretrace.sources.json_values import decode_nested, get_dict, get_text
+from foretrace.sources.found_turns import FoundTurns, Row, Turns, make_call, make_thought
+from foretrace.sources.json_values import as_list, as_text, decode_json, decode_nested, get_dict, get_text, write_text
 from foretrace.sources.leftovers import find_rest
 from foretrace.sources.openai_messages import check_objects, decode_column
-from foretrace.sources.step_turns import find_steps
-from foretrace.sources.template_text import split_react, split_template
 from foretrace.sources.turn_items import REST, get_role, is_agent, is_turn
 
 MESSAGES = ("messages", "conversations", "conversation", "history", "trajectory", "dialogue", "turns")
@@ -38,8 +38,6 @@ _REPLY_PATHS: tuple[tuple[str | int, ...], ...] = (
 """Paths to the model's message in the response of an API."""
 _TOOL_HOLDERS = ("toolConfig", "tool_config", "config")
 _SYSTEMS = ("system", "system_prompt", "systemInstruction", "system_instruction")
-_ASKED = ("instruction", "question", "task", "query", "prompt", "input")
-"""Columns of the request, next to a text that begins with the agent's first step."""
 _INTENTS = ("intent", "task", "goal", "objective")
 """Columns of the task to be done on a page."""
 _STATES = frozenset({
@@ -49,6 +47,29 @@ _STATES = frozenset({
 """Columns that contain the agent's `messages`; messages in a `grader` or in `metadata` are not the agent's."""
 _SPOKEN = re.compile(r"^(system|user|assistant|tool|human|ai|function response): ?", re.MULTILINE | re.IGNORECASE)
 _SPOKEN_START = re.compile(r"\s*(?:system|user|assistant|human): ", re.IGNORECASE)
+_TEMPLATES = (
+    (
+        "<|im_start|>",
+        r"<\|im_start\|>(\w+)(?:[ \t]+name=[\w.-]+)?[ \t]*\n(.*?)(?:<\|im_end\|>|\Z)",
+    ),
+    (
+        "<|start_header_id|>",
+        r"<\|start_header_id\|>(\w+)<\|end_header_id\|>\n*(.*?)(?:<\|eot_id\|>|<\|eom_id\|>|\Z)",
+    ),
+)
+"""Chat templates (ChatML, Llama): the token that begins a turn, and the role and the text of a turn."""
+_FILLING = re.compile(r"(?:\s|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text\|>|</?s>)*")
+"""What a template may put between turns."""
+_THOUGHT = re.compile(r"\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
+_STEPS = ("trajectory", "steps", "history", "actions")
+_ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "command")
+_ARGUMENTS = ("tool_input", "tool_args", "action_input", "arguments", "args", "parameters", "input", "kwargs")
+_RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
+_THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
+_TASKS = ("question", "task", "query", "goal", "instruction", "intent", "input", "prompt", "objective")
+_GOALS = frozenset({"question", "goal", "instruction", "intent", "objective"})
+"""Columns that only describe an agent's task; a build or a test may have a `task`, too."""
+_ANSWERS = ("final_answer", "answer", "output", "final_output")
 
 
 def find_turns(row: Row) -> FoundTurns | None:
@@ -68,15 +89,12 @@ def read_turns(row: Row, path: str) -> FoundTurns:
     """
     value = get_path(row, path)
     column = path if path in row else path.partition(".")[0]
-    if isinstance(value, str) and _SPOKEN_START.match(value):
-        return FoundTurns(_split_transcript(value), frozenset({column}), path)
     if isinstance(value, str) and (turns := split_template(value)):
         return FoundTurns([*enumerate(turns)], frozenset({column}), path)
+    if isinstance(value, str) and _SPOKEN_START.match(value):
+        return FoundTurns([*enumerate(_split_transcript(value))], frozenset({column}), path)
     turns = decode_turns(value, path)
-    extra = frozenset({column})
-    if not turns:
-        raise RowError("empty_trace", f"{path} is empty")
-    return _add_rest(row, _add_system(row, FoundTurns([*enumerate(turns)], extra, path)))
+    return _add_rest(row, _add_system(row, FoundTurns([*enumerate(turns)], frozenset({column}), path)))
 
 
 def _add_rest(row: Row, found: FoundTurns) -> FoundTurns:
@@ -302,26 +320,13 @@ def _find_rendered_halves(row: Row, prompt: str, reply: str) -> FoundTurns | Non
     before, after = row.get(prompt), row.get(reply)
     if not isinstance(before, str) or not isinstance(after, str):
         return None
-    turns = _split_halves(before, after)
-    # The turn that is open at the end of the prompt, possibly with the beginning of a thought, continues in the reply.
-    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(split_template(before), turns, strict=False))
-    count = sum(1 for _ in pairs)
+    asked, turns = split_template(before), split_template(before + after)
+    # The turn that is open at the end of the prompt continues in the reply.
+    count = next((n for n, pair in enumerate(zip(asked, turns, strict=False)) if pair[0] != pair[1]), len(asked))
     if not count or not any(map(is_agent, turns[count:])):
         return None
-    said = enumerate(turns[count:])
-    form = f"columns {prompt} and {reply} are a text of a chat template"
-    return FoundTurns([*((None, turn) for turn in turns[:count]), *said], frozenset({prompt, reply}), form)
-
-
-def _split_halves(before: str, after: str) -> list[Row]:
-    """The turns of a prompt and its reply, which may be bare text after a prompt of complete turns."""
-    try:
-        return split_template(before + after)
-    except RowError:
-        turns = split_template(before)
-        if not turns or "<|" in after:
-            raise
-        return [*turns, {"role": "assistant", "content": after}]
+    both: Turns = [*((None, turn) for turn in turns[:count]), *enumerate(turns[count:])]
+    return FoundTurns(both, frozenset({prompt, reply}), f"columns {prompt} and {reply} are a text of a chat template")
 
 
 def _are_calls(value: Any) -> bool:
@@ -345,32 +350,46 @@ def _find_wanted_calls(row: Row) -> FoundTurns | None:
     return FoundTurns(turns, frozenset({"query", "answers"}), "columns query and answers")
 
 
-def _find_transcript(row: Row) -> FoundTurns | None:
-    """One text in which each turn begins with its role."""
-    found: list[FoundTurns] = []
-    for column, value in row.items():
-        if isinstance(value, str) and _SPOKEN_START.match(value):
-            turns = _split_transcript(value)
-            if {"user", "assistant"} <= {turn["role"].lower().replace("human", "user") for _, turn in turns}:
-                found.append(FoundTurns(turns, frozenset({column}), f"column {column} is a transcript"))
-    return found[0] if len(found) == 1 else None  # of two, one may be the rejected reply
-
-
-def _find_template_text(row: Row) -> FoundTurns | None:
-    """One text with the tokens of a chat template, or a ReAct text that contains its observations."""
+def _find_text(row: Row) -> FoundTurns | None:
+    """One text with the tokens of a chat template, or in which each turn begins with its role."""
     found: list[FoundTurns] = []
     for column, value in row.items():
         if not isinstance(value, str):
             continue
-        turns, what = split_template(value), "a text of a chat template"
-        if not turns and column not in (*_SYSTEMS, *_ASKED):
-            turns, what = split_react(value), "a text of actions and observations"
-        if any(is_agent(turn) for turn in turns):
-            asked = [] if turns[0].get("role") != "assistant" else [k for k in _ASKED if get_text(row, k).strip()]
-            opens: Turns = [(None, {"role": "user", "content": "\n".join(row[k] for k in asked)})] if asked else []
-            used = frozenset({column, *asked})
-            found.append(FoundTurns([*opens, *enumerate(turns)], used, f"column {column} is {what}"))
-    return found[0] if len(found) == 1 else None
+        turns, what = split_template(value), "text of a chat template"
+        if not turns and _SPOKEN_START.match(value):
+            turns, what = _split_transcript(value), "transcript"
+        if {"user", "assistant"} <= {get_role(turn) for turn in turns}:
+            found.append(FoundTurns([*enumerate(turns)], frozenset({column}), f"column {column} is a {what}"))
+    return found[0] if len(found) == 1 else None  # of two, one may be the rejected reply
+
+
+def split_template(text: str) -> list[Row]:
+    """The turns of a text that begins with a template's tokens; none if it does not.
+
+    Raises:
+        RowError: some text is outside of the turns, or a turn has no end.
+    """
+    at = _skip_filling(text, 0)
+    token, pattern = next(((token, each) for token, each in _TEMPLATES if text.startswith(token, at)), ("", ""))
+    turns: list[Row] = []
+    for match in re.finditer(pattern, text, re.DOTALL) if pattern else ():
+        role, said = match.groups()
+        if match.start() != at or token in said:
+            break
+        if role == "assistant" and (thought := _THOUGHT.match(said)):
+            turns += [make_thought(thought[1])] if thought[1] else []
+            said = said[thought.end() :]
+        turns.append({"role": role, "content": said.rstrip("\n")})
+        at = _skip_filling(text, match.end())
+    if pattern and at < len(text):
+        raise RowError("stray_text", f"text at character {at} is in no turn of the chat template: {text[at:][:60]!r}")
+    return turns
+
+
+def _skip_filling(text: str, at: int) -> int:
+    found = _FILLING.match(text, at)
+    return found.end() if found else at
 
 
 def _find_nested(row: Row) -> FoundTurns | None:
@@ -420,13 +439,77 @@ def _read_states(items: list[Row]) -> Iterator[tuple[int, Row]]:
             return
 
 
-def _split_transcript(text: str) -> Turns:
+def _split_transcript(text: str) -> list[Row]:
     pieces = _SPOKEN.split(text)[1:]
-    pairs = zip(pieces[::2], pieces[1::2], strict=True)
-    return [
-        (index, {"role": role.lower().removesuffix(" response"), "content": said.strip()})
-        for index, (role, said) in enumerate(pairs)
-    ]
+    roles = (role.lower().removesuffix(" response") for role in pieces[::2])
+    return [{"role": role, "content": said.strip()} for role, said in zip(roles, pieces[1::2], strict=True)]
+
+
+def _find_steps(row: Row) -> FoundTurns | None:
+    """A column of an agent's steps, each with its thought, its action and the result, as home-made loops write them.
+
+    A list of actions in words only (a recipe, a test plan) is not a conversation: there are thoughts, or the row has a
+    task and the actions have the form of calls.
+    """
+    for column in _STEPS:
+        items = as_list(decode_json(row.get(column)))
+        steps = [step for item in items if (step := _read_step(item)) is not None]
+        if not steps or len(steps) < len(items) or not any(call and result is not None for _, call, result, _ in steps):
+            continue
+        asked = next((key for key in _TASKS if get_text(row, key)), None)
+        is_agents = asked in _GOALS or (asked and any("observation" in item for item in items))
+        is_sure = is_agents and any(is_call for *_, is_call in steps)
+        if not is_sure and not any(thought for thought, *_ in steps):
+            continue
+        turns: Turns = [] if asked is None else [(None, {"role": "user", "content": row[asked]})]
+        for index, (thought, call, result, _) in enumerate(steps):
+            own = f"step_{index}"
+            calls = [make_call(*call, own)] if call else []
+            if calls or thought:
+                turns.append((index, {"role": "assistant", "content": thought, "tool_calls": calls}))
+            if result is not None:
+                answer: Row = {"role": "tool", "tool_call_id": own} if calls else {"role": "environment_state"}
+                turns.append((index, {**answer, "content": write_text(result)}))
+        said = next((key for key in _ANSWERS if get_text(row, key).strip()), None)
+        turns += [] if said is None else [(None, {"role": "assistant", "content": row[said], "train": None})]
+        return FoundTurns(
+            turns, frozenset(filter(None, (column, asked, said))), f"column {column} holds steps with actions"
+        )
+    return None
+
+
+def _read_step(item: Any) -> tuple[str, tuple[str, Row] | None, Any, bool] | None:
+    """Thought, call and result of a step, and whether the action has the form of a call."""
+    if not isinstance(item, dict) or "role" in item:
+        return None
+    thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
+    result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
+    key = next((key for key in _ACTIONS if item.get(key)), None)
+    if key is None:
+        return (thought, None, result, False) if thought else None
+    action = decode_nested(item[key])
+    given = next((item[name] for name in _ARGUMENTS if name in item), None)
+    if isinstance(action, dict):
+        inner = get_dict(action, "function") or action
+        name = get_text(inner, "name", "tool", "tool_name", "action", "type")
+        rest = {k: v for k, v in inner.items() if v != name and k not in ("id", "type") and v is not None}
+        given = next((inner[k] for k in _ARGUMENTS if k in inner), rest)
+        return (thought, (name, _as_arguments(given)), result, True) if name else None
+    if not isinstance(action, str):
+        return None
+    if given is not None and "\n" not in action and len(action) <= 100:
+        return thought, (action, _as_arguments(given)), result, key != "action" or not isinstance(given, str)
+    if key == "command":  # a build or a person runs commands, too
+        return thought, ("bash", {"command": action}), result, False
+    read = ACTION_LINE.parse(f"Action: {action}")
+    is_call = len(read) == 1 and read[0].name not in ("act", "answer") and action.rstrip().endswith((")", "]"))
+    call = (read[0].name, msgspec.json.decode(read[0].arguments)) if is_call else ("act", {"input": action})
+    return thought, call, result, is_call
+
+
+def _as_arguments(value: Any) -> Row:
+    value = decode_nested(value)
+    return value if isinstance(value, dict) else {} if value in (None, "", []) else {"input": value}
 
 
 def _add_system(row: Row, found: FoundTurns) -> FoundTurns:
@@ -460,12 +543,10 @@ _FINDERS = (
     _find_messages,
     _find_responses,
     _find_web_states,
-    find_exported_chat,
-    find_steps,
+    _find_steps,
     _find_halves,
     _find_wanted_calls,
-    _find_transcript,
-    _find_template_text,
+    _find_text,
     _find_nested,
     _find_input,
 )

@@ -12,11 +12,11 @@ import msgspec
 
 from foretrace.core.digest import digest
 from foretrace.core.python_source import PARSE_ERRORS, parse_quietly
-from foretrace.core.trace import Message, Outcome, Provenance, Task, ToolSpec, Trace
+from foretrace.core.trace import Message, Outcome, Task, ToolSpec, Trace
 from foretrace.encodings.json_calls import REACT
 from foretrace.rows.base import Drop, Hub, RawRow, RowRef
 from foretrace.rows.head import FileHead
-from foretrace.sources.base import RowError
+from foretrace.sources.base import RowError, make_origin
 from foretrace.sources.openai_messages import read_tool_specs
 from foretrace.sources.row_turns import decode_turns, get_path
 
@@ -36,9 +36,7 @@ class ToolBench:
     license = "Apache-2.0"
     hub = Hub("tuandunghcmut/toolbench-v1", "train", "default")
 
-    def __init__(self, keep_prefix_rows: bool = False) -> None:
-        self.keep_prefix_rows = keep_prefix_rows
-        self.settings = "keep_prefix_rows" if keep_prefix_rows else ""
+    def __init__(self) -> None:
         self._inner: set[int] = set()
         """Last digests of rows that are prefixes of longer rows."""
         self._chosen_row: dict[int, int] = {}
@@ -56,8 +54,6 @@ class ToolBench:
     def scan(self, rows: Iterable[RawRow]) -> None:
         """Find the rows that are prefixes of others, and choose one branch in which each shared prefix is trained: one
         that ended in an answer, if there is one. The order of the rows does not matter."""
-        if self.keep_prefix_rows:
-            return
         before: dict[int, int] = {}
         ends: dict[int, tuple[int, int]] = {}
         for _, row in rows:
@@ -100,17 +96,8 @@ class ToolBench:
             tools=_read_apis(turns[0][1]) if turns[0][0] == "system" else (),
             messages=messages,
             outcome=_find_outcome(messages),
-            provenance=Provenance(
-                origin="imported",
-                source=self.name,
-                revision=at.revision,
-                split=at.split or "train",
-                raw_file=at.file,
-                raw_row=at.row,
-                raw_id=row["id"],
-                license=self.license,
-                agent="ToolBench DFSDT",
-                protocol="react",
+            provenance=make_origin(
+                self, at, split=at.split or "train", raw_id=row["id"], agent="ToolBench DFSDT", protocol="react"
             ),
             extra={k: v for k, v in row.items() if k not in ("id", "conversations") and v is not None},
         )

@@ -1,8 +1,8 @@
 """Convert messages of toolkits and programs that have no role to messages with one.
 
-Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI, Semantic Kernel's
-`Items`, the pairs of Amazon Q and Kiro, turns of a dialogue by their speaker, and a message in an envelope: Continue's,
-the events of Google's ADK, the lines of Goose, Droid and others.
+Known are the steps of smolagents, AutoGen's events, the requests and responses of Pydantic AI, turns of a dialogue by
+their speaker, and a message in an envelope: Continue's, the events of Google's ADK, the lines of Goose, Droid and
+others.
 """
 
 from __future__ import annotations
@@ -104,27 +104,6 @@ def _read_pydantic_ai(item: Row) -> list[Row] | None:
     ]
 
 
-def _read_semantic_kernel(item: Row) -> list[Row] | None:
-    role, pieces = get_value(item.get("Role"), "Label", item.get("Role")), item.get("Items")
-    is_message = isinstance(role, str) and isinstance(pieces, list)
-    return [{"role": role, "content": pieces}] if is_message else None
-
-
-def _read_pair(item: Row) -> list[Row] | None:
-    """What a person or tools said, and the reply to it."""
-    asked, said = get_value(item.get("user"), "content"), item.get("assistant")
-    if not isinstance(asked, dict) or not isinstance(said, dict):
-        return None
-    prompt = get_text(asked.get("Prompt"), "prompt")
-    found: list[Row] = [{"role": "user", "content": prompt}] if prompt else []
-    for result in get_dicts(asked.get("ToolUseResults"), "tool_use_results"):
-        text = "\n".join(get_text(each, "Text") for each in get_list(result, "content"))
-        found.append(make_result(result.get("tool_use_id"), text, result.get("status") == "Error"))
-    reply = said.get("ToolUse") or said.get("Response")
-    calls = [make_call(each.get("name"), each.get("args"), each.get("id")) for each in get_dicts(reply, "tool_uses")]
-    return [*found, {"role": "assistant", "content": get_value(reply, "content"), "tool_calls": calls}]
-
-
 def _read_smolagents(item: Row) -> list[Row] | None:
     """A step of smolagents: the model's text, its call, and the observation."""
     if not is_step(item):
@@ -178,7 +157,5 @@ _READERS = (
     _read_smolagents,
     _read_autogen,
     _read_pydantic_ai,
-    _read_semantic_kernel,
-    _read_pair,
     _read_envelope,
 )

@@ -31,7 +31,7 @@ OWN = {
     "formats/otlp_genai": "otlp",
 }
 SESSIONS = ("claude_code", "codex", "cursor", "gemini_cli", "hermes", "opencode", "pi")
-KNOWN = {*OWN.values(), *SESSIONS, "atropos_groups", "hub_session", "inspect_ai"}
+KNOWN = {*OWN.values(), *SESSIONS, "hub_session", "inspect_ai"}
 COUNTS = {
     "formats/adp_std/codeactinstruct_sample_std.json": (36, [(4, 3, 3), (5, 3, 3), (3, 2, 2), (3, 1, 1), (3, 2, 2)]),
     "formats/adp_std/toucan_sample_std_v1.json": (6, [(3, 1, 1)]),

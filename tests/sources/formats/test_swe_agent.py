@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foretrace.actions.label_steps import label_trace
-from sources.formats.reading import SHARED, count, needs_shared, outline, read, read_one, recognize, write_document
+from sources.formats.reading import count, outline, read_one, write_document
 
 
 def step(response: str, action: str, seconds: float, observation: str = "ok") -> dict[str, Any]:
@@ -27,23 +26,6 @@ FENCED = "Look.\n\n```\nls -a\n```"
 def document(*history: dict[str, Any], steps: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     info = {"exit_status": "submitted", "submission": "diff", "swe_agent_version": "1.1.0"}
     return {"environment": "main", "trajectory": steps or [], "history": list(history), "info": info, **more}
-
-
-@needs_shared
-def test_real_files() -> None:
-    """Each step of `trajectory` is an action that was measured or not; turns are counted from the histories."""
-    path = SHARED / "traces" / "swe_agent_traj" / "rows.jsonl"
-    traces, drops, account = read("swe_agent", path)
-    assert list(recognize(path)) == ["swe_agent"] and not drops
-    assert account.used == account.records == 138
-    assert [count(t)["turns"] for t in traces] == [11, 11, 11, 15, 12, 5]
-    assert [t.provenance.raw_row for t in traces] == list(range(6))
-    first = traces[0]
-    assert first.task.id == "marshmallow-code__marshmallow-1867" and first.task.group == "marshmallow-code/marshmallow"
-    ran = [s["execution_time"] for s in json.loads(path.read_text().splitlines()[0])["trajectory"]]
-    assert [m.tool_s for m in first.messages if m.role == "tool"] == ran and len(ran) == 11
-    assert {m.tool_s_source for m in first.messages if m.role == "tool"} == {"runner"}
-    assert first.outcome.exit_reason == "submitted" and first.outcome.success is None
 
 
 def test_demonstrations_are_no_steps(tmp_path: Path) -> None:

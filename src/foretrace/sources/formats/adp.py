@@ -22,11 +22,12 @@ from foretrace.sources.conversation import Conversation, make_call
 from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     are_encoded_twice,
-    as_dict,
     as_dicts,
-    as_list,
     as_text,
     decode_quoted,
+    get_dict,
+    get_list,
+    get_text,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -51,7 +52,7 @@ class Adp(RecordFiles):
     def recognize(self, head: FileHead) -> str | None:
         """By `class_` of the first item of the first row."""
         first = next(iter(as_dicts(head.first.get("content"))), {})
-        kind = as_text(first.get("class_"))
+        kind = get_text(first, "class_")
         return f"content[0].class_ is {kind}" if kind in _ACTIONS | _OBSERVATIONS else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
@@ -63,8 +64,8 @@ def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> 
     talk = Conversation(account)
     met: Counter[str] = Counter()
     tools: tuple[ToolSpec, ...] = ()
-    items = as_list(row.get("content"))
-    is_quoted = are_encoded_twice(as_dict(item.get("kwargs")) for item in as_dicts(items))
+    items = get_list(row, "content")
+    is_quoted = are_encoded_twice(get_dict(item, "kwargs") for item in as_dicts(items))
     open_calls: list[str] = []
     for at, item in enumerate(items):
         if not isinstance(item, dict):
@@ -79,16 +80,16 @@ def _read_row(row: dict[str, Any], index: int, path: Path, account: Account) -> 
             account.use()
             if not talk.has_agent and item.get("name") == "system":
                 talk.add_system(_write_observation(item, kind), at)
-                tools = tools or _read_declared_tools(as_text(item.get("content")))
+                tools = tools or _read_declared_tools(get_text(item, "content"))
             else:
                 _add_observation(talk, item, kind, at, open_calls)
         else:
             account.meet_unknown(kind)
-    own_id = as_text(row.get("id")) or make_row_id(row)
+    own_id = get_text(row, "id") or make_row_id(row)
     # Ids may be row numbers, which many data sets have in common: the user's text tells the rows apart.
-    asked = next((as_text(item.get("content")) for item in as_dicts(items) if item.get("source") == "user"), "")
+    asked = next((get_text(item, "content") for item in as_dicts(items) if item.get("source") == "user"), "")
     key = f"adp@{own_id if len(own_id) <= 200 else digest(own_id)}:{digest(asked)}"
-    details = as_dict(row.get("details"))
+    details = get_dict(row, "details")
     instance = next((v for k in ("instance_id", "task_id") if isinstance(v := details.get(k), str) and v), "")
     return finish_trace(
         talk,
@@ -107,21 +108,21 @@ def _add_action(
     talk: Conversation, item: dict[str, Any], kind: str, at: int, open_calls: list[str], is_quoted: bool
 ) -> list[str]:
     """Add an action, and return the ids of the calls that wait for a result."""
-    said = as_text(item.get("description"))
-    reasoning = as_text(item.get("reasoning_content")) or None
+    said = get_text(item, "description")
+    reasoning = get_text(item, "reasoning_content") or None
     extra = find_unknown_fields(item, _ITEM)
     if kind == "message_action":
         text = "\n\n".join(piece for piece in (said, write_text(item.get("content"))) if piece)
         talk.add_agent(at, text=text, reasoning=reasoning, raw_role=kind, extra=extra)
         return []
-    call_id = as_text(item.get("tool_call_id")) or f"call_{at}"
+    call_id = get_text(item, "tool_call_id") or f"call_{at}"
     if kind == "api_action":
         arguments = item.get("kwargs")
         if is_quoted and isinstance(arguments, dict):
             arguments = {k: decode_quoted(v) for k, v in arguments.items()}
         call = make_call(call_id, item.get("function"), arguments)
     else:
-        language, code = as_text(item.get("language")) or "code", write_text(item.get("content"))
+        language, code = get_text(item, "language") or "code", write_text(item.get("content"))
         call = make_call(call_id, language, {"command" if language in _SHELLS else "code": code})
     talk.add_agent(at, text=said, reasoning=reasoning, calls=[call], raw_role=kind, extra=extra)
     return [*open_calls, call_id]
@@ -131,7 +132,7 @@ def _add_observation(talk: Conversation, item: dict[str, Any], kind: str, at: in
     text, source = _write_observation(item, kind), item.get("source")
     extra = find_unknown_fields(item, _ITEM)
     more: dict[str, Any] = {"parts": _find_image(item, kind), "raw_role": as_text(source) or kind, "extra": extra}
-    call_id = as_text(item.get("tool_call_id"))
+    call_id = get_text(item, "tool_call_id")
     if not call_id and open_calls:
         call_id = open_calls.pop(0)
     elif call_id in open_calls:
@@ -151,8 +152,8 @@ def _write_observation(item: dict[str, Any], kind: str) -> str:
 
 
 def _find_image(item: dict[str, Any], kind: str) -> tuple[Part, ...]:
-    image = item if kind == "image_observation" else as_dict(item.get("image_observation"))
-    return (Part(type="image", ref=as_text(image.get("content")) or None),) if image else ()
+    image = item if kind == "image_observation" else get_dict(item, "image_observation")
+    return (Part(type="image", ref=get_text(image, "content") or None),) if image else ()
 
 
 def _read_declared_tools(text: str) -> tuple[ToolSpec, ...]:

@@ -2,12 +2,12 @@
 
 A step has one stamp for its reply and all results, so durations are not taken from stamps. Replies that were copied
 from an earlier trajectory (`is_copied_context`) have the author `demo`: they were shown, not made. Task and reward of a
-trajectory that Harbor wrote come from the trial's `result.json`, one folder up.
+trajectory that Harbor wrote come from the trial's `result.json`, one folder up. Trajectories in other files that a
+document names are not read with it: each file is an input of its own.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,24 +16,24 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace, Usage
+from foretrace.core.trace import Author, Failure, Outcome, Parent, Sampled, Task, ToolCall, Trace
 from foretrace.rows.base import Drop
-from foretrace.rows.files import TruncatedError, read_unpacked
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, measure, read_time
-from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_child_task, make_task, read_usage
 from foretrace.sources.json_values import (
-    as_count,
     as_dict,
     as_dicts,
-    as_list,
     as_number,
     as_numbers,
-    as_text,
     as_token_ids,
     get_bool,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_text,
     read_objects,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -61,36 +61,22 @@ class Atif(RecordFiles):
 
     def recognize(self, head: FileHead) -> str | None:
         """By the version of the schema."""
-        version = as_text(head.first.get("schema_version"))
+        version = get_text(head.first, "schema_version")
         return f"schema_version is {version[:20]}" if version.startswith("ATIF-v") else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
-        """The traces of a document, of the agents that it starts, and of trajectories in other files that it names."""
+        """The traces of a document, and of the agents that it starts."""
         return _Reader(path, account).read(record, None, None, 0)
 
     def list_companions(self, path: Path) -> Iterable[Path]:
-        """Trajectory files next to this one that it names (subagents, continuations), and the trial's result."""
-        found: dict[Path, None] = dict.fromkeys(filter(None, [_find_result(path)]))
-        waiting = [path]
-        while waiting and len(found) < 1000:
-            at = waiting.pop()
-            if not _names_others(at):
-                continue
-            for value in read_objects(at):
-                names = [] if isinstance(value, Drop) else [name for name, _ in _find_references(value)]
-                new = [p for name in names if (p := _find_beside(at, name)) and p != path and p not in found]
-                found.update(dict.fromkeys(new))
-                waiting += new
-        return list(found)
+        """The trial's result."""
+        return filter(None, [_find_result(path)])
 
 
 class _Reader:
-    """Reads a document and everything that belongs to it."""
-
     def __init__(self, path: Path, account: Account) -> None:
         self._path = path
         self._account = account
-        self._files = {path}
         self._keys: Counter[str] = Counter()
 
     def read(
@@ -98,34 +84,24 @@ class _Reader:
     ) -> Iterator[Trace | Drop]:
         key = f"atif@{self._make_own_id(document)}"
         trial = _read_result(self._path) if group is None else {}
-        task = make_child_task(group, key) if group else make_task(key, instance=as_text(trial.get("task_name")))
+        task = make_child_task(group, key) if group else make_task(key, instance=get_text(trial, "task_name"))
         yield self._make_trace(document, key, task, parent, _make_outcome(trial))
-        if depth >= _MAX_DEPTH:
+        children = get_dicts(document, "subagent_trajectories")
+        if children and depth >= _MAX_DEPTH:
             self._account.note("subagents that lie too deep")
             return
-        calls = {name: call_id for name, call_id in _find_references(document) if call_id is not None}
-        for child in as_dicts(document.get("subagent_trajectories")):
-            call_id = calls.get(as_text(child.get("trajectory_id"))) or calls.get(as_text(child.get("session_id")))
+        calls = dict(_find_references(document)) if children else {}
+        for child in children:
+            call_id = calls.get(get_text(child, "trajectory_id")) or calls.get(get_text(child, "session_id"))
             yield from self.read(child, Parent(key=key, call_id=call_id), task, depth + 1)
-        for name, call_id in _find_references(document):
-            beside = _find_beside(self._path, name)
-            if beside is None or beside in self._files:
-                continue
-            self._files.add(beside)
-            for other in read_objects(beside):
-                if isinstance(other, Drop):
-                    self._account.drop(other.reason)
-                    yield other
-                elif as_text(other.get("schema_version")).startswith("ATIF-v"):
-                    yield from self.read(other, Parent(key=key, call_id=call_id or None), task, depth + 1)
 
     def _make_own_id(self, document: dict[str, Any]) -> str:
         """An id that stays the same if the file is moved or the trajectory grows."""
-        names = [as_text(document.get(field)) for field in ("session_id", "trajectory_id")]
-        own_id = "/".join(dict.fromkeys(name for name in names if name))
+        names = [get_text(document, field) for field in ("session_id", "trajectory_id")]
+        own_id = "/".join(dict.fromkeys(filter(None, names)))
         if not own_id:
-            first = as_dicts(document.get("steps"))[:3]
-            about = [as_dict(document.get("agent")).get("name"), [step.get("message") for step in first]]
+            first = get_dicts(document, "steps")[:3]
+            about = [get_dict(document, "agent").get("name"), [step.get("message") for step in first]]
             own_id = digest(msgspec.json.encode(about).decode())
         self._keys[own_id] += 1
         count = self._keys[own_id]
@@ -134,38 +110,36 @@ class _Reader:
     def _make_trace(
         self, document: dict[str, Any], key: str, task: Task, parent: Parent | None, outcome: Outcome
     ) -> Trace | Drop:
-        account, agent = self._account, as_dict(document.get("agent"))
+        account, agent = self._account, get_dict(document, "agent")
         talk = Conversation(account, durations_from_stamps=False)
         met: Counter[str] = Counter()
-        model = as_text(agent.get("model_name")) or None
-        for index, step in enumerate(as_list(document.get("steps"))):
+        steps = get_list(document, "steps")
+        for index, step in enumerate(steps):
             if not isinstance(step, dict):
                 account.drop("not_an_object")
-                continue
-            met[f"{step.get('source')} steps"] += 1
-            model = model or as_text(step.get("model_name")) or None
-            _add_step(talk, account, step, index, read_time(step.get("timestamp")))
-        name, version = as_text(agent.get("name")), as_text(agent.get("version"))
-        if (schema := as_text(document.get("schema_version"))) and schema not in _VERSIONS:
+            else:
+                met[f"{step.get('source')} steps"] += 1
+                _add_step(talk, step, index)
+        schema, name = get_text(document, "schema_version"), get_text(agent, "name")
+        if schema and schema not in _VERSIONS:
             account.note(f"trajectories of version {schema[:20]}, which is not known, read as far as it is like others")
-        extra = find_unknown_fields(document, _DOCUMENT)
-        if about := find_unknown_fields(agent, _AGENT):
-            extra["agent"] = about
+        about = find_unknown_fields(agent, _AGENT)
+        models = (get_text(each, "model_name") for each in (agent, *as_dicts(steps)))
         return finish_trace(
             talk,
             key=key,
             task=task,
             path=self._path,
-            raw_id=as_text(document.get("session_id")) or as_text(document.get("trajectory_id")),
+            raw_id=get_text(document, "session_id", "trajectory_id"),
             agent=name,
-            model=model,
-            tool_versions={name: version},
-            created_at=_find_first_stamp(document),
+            model=next(filter(None, models), None),
+            tool_versions={name: get_text(agent, "version")},
+            created_at=next(filter(None, (get_text(step, "timestamp") for step in steps)), None),
             met=met,
             tools=read_tool_specs(agent.get("tool_definitions")),
             outcome=outcome,
             parent=parent,
-            extra=extra,
+            extra=find_unknown_fields(document, _DOCUMENT) | ({"agent": about} if about else {}),
         )
 
 
@@ -183,11 +157,11 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 def _make_outcome(trial: dict[str, Any]) -> Outcome:
     """A reward of 1 or more is success. If there are several rewards and none is named `reward`, both are unknown."""
-    given = as_dict(as_dict(trial.get("verifier_result")).get("rewards"))
+    given = get_dict(get_dict(trial, "verifier_result"), "rewards")
     rewards = {name: number for name, value in given.items() if (number := as_number(value)) is not None}
     reward = rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None)
-    failed = as_dict(trial.get("exception_info"))
-    failure = Failure(kind=as_text(failed.get("exception_type")), message=as_text(failed.get("exception_message")))
+    failed = get_dict(trial, "exception_info")
+    failure = Failure(kind=get_text(failed, "exception_type"), message=get_text(failed, "exception_message"))
     return Outcome(
         status="error" if failed else "done",
         success=None if reward is None else reward >= 1,
@@ -197,157 +171,111 @@ def _make_outcome(trial: dict[str, Any]) -> Outcome:
     )
 
 
-def _add_step(talk: Conversation, account: Account, step: dict[str, Any], index: int, at: float | None) -> None:
-    source = step.get("source")
+def _add_step(talk: Conversation, step: dict[str, Any], index: int) -> None:
+    source, at = step.get("source"), read_time(step.get("timestamp"))
     if source not in ("system", "user", "agent"):
-        account.meet_unknown(f"step of {source!r}")
+        talk.account.meet_unknown(f"step of {source!r}")
         return
-    account.use()
+    talk.account.use()
     text, parts = read_any_content(step.get("message"))
-    extra = {**as_dict(step.get("extra")), **find_unknown_fields(step, _STEP)}
+    extra = {**get_dict(step, "extra"), **find_unknown_fields(step, _STEP)}
+    is_copied = step.get("is_copied_context") is True
+    more: dict[str, Any] = {"train": False} if is_copied else {}
+    if is_copied:
+        extra["is_copied_context"] = True
     if source != "agent" and step.get("observation") is not None:
         extra["observation"] = step["observation"]  # not the result of a call: left by a compaction or a dispatch
-    copied: dict[str, Any] = {}
-    if step.get("is_copied_context") is True:
-        extra["is_copied_context"] = True
-        copied = {"train": False}
     if source == "agent":
-        _add_agent_step(talk, step, index, at, text=text, parts=parts, extra=extra, **copied)
-        _add_results(talk, account, step, index, at, copied)
+        _add_reply(talk, step, index, at, text=text, parts=parts, extra=extra, **more)
+        _add_results(talk, step, index, at, more)
     elif source == "system":
-        talk.add_system(text, index, parts=parts, extra=extra, **copied)
+        talk.add_system(text, index, parts=parts, extra=extra, **more)
     else:
-        author: Author = "environment" if copied else "user"
-        talk.add_user(text, index, author=author, at=at, parts=parts, extra=extra, **copied)
+        author: Author = "environment" if is_copied else "user"
+        talk.add_user(text, index, author=author, at=at, parts=parts, extra=extra, **more)
 
 
-def _add_agent_step(
+def _add_reply(
     talk: Conversation, step: dict[str, Any], index: int, at: float | None, *, extra: dict[str, Any], **more: Any
 ) -> None:
-    calls = [_make_call(call) for call in as_dicts(step.get("tool_calls"))]
-    count = as_count(step.get("llm_call_count"))
-    author: Author = "demo" if "is_copied_context" in extra else "environment" if count == 0 else "model"
-    metrics = as_dict(step.get("metrics"))
-    sampled = _read_sampled(metrics) if count in (None, 1) else None
-    if kept := find_unknown_fields(metrics, _METRICS if count in (None, 1) else frozenset()):
+    count, metrics = step.get("llm_call_count"), get_dict(step, "metrics")
+    is_one = count in (None, 1)
+    if kept := find_unknown_fields(metrics, _METRICS if is_one else frozenset()):
         extra["metrics"] = kept
     if step.get("model_name") is not None:
         extra["model_name"] = step["model_name"]
     talk.add_agent(
         index,
-        reasoning=as_text(step.get("reasoning_content")) or None,
-        calls=calls,
+        reasoning=get_text(step, "reasoning_content") or None,
+        calls=[_make_call(call) for call in get_dicts(step, "tool_calls")],
         at=at,
         seconds=_read_seconds(extra) if count == 1 else None,
-        author=author,
-        sampled=sampled,
+        author="demo" if "is_copied_context" in extra else "environment" if count == 0 else "model",
+        sampled=_read_sampled(metrics) if is_one and metrics else None,
         extra=extra,
         **more,
     )
 
 
-def _add_results(
-    talk: Conversation, account: Account, step: dict[str, Any], index: int, at: float | None, copied: dict[str, Any]
-) -> None:
-    results = as_dicts(as_dict(step.get("observation")).get("results"))
-    own = {str(call.get("tool_call_id")): call for call in as_dicts(step.get("tool_calls"))}
-    named = {as_text(result.get("source_call_id")) for result in results}
+def _add_results(talk: Conversation, step: dict[str, Any], index: int, at: float | None, more: dict[str, Any]) -> None:
+    results = get_dicts(get_dict(step, "observation"), "results")
+    own = {str(call.get("tool_call_id")): call for call in get_dicts(step, "tool_calls")}
+    named = [get_text(result, "source_call_id") for result in results]
     unanswered = [call_id for call_id in own if call_id not in named]
-    is_paired = len(unanswered) == sum(not as_text(result.get("source_call_id")) for result in results)
-    for result in results:
+    is_paired = len(unanswered) == named.count("")
+    for result, call_id in zip(results, named, strict=True):
         text, parts = read_any_content(result.get("content"))
-        extra = {**as_dict(result.get("extra")), **find_unknown_fields(result, _RESULT)}
-        call_id = as_text(result.get("source_call_id"))
-        if call_id and call_id not in own:
-            account.note("results of another step's call")
-            extra["source_call_id"], call_id = call_id, ""
-        # Results that name no call: one each for the unanswered calls if the numbers match, else each for all of them.
-        also: list[str] = []
-        if not call_id and "source_call_id" not in extra:
-            also = [unanswered.pop(0)] if is_paired else unanswered
+        extra = {**get_dict(result, "extra"), **find_unknown_fields(result, _RESULT)}
+        answered = [call_id]
+        if not call_id:  # one each for the unanswered calls if the numbers match, else each for all of them
+            answered = [unanswered.pop(0)] if is_paired else unanswered or [""]
+        elif call_id not in own:
+            talk.account.note("results of another step's call")
+            extra["source_call_id"], answered = call_id, [""]
         talk.add_result(
-            call_id or next(iter(also), ""),
+            answered[0],
             text,
             index,
             at=at,
             is_error=get_bool(extra, "is_error"),
-            seconds=_read_seconds(as_dict(own.get(call_id, {}).get("extra"))),
+            seconds=_read_seconds(get_dict(own.get(call_id), "extra")),
             parts=parts,
-            also=also[1:],
+            also=answered[1:],
             extra=extra,
-            **copied,
+            **more,
         )
-
-
-def _find_first_stamp(document: dict[str, Any]) -> str | None:
-    stamps = (as_text(step.get("timestamp")) for step in as_dicts(document.get("steps")))
-    return next(filter(None, stamps), None)
 
 
 def _make_call(call: dict[str, Any]) -> ToolCall:
     made = make_call(call.get("tool_call_id"), call.get("function_name"), call.get("arguments"))
-    extra = {**as_dict(call.get("extra")), **find_unknown_fields(call, _CALL)}
+    extra = {**get_dict(call, "extra"), **find_unknown_fields(call, _CALL)}
     return msgspec.structs.replace(made, extra={**made.extra, **extra}) if extra else made
 
 
-def _read_sampled(metrics: dict[str, Any]) -> Sampled | None:
-    if not metrics:
-        return None
-    ids, prompt_ids = as_token_ids(metrics.get("completion_token_ids")), as_token_ids(metrics.get("prompt_token_ids"))
-    prompt, completion = as_count(metrics.get("prompt_tokens")), as_count(metrics.get("completion_tokens"))
-    counted = prompt is not None or completion is not None
+def _read_sampled(metrics: dict[str, Any]) -> Sampled:
+    ids = as_token_ids(metrics.get("completion_token_ids"))
     return Sampled(
         token_ids=ids,
         logprobs=as_numbers(metrics.get("logprobs")),
-        prompt_token_ids=prompt_ids or None,
-        usage=Usage(prompt_tokens=prompt, completion_tokens=completion) if counted else None,
+        prompt_token_ids=as_token_ids(metrics.get("prompt_token_ids")) or None,
+        usage=read_usage(metrics),
         exact="token" if ids else "none",
     )
 
 
 def _read_seconds(extra: dict[str, Any]) -> float | None:
     """The duration of a model or tool call as NeMo Agent Toolkit measured it."""
-    span = as_dict(extra.get("invocation"))
+    span = get_dict(extra, "invocation")
     return measure(span.get("start_timestamp"), span.get("end_timestamp"))
 
 
 def _find_references(document: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Ids and files of other trajectories that a document names, each with the call that started it; None for the
-    continuation."""
-    for step in as_dicts(document.get("steps")):
-        for result in as_dicts(as_dict(step.get("observation")).get("results")):
+    """Ids of other trajectories that a document names, each with the call that started it."""
+    for step in get_dicts(document, "steps"):
+        for result in get_dicts(get_dict(step, "observation"), "results"):
             references = result.get("subagent_trajectory_ref")
-            for reference in as_dicts(references) or as_dicts([references]):
-                for field in ("trajectory_id", "trajectory_path", "session_id"):
-                    if name := as_text(reference.get(field)):
-                        yield name, as_text(result.get("source_call_id"))
-                        break
-    if name := as_text(document.get("continued_trajectory_ref")):
-        yield name, None
-
-
-def _names_others(path: Path) -> bool:
-    """Whether a file names another trajectory; checked without decoding it."""
-    sign, end = b"trajectory_ref", b""
-    with path.open("rb") as raw, contextlib.suppress(TruncatedError):
-        for chunk in read_unpacked(path, raw):
-            if sign in end + chunk:
-                return True
-            end = chunk[-len(sign) :]
-    return False
-
-
-def _find_beside(path: Path, name: str) -> Path | None:
-    """The file with that name in the folder of `path` or below it; never elsewhere, whatever the name."""
-    if not name.endswith(".json") or len(name) > 512 or "\0" in name:
-        return None
-    folder = path.parent.resolve()
-    try:
-        found = (folder / name).resolve()
-        is_there = found.is_relative_to(folder) and found.is_file()
-    except (OSError, RuntimeError):  # a loop of links, a name that is too long
-        return None
-    return path.parent / found.relative_to(folder) if is_there else None
+            for reference in as_dicts(references) or [as_dict(references)]:
+                yield get_text(reference, "trajectory_id", "session_id"), get_text(result, "source_call_id") or None
 
 
 PLUGIN = Atif

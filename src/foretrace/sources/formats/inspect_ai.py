@@ -12,7 +12,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import jiter
 
 from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError
-from foretrace.core.trace import Failure, Outcome, Sampled, Status, ToolCall, ToolSpec, Trace, Usage
+from foretrace.core.trace import Failure, Outcome, Sampled, ToolCall, ToolSpec, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.files import MAX_LINE, read_document
 from foretrace.rows.head import FileHead, read_head
@@ -34,7 +34,10 @@ from foretrace.sources.json_values import (
     as_dicts,
     as_list,
     as_number,
-    as_text,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_text,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -62,20 +65,21 @@ class InspectAI:
 
     def recognize(self, head: FileHead) -> str | None:
         """By the members of the archive, or by `status` and the fields of `eval`."""
-        if is_eval_archive(head):
+        if _is_archive(head):
             return "a zip with the members of an inspect_ai log"
-        about = as_dict(head.first.get("eval"))
-        is_log = as_text(head.first.get("status")) in _STATUSES and {"task", "model"} <= about.keys()
+        is_log = (
+            get_text(head.first, "status") in _STATUSES and {"task", "model"} <= get_dict(head.first, "eval").keys()
+        )
         return "status and eval.task are those of an inspect_ai log" if is_log else None
 
     def read_traces(self, path: Path, account: Account) -> Iterator[Trace | Drop]:
         """A trace for every sample of the log."""
-        header, samples = _read_archive(path) if is_eval_archive(read_head(path)) else _read_log(path)
+        header, samples = _read_archive(path) if _is_archive(read_head(path)) else _read_log(path)
         found = 0
         for sample in samples:
             found += 1
             if isinstance(sample, dict):
-                yield _Sample(sample, header, account).read(path)
+                yield _read_sample(sample, header, path, account)
             else:
                 drop = sample if isinstance(sample, Drop) else Drop("not_an_object", "a sample that is not an object")
                 account.drop(drop.reason)
@@ -84,108 +88,101 @@ class InspectAI:
             yield Drop("no_agent_turn", f"{path.name}: a log without samples, of status {header.get('status')!r}")
 
 
-class _Sample:
-    def __init__(self, raw: dict[str, Any], header: dict[str, Any], account: Account) -> None:
-        attachments = as_dict(raw.get("attachments"))
-        self._raw = raw
-        self._header = header
-        self._account = account
-        self._talk = Conversation(account)
-        self._messages = as_list(resolve_attachments(raw.get("messages"), attachments))
-        self._events = as_dicts(raw.get("events"))
-        self._replies: dict[str, dict[str, Any]] = {}
-        """Events of model calls, by the id of the reply."""
-        self._runs: dict[str, dict[str, Any]] = {}
-        """Events of tools, by the id of the call."""
-        self._tools: tuple[ToolSpec, ...] = ()
-
-    def read(self, path: Path) -> Trace | Drop:
-        self._read_events()
-        for index, message in enumerate(self._messages):
-            if isinstance(message, dict):
-                self._add(message, index)
-            else:
-                self._account.drop("not_an_object")
-        raw, about = self._raw, as_dict(self._header.get("eval"))
-        sample_id, task = write_text(raw.get("id")), as_text(about.get("task"))
-        run = as_text(about.get("eval_id")) or as_text(about.get("run_id"))
-        own_id = as_text(raw.get("uuid")) or f"{run}/{task}:{sample_id}:{raw.get('epoch')}"
-        key = f"inspect_ai@{own_id if len(own_id) <= 200 else digest(own_id)}"
-        is_named = find_repository(sample_id) != sample_id
-        config = as_dict(about.get("model_generate_config"))
-        return finish_trace(
-            self._talk,
-            key=key,
-            task=make_task(
-                key, instance=sample_id if is_named else f"{task}:{sample_id}", kind="swe" if is_named else ""
-            ),
-            path=path,
-            raw_id=own_id,
-            agent=as_text(about.get("solver")),
-            model=as_text(about.get("model")),
-            sampling={name: config[name] for name in _SAMPLING if as_number(config.get(name)) is not None},
-            sample=as_count(raw.get("epoch")),
-            created_at=as_text(raw.get("started_at")) or as_text(about.get("created")),
-            met=Counter(f"{as_dict(message).get('role')} messages" for message in self._messages),
-            tools=self._tools,
-            outcome=_read_outcome(raw),
-            extra={name: raw[name] for name in ("target", "metadata") if raw.get(name)},
-        )
-
-    def _read_events(self) -> None:
-        ids = {as_text(as_dict(message).get("id")) for message in self._messages}
-        for event in self._events:
-            kind = as_text(event.get("event"))
-            if kind == "model":
-                choice = next(iter(as_dicts(as_dict(event.get("output")).get("choices"))), {})
-                name = as_text(as_dict(choice.get("message")).get("id"))
-                if name and name in ids:
-                    self._replies[name] = event
-                    self._tools = read_tool_specs(event.get("tools")) or self._tools
-                    self._account.use()
-                else:
-                    self._account.ignore("model call that is not a message of the sample")
-            elif kind == "tool":
-                self._runs[as_text(event.get("id"))] = event
-                self._account.use()
-            else:
-                self._account.ignore(f"{kind or 'unnamed'} event"[:80])
-
-    def _add(self, message: dict[str, Any], index: int) -> None:
-        role = message.get("role")
-        if role not in ("system", "user", "assistant", "tool"):
-            self._account.meet_unknown(f"message of {role!r}")
-            return
-        self._account.use()
-        reasoning = _read_reasoning(message.get("content"))
-        content = message.get("content")
-        if isinstance(content, list):
-            content = [part for part in content if as_dict(part).get("type") != "reasoning"]
-        text, parts = read_any_content(content)
-        call_id, error = as_text(message.get("tool_call_id")), as_dict(message.get("error"))
-        event = (self._runs if role == "tool" else self._replies).get(
-            call_id if role == "tool" else as_text(message.get("id")), {}
-        )
-        is_given = message.get("source") == "input" and not event  # an example in the prompt
-        sampled = {"sampled": _read_sampled(event)} if role == "assistant" else {}
-        self._talk.add(
-            role, text or as_text(error.get("message")), index, reasoning=reasoning,
-            calls=[_make_call(call) for call in as_dicts(message.get("tool_calls"))],
-            call_id=call_id, is_error=True if error else None,
-            author="demo" if is_given and role == "assistant" else None, at=read_time(event.get("timestamp")),
-            seconds=None if event.get("cache") == "read" else _read_seconds(event), parts=parts,
-            extra=find_unknown_fields(message, _MESSAGE) | ({"error": error} if error else {}), **sampled,
-        )  # fmt: skip
+def _read_sample(raw: dict[str, Any], header: dict[str, Any], path: Path, account: Account) -> Trace | Drop:
+    talk = Conversation(account)
+    messages = as_list(_resolve_attachments(raw.get("messages"), get_dict(raw, "attachments")))
+    events, tools = _read_events(raw, {get_text(message, "id") for message in messages}, account)
+    for index, message in enumerate(messages):
+        if isinstance(message, dict):
+            _add_message(talk, message, index, events)
+        else:
+            account.drop("not_an_object")
+    about = get_dict(header, "eval")
+    sample_id, task = write_text(raw.get("id")), get_text(about, "task")
+    own_id = get_text(raw, "uuid") or f"{get_text(about, 'eval_id', 'run_id')}/{task}:{sample_id}:{raw.get('epoch')}"
+    key = f"inspect_ai@{own_id if len(own_id) <= 200 else digest(own_id)}"
+    is_named = find_repository(sample_id) != sample_id
+    config = get_dict(about, "model_generate_config")
+    return finish_trace(
+        talk,
+        key=key,
+        task=make_task(key, instance=sample_id if is_named else f"{task}:{sample_id}", kind="swe" if is_named else ""),
+        path=path,
+        raw_id=own_id,
+        agent=get_text(about, "solver"),
+        model=get_text(about, "model"),
+        sampling={name: config[name] for name in _SAMPLING if as_number(config.get(name)) is not None},
+        sample=as_count(raw.get("epoch")),
+        created_at=get_text(raw, "started_at") or get_text(about, "created"),
+        met=Counter(f"{as_dict(message).get('role')} messages" for message in messages),
+        tools=tools,
+        outcome=_read_outcome(raw),
+        extra={name: raw[name] for name in ("target", "metadata") if raw.get(name)},
+    )
 
 
-def _read_reasoning(content: Any) -> str | None:
-    parts = [part for part in as_dicts(content) if part.get("type") == "reasoning"]
-    texts = (as_text(part.get("reasoning")) or as_text(part.get("summary")) for part in parts)
-    return "\n\n".join(filter(None, texts)) or None
+def _read_events(
+    raw: dict[str, Any], ids: set[str], account: Account
+) -> tuple[dict[tuple[str, str], dict[str, Any]], tuple[ToolSpec, ...]]:
+    """Events of model calls by the id of the reply, events of tools by the id of the call; and the tools offered."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    tools: tuple[ToolSpec, ...] = ()
+    for event in get_dicts(raw, "events"):
+        kind = get_text(event, "event")
+        if kind == "model":
+            name = get_text(_find_choice(event).get("message"), "id")
+            if not name or name not in ids:
+                account.ignore("model call that is not a message of the sample")
+                continue
+            found["assistant", name] = event
+            tools = read_tool_specs(event.get("tools")) or tools
+        elif kind == "tool":
+            found["tool", get_text(event, "id")] = event
+        else:
+            account.ignore(f"{kind or 'unnamed'} event"[:80])
+            continue
+        account.use()
+    return found, tools
+
+
+def _find_choice(event: dict[str, Any]) -> dict[str, Any]:
+    return next(iter(get_dicts(get_dict(event, "output"), "choices")), {})
+
+
+def _add_message(
+    talk: Conversation, message: dict[str, Any], index: int, events: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    role, content = message.get("role"), message.get("content")
+    if role not in ("system", "user", "assistant", "tool"):
+        talk.account.meet_unknown(f"message of {role!r}")
+        return
+    talk.account.use()
+    thoughts = [part for part in as_dicts(content) if part.get("type") == "reasoning"]
+    if isinstance(content, list):
+        content = [part for part in content if part not in thoughts]
+    text, parts = read_any_content(content)
+    call_id, error = get_text(message, "tool_call_id"), get_dict(message, "error")
+    event = events.get((role, call_id if role == "tool" else get_text(message, "id")), {})
+    is_given = message.get("source") == "input" and not event  # an example in the prompt
+    talk.add(
+        role,
+        text or get_text(error, "message"),
+        index,
+        reasoning="\n\n".join(filter(None, (get_text(part, "reasoning", "summary") for part in thoughts))) or None,
+        calls=[_make_call(call) for call in get_dicts(message, "tool_calls")],
+        call_id=call_id,
+        is_error=True if error else None,
+        author="demo" if is_given and role == "assistant" else None,
+        at=read_time(event.get("timestamp")),
+        seconds=None if event.get("cache") == "read" else _read_seconds(event),
+        parts=parts,
+        extra=find_unknown_fields(message, _MESSAGE) | ({"error": error} if error else {}),
+        **({"sampled": _read_sampled(event)} if role == "assistant" else {}),
+    )
 
 
 def _make_call(call: dict[str, Any]) -> ToolCall:
-    extra = {"parse_error": call["parse_error"]} if as_text(call.get("parse_error")) else {}
+    extra = {"parse_error": call["parse_error"]} if get_text(call, "parse_error") else {}
     return make_call(call.get("id"), call.get("function"), call.get("arguments"), **extra)
 
 
@@ -198,37 +195,32 @@ def _read_seconds(event: dict[str, Any]) -> float | None:
 
 
 def _read_sampled(event: dict[str, Any]) -> Sampled | None:
-    output = as_dict(event.get("output"))
-    usage = as_dict(output.get("usage"))
-    reason = as_text(next(iter(as_dicts(output.get("choices"))), {}).get("stop_reason")) or None
-    if not usage and reason is None:
-        return None
-    cached = (as_count(usage.get("input_tokens_cache_read")) or 0) + (
-        as_count(usage.get("input_tokens_cache_write")) or 0
-    )
+    usage = get_dict(get_dict(event, "output"), "usage")
+    reason = get_text(_find_choice(event), "stop_reason") or None
+    if not usage:
+        return None if reason is None else Sampled(finish_reason=reason)
+    cached = (as_count(usage.get(f"input_tokens_cache_{what}")) or 0 for what in ("read", "write"))
     prompt = as_count(usage.get("input_tokens"))
     counts = Usage(
-        prompt_tokens=None if prompt is None else prompt + cached,
+        prompt_tokens=None if prompt is None else prompt + sum(cached),
         completion_tokens=as_count(usage.get("output_tokens")),
     )
-    return Sampled(finish_reason=reason, usage=counts if usage else None)
+    return Sampled(finish_reason=reason, usage=counts)
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:
     """Grades are 1 (correct), 0.5 (partly) and 0. Reward and success are known only if all scorers agree."""
-    metrics = {
-        name: value for name, score in as_dict(raw.get("scores")).items() if (value := _read_score(score)) is not None
-    }
+    scores = {name: _read_score(score) for name, score in get_dict(raw, "scores").items()}
+    metrics = {name: value for name, value in scores.items() if value is not None}
     values = set(metrics.values())
     reward = values.pop() if len(values) == 1 else None
-    error, limit = as_dict(raw.get("error")), as_dict(raw.get("limit"))
-    status: Status = "error" if error else "limit" if limit else "done"
+    error, limit = get_dict(raw, "error"), get_dict(raw, "limit")
     return Outcome(
-        status=status,
+        status="error" if error else "limit" if limit else "done",
         success={0.0: False, 1.0: True}.get(reward) if reward is not None else None,
         reward=reward,
-        exit_reason=as_text(limit.get("type")) or None,
-        error=Failure(kind="sample", message=as_text(error.get("message"))) if error else None,
+        exit_reason=get_text(limit, "type") or None,
+        error=Failure(kind="sample", message=get_text(error, "message")) if error else None,
         metrics=metrics,
     )
 
@@ -240,19 +232,19 @@ def _read_score(score: Any) -> float | None:
     return _GRADES.get(value) if isinstance(value, str) else as_number(value)
 
 
-def is_eval_archive(head: FileHead) -> bool:
-    """Whether a file is a zip with the members of an inspect_ai log."""
+def _is_archive(head: FileHead) -> bool:
     start = head.start
     return start.startswith(b"PK\x03\x04") and (b"_journal/start.json" in start or b"_epoch_" in start[:4096])
 
 
-def _read_archive(path: Path) -> tuple[dict[str, Any], Iterator[Any]]:
+def _read_archive(path: Path) -> tuple[dict[str, Any], Iterable[Any]]:
     """The header of a log (`eval`, `status`), and its samples, read one at a time."""
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError) as error:
         raise SourceError(f"{path}: cannot read the archive: {error}; is the log still being written?") from error
-    headers = (as_dict(_read_member(archive, name)) for name in ("header.json", "_journal/start.json"))
+    names = set(archive.namelist())
+    headers = [as_dict(_read_member(archive, name)) for name in ("header.json", "_journal/start.json") if name in names]
     return next(filter(None, headers), {}), _read_samples(archive)
 
 
@@ -266,40 +258,33 @@ def _read_samples(archive: zipfile.ZipFile) -> Iterator[Any]:
                 yield Drop("sample_in_pieces", f"{name}: a sample that is written in pieces; convert the log first")
 
 
-def _read_log(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """Header and samples of a log that is one document, in which NaN may appear as a number."""
+def _read_log(path: Path) -> tuple[dict[str, Any], Iterable[Any]]:
     value = read_document(path)
     if isinstance(value, Drop) and value.reason == "bad_json":
         value = _decode(path.read_bytes())
-    if isinstance(value, Drop):
-        return {}, [value]
-    log = as_dict(value)
-    return log, as_list(log.get("samples"))
+    return ({}, [value]) if isinstance(value, Drop) else (as_dict(value), get_list(value, "samples"))
 
 
-def resolve_attachments(value: Any, attachments: dict[str, Any], depth: int = 0) -> Any:
+def _resolve_attachments(value: Any, attachments: dict[str, Any], depth: int = 0) -> Any:
     """The value with the text in place of each `attachment://DIGEST`: a log keeps long texts once."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list) and depth <= _MAX_DEPTH:
-        return [resolve_attachments(item, attachments, depth + 1) for item in value]
+        return [_resolve_attachments(item, attachments, depth + 1) for item in value]
     if isinstance(value, dict) and depth <= _MAX_DEPTH:
-        return {key: resolve_attachments(item, attachments, depth + 1) for key, item in value.items()}
+        return {key: _resolve_attachments(item, attachments, depth + 1) for key, item in value.items()}
     return value
 
 
 def _read_member(archive: zipfile.ZipFile, name: str) -> Any:
-    """The JSON value of a member; None if it is missing, a Drop if it cannot be read."""
-    info = archive.NameToInfo.get(name)
-    if info is None:
-        return None
+    """The JSON value of a member; a Drop if it cannot be read."""
+    info = archive.getinfo(name)
     if info.file_size > MAX_LINE:
         return Drop("line_too_long", f"{name}: more than {MAX_LINE:,} bytes")
     try:
-        data = _unpack_zstd(archive, info) if info.compress_type == _ZSTD else archive.read(info)
+        return _decode(_unpack_zstd(archive, info) if info.compress_type == _ZSTD else archive.read(info))
     except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError, EOFError) as error:
         return Drop("truncated_file", f"{name}: {error}")
-    return _decode(data)
 
 
 def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
@@ -308,24 +293,20 @@ def _unpack_zstd(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     assert archive.fp is not None
     archive.fp.seek(info.header_offset + 26)
     lengths = archive.fp.read(4)
-    names = int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
-    archive.fp.seek(names, 1)
-    packed = archive.fp.read(info.compress_size)
+    archive.fp.seek(int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little"), 1)
     try:
-        return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+        return zstandard.ZstdDecompressor().decompressobj().decompress(archive.fp.read(info.compress_size))
     except zstandard.ZstdError as error:
         raise zipfile.BadZipFile(str(error)) from None
 
 
 def _decode(data: bytes) -> Any:
-    try:
-        return jiter.from_json(data, cache_mode="none")  # reads NaN, too
-    except ValueError:
-        pass
-    try:
-        return json.loads(data)  # slower, but reads half a character (a lone surrogate)
-    except ValueError as error:
-        return Drop("bad_json", str(error)[:200])
+    for decode in (jiter.from_json, json.loads):  # both read NaN; the second is slower, but reads half a character
+        try:
+            return decode(data)
+        except ValueError as error:
+            problem = str(error)
+    return Drop("bad_json", problem[:200])
 
 
 PLUGIN = InspectAI

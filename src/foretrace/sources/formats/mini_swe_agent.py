@@ -23,8 +23,8 @@ from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.content_blocks import read_any_content
 from foretrace.sources.conversation import Conversation, make_call, read_time
-from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
-from foretrace.sources.json_values import as_count, as_dict, as_dicts, as_list, as_text
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task, read_usage
+from foretrace.sources.json_values import as_dict, as_dicts, get_dict, get_dicts, get_list, get_text
 from foretrace.sources.openai_messages import find_unknown_fields, read_native_calls
 from foretrace.sources.turn_items import flatten_turns
 
@@ -46,10 +46,10 @@ class MiniSweAgent(RecordFiles):
     def recognize(self, head: FileHead) -> str | None:
         """By `trajectory_format`, which is at the end, or by the fields of `info`."""
         document = head.first
-        version = as_text(document.get("trajectory_format"))
+        version = get_text(document, "trajectory_format")
         if version.startswith("mini-swe-agent"):
             return f"trajectory_format is {version[:40]}"
-        info = as_dict(document.get("info"))
+        info = get_dict(document, "info")
         is_mini = "mini_version" in info or {"exit_status", "submission", "model_stats"} <= info.keys()
         return "info has what mini-swe-agent writes" if is_mini and "messages" in document else None
 
@@ -61,7 +61,7 @@ class MiniSweAgent(RecordFiles):
 class _Reader:
     def __init__(self, document: dict[str, Any], account: Account) -> None:
         self._document = document
-        self._messages = as_list(document.get("messages"))
+        self._messages = get_list(document, "messages")
         self._account = account
         self._talk = Conversation(account)
         self._open: list[str] = []
@@ -70,17 +70,17 @@ class _Reader:
         self._submission: str | None = None
 
     def read(self, path: Path) -> Trace | Drop:
-        info = as_dict(self._document.get("info"))
+        info = get_dict(self._document, "info")
         for index, message in enumerate(self._messages):
             if isinstance(message, dict):
                 self._add(message, index)
             else:
                 self._account.drop("not_an_object")
-        config = as_dict(info.get("config"))
-        ended = as_text(info.get("exit_status"))
+        config = get_dict(info, "config")
+        ended = get_text(info, "exit_status")
         status: Status = "done" if ended in ("Submitted", "") else "limit" if ended in _LIMITS else "error"
-        version = as_text(info.get("mini_version"))
-        instance = as_text(self._document.get("instance_id")) or as_text(info.get("instance_id"))
+        version = get_text(info, "mini_version")
+        instance = get_text(self._document, "instance_id") or get_text(info, "instance_id")
         asked = next((m for m in as_dicts(self._messages) if m.get("role") == "user"), {})
         task_id = instance or digest(_write(asked.get("content")))
         first = next((m for m in as_dicts(self._messages) if _is_reply(m)), {})
@@ -92,7 +92,7 @@ class _Reader:
             path=path,
             raw_id=instance,
             agent="mini-swe-agent",
-            model=as_text(as_dict(config.get("model")).get("model_name")),
+            model=get_text(get_dict(config, "model"), "model_name"),
             tool_versions={"mini-swe-agent": version},
             met=self._met,
             outcome=Outcome(status=status, exit_reason=ended or None),
@@ -100,69 +100,61 @@ class _Reader:
         )
 
     def _add(self, message: dict[str, Any], index: int) -> None:
-        role, extra = message.get("role"), as_dict(message.get("extra"))
+        role, extra = message.get("role"), get_dict(message, "extra")
         at = read_time(extra.get("timestamp", message.get("timestamp")))
         kind = message.get("type") if role is None else role
         self._met[f"{kind} messages"] += 1
         text, parts = read_any_content(message.get("content"))
         kept = {**find_unknown_fields(message, _MESSAGE), **find_unknown_fields(extra, _EXTRA)}
-        if _is_reply(message):
-            self._account.use()
-            self._add_reply(message, index, at, kept)
+        is_reply, is_result = _is_reply(message), kind in ("tool", "function_call_output")
+        if not is_reply and not is_result and role not in ("exit", "system", "user"):
+            self._account.meet_unknown(f"message of {kind!r}")
+            return
+        self._account.use()
+        if is_reply:
+            self._add_reply(message, index, at, text=text, parts=parts, extra=kept)
         elif role == "exit":
-            self._account.use()
             self._submission = text
         elif role == "system":
-            self._account.use()
             self._talk.add_system(text, index, parts=parts, extra=kept)
-        elif role == "tool" or kind == "function_call_output":
-            self._account.use()
-            call_id = as_text(message.get("tool_call_id")) or as_text(message.get("call_id"))
-            self._add_result(call_id, text or read_any_content(message.get("output"))[0], message, index, at, kept)
-        elif role == "user":
-            self._account.use()
-            if self._open and "interrupt_type" not in extra:
-                self._add_result(self._open[0], text, message, index, at, {**kept, "parts": parts})
-            else:
-                begun = self._talk.has_agent
-                author = "environment" if begun else "user"
-                self._talk.add_user(text, index, author=author, at=at, parts=parts, extra=kept)
+        elif is_result:
+            text = text or read_any_content(message.get("output"))[0]
+            self._add_result(get_text(message, "tool_call_id", "call_id"), text, message, index, at, extra=kept)
+        elif self._open and "interrupt_type" not in extra:
+            self._add_result(self._open[0], text, message, index, at, parts=parts, extra=kept)
         else:
-            self._account.meet_unknown(f"message of {kind!r}")
+            author = "environment" if self._talk.has_agent else "user"
+            self._talk.add_user(text, index, author=author, at=at, parts=parts, extra=kept)
 
-    def _add_reply(self, message: dict[str, Any], index: int, at: float | None, kept: dict[str, Any]) -> None:
-        text, parts = read_any_content(message.get("content"))
-        reasoning = as_text(message.get("reasoning_content")) or None
+    def _add_reply(self, message: dict[str, Any], index: int, at: float | None, *, text: str, **more: Any) -> None:
+        reasoning = get_text(message, "reasoning_content") or None
         calls = list(read_native_calls(message.get("tool_calls"), index))
         if message.get("object") == "response":
-            text, reasoning, calls = _read_items(as_dicts(message.get("output")), index)
-        actions = as_dicts(as_dict(message.get("extra")).get("actions"))
-        calls = calls or _find_commands(text, actions, index)
+            text, reasoning, calls = _read_items(get_dicts(message, "output"), index)
+        calls = calls or _find_commands(text, get_dicts(get_dict(message, "extra"), "actions"), index)
         self._open = [call.id for call in calls]
-        self._talk.add_agent(
-            index, text=text, reasoning=reasoning, calls=calls, at=at, parts=parts, sampled=_read_sampled(message),
-            extra=kept,
-        )  # fmt: skip
+        sampled = _read_sampled(message)
+        self._talk.add_agent(index, text=text, reasoning=reasoning, calls=calls, at=at, sampled=sampled, **more)
 
     def _add_result(
-        self, call_id: str, text: str, message: dict[str, Any], index: int, at: float | None, kept: dict[str, Any]
+        self, call_id: str, text: str, message: dict[str, Any], index: int, at: float | None, **more: Any
     ) -> None:
-        code = as_dict(message.get("extra")).get("returncode")
-        shares = self._shares_stamp(index, at)
-        parts = kept.pop("parts", ())
+        code, role = get_dict(message, "extra").get("returncode"), get_text(message, "role")
+        following = as_dict(self._messages[index + 1]) if index + 1 < len(self._messages) else {}
+        stamp = get_dict(following, "extra").get("timestamp", following.get("timestamp"))
+        # The next message may be another result of the same reply, stamped at the same time.
+        is_shared = at is not None and read_time(stamp) == at and not _is_reply(following)
         self._talk.add_result(
-            call_id, text, index, at=None if shares else at, is_error=code != 0 if isinstance(code, int) else None,
-            raw_role=None if message.get("role") == "tool" else as_text(message.get("role")) or None, parts=parts,
-            extra=kept,
-        )  # fmt: skip
+            call_id,
+            text,
+            index,
+            at=None if is_shared else at,
+            is_error=code != 0 if isinstance(code, int) else None,
+            raw_role=None if role == "tool" else role or None,
+            **more,
+        )
         if call_id in self._open:
             self._open.remove(call_id)
-
-    def _shares_stamp(self, index: int, at: float | None) -> bool:
-        """Whether the next message is another result of the same reply, stamped at the same time."""
-        following = as_dict(self._messages[index + 1]) if index + 1 < len(self._messages) else {}
-        stamp = as_dict(following.get("extra")).get("timestamp", following.get("timestamp"))
-        return at is not None and read_time(stamp) == at and not _is_reply(following)
 
 
 def _is_reply(message: dict[str, Any]) -> bool:
@@ -171,7 +163,7 @@ def _is_reply(message: dict[str, Any]) -> bool:
 
 def _find_commands(text: str, actions: list[dict[str, Any]], index: int) -> list[ToolCall]:
     """The commands that the runner found; version 1 did not record them, so the text is searched for them."""
-    commands = [(as_text(action.get("tool_call_id")), as_text(action.get("command"))) for action in actions]
+    commands = [(get_text(action, "tool_call_id"), get_text(action, "command")) for action in actions]
     if not actions:
         commands = [("", match[1]) for match in _FENCE.finditer(text)]
     calls = list[ToolCall]()
@@ -186,20 +178,17 @@ def _read_items(items: list[dict[str, Any]], index: int) -> tuple[str, str | Non
     """Text, reasoning and calls of a reply of the Responses API."""
     messages = [message for _, message in flatten_turns([(None, item) for item in items], (None, None))]
     texts = [read_any_content(message.get("content"))[0] for message in messages]
-    thoughts = [as_text(message.get("reasoning")) for message in messages]
+    thoughts = [get_text(message, "reasoning") for message in messages]
     calls = [call for message in messages for call in read_native_calls(message.get("tool_calls"), index)]
     return "\n\n".join(filter(None, texts)), "\n\n".join(filter(None, thoughts)) or None, calls
 
 
 def _read_sampled(message: dict[str, Any]) -> Sampled | None:
-    response = as_dict(as_dict(message.get("extra")).get("response"))
-    usage, choice = as_dict(response.get("usage")), next(iter(as_dicts(response.get("choices"))), {})
-    prompt = as_count(usage.get("prompt_tokens", usage.get("input_tokens")))
-    completion = as_count(usage.get("completion_tokens", usage.get("output_tokens")))
-    reason = as_text(choice.get("finish_reason")) or None
-    if prompt is None and completion is None and reason is None:
-        return None
-    return Sampled(finish_reason=reason, usage=Usage(prompt_tokens=prompt, completion_tokens=completion))
+    response = get_dict(get_dict(message, "extra"), "response")
+    held = get_dict(response, "usage")
+    usage = read_usage(held) or read_usage(held, "input_tokens", "output_tokens")
+    reason = get_text(next(iter(get_dicts(response, "choices")), {}), "finish_reason") or None
+    return None if usage is None and reason is None else Sampled(finish_reason=reason, usage=usage or Usage())
 
 
 def _write(value: Any) -> str:

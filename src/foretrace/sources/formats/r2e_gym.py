@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,20 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Outcome, Sampled, Status, Trace, Usage
+from foretrace.core.trace import Outcome, Sampled, Status, Trace
 from foretrace.encodings.parameter_tags import FUNCTION_XML
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
 from foretrace.sources.conversation import Conversation
-from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
+from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task, read_usage
 from foretrace.sources.json_values import (
-    as_count,
-    as_dict,
     as_dicts,
-    as_list,
     as_number,
     as_text,
+    get_dict,
+    get_list,
+    get_text,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields
@@ -52,20 +51,20 @@ class R2EGym(RecordFiles):
 
 def _read_row(row: dict[str, Any], number: int, path: Path, account: Account) -> Trace | Drop:
     talk = Conversation(account, durations_from_stamps=False)
-    agent, about = as_dict(row.get("agent_args")), as_dict(row.get("ds"))
-    if system := as_text(agent.get("system_prompt")):
+    agent, about = get_dict(row, "agent_args"), get_dict(row, "ds")
+    if system := get_text(agent, "system_prompt"):
         talk.add_system(system, 0)
-    statement = as_text(row.get("problem_statement"))
+    statement = get_text(row, "problem_statement")
     talk.add_user(statement, 0)
-    steps = as_list(row.get("trajectory_steps"))
+    steps = get_list(row, "trajectory_steps")
     for index, step in enumerate(steps):
         if isinstance(step, dict):
             account.use()
             _add_step(talk, step, index)
         else:
             account.drop("not_an_object")
-    image = as_text(row.get("docker_image"))
-    instance = as_text(about.get("instance_id")) or as_text(about.get("commit_hash")) or image
+    image = get_text(row, "docker_image")
+    instance = get_text(about, "instance_id", "commit_hash") or image
     first = msgspec.json.encode(steps[:1], order="sorted").decode()
     key = f"r2e_gym@{instance or 'unknown'}:{digest(image, as_text(row.get('exp_name')), first)}"
     model = agent.get("llm_name", agent.get("llm"))
@@ -76,16 +75,15 @@ def _read_row(row: dict[str, Any], number: int, path: Path, account: Account) ->
         path=path,
         raw_row=number,
         raw_id=instance,
-        agent=as_text(agent.get("name")) or "R2E-Gym",
+        agent=get_text(agent, "name") or "R2E-Gym",
         model=as_text(model),
-        met=Counter({"steps": len(steps)}),
         outcome=_read_outcome(row),
         extra=find_unknown_fields(row, _ROW),
     )
 
 
 def _find_repository(about: dict[str, Any]) -> str:
-    name = as_text(about.get("repo")) or as_text(about.get("repo_name"))
+    name = get_text(about, "repo", "repo_name")
     return name if "/" in name else ""
 
 
@@ -95,11 +93,10 @@ def _add_step(talk: Conversation, step: dict[str, Any], index: int) -> None:
         call if call.id else msgspec.structs.replace(call, id=f"{index}.{n}")
         for n, call in enumerate(FUNCTION_XML.parse(text))
     ]
-    prompt, completion = as_count(step.get("token_usage_prompt")), as_count(step.get("token_usage_completion"))
-    usage = Usage(prompt_tokens=prompt, completion_tokens=completion)
+    usage = read_usage(step, "token_usage_prompt", "token_usage_completion")
     talk.add_agent(
         index, text=text, calls=calls, seconds=_read_seconds(step.get("llm_exec_time")),
-        sampled=Sampled(usage=usage) if usage != Usage() else None, extra=find_unknown_fields(step, _STEP),
+        sampled=Sampled(usage=usage) if usage else None, extra=find_unknown_fields(step, _STEP),
     )  # fmt: skip
     observation = step.get("observation")
     if observation is not None and calls:
@@ -117,7 +114,7 @@ def _read_seconds(value: Any) -> float | None:
 
 def _read_outcome(row: dict[str, Any]) -> Outcome:
     """The reward is 1 if all tests passed, else 0."""
-    reward, ended = as_number(row.get("reward")), as_text(row.get("exit_reason"))
+    reward, ended = as_number(row.get("reward")), get_text(row, "exit_reason")
     is_limit = any(word in ended for word in ("limit", "max_", "timeout"))
     status: Status = "limit" if is_limit else "error" if "error" in ended else "done"
     success = {0.0: False, 1.0: True}.get(reward) if reward is not None else None

@@ -29,10 +29,13 @@ from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_dict,
     as_dicts,
-    as_list,
     as_number,
     as_text,
     decode_json,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_answered_ids, read_native_calls
 
@@ -56,17 +59,17 @@ class SweAgent(RecordFiles):
     def recognize(self, head: FileHead) -> str | None:
         """By the first step of `trajectory`, or the first message of `history`: a demonstration has only that."""
         document = head.first
-        attempts = as_dicts(document.get("attempts"))
+        attempts = get_dicts(document, "attempts")
         step = next(iter(as_dicts((attempts[0] if attempts else document).get("trajectory"))), None)
         is_step = step is not None and {"action", "observation", "response"} <= step.keys()
         if is_step:
             return "trajectory[0] has action, observation and response"
-        message = next(iter(as_dicts(document.get("history"))), {})
+        message = next(iter(get_dicts(document, "history")), {})
         return "history[0] has role, content and agent" if {"role", "content", "agent"} <= message.keys() else None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """Each attempt of a document."""
-        for attempt in as_dicts(record.get("attempts")) or [record]:
+        for attempt in get_dicts(record, "attempts") or [record]:
             try:
                 yield _read_attempt(attempt, record, path, number, account)
             except RowError as error:
@@ -76,19 +79,19 @@ class SweAgent(RecordFiles):
 def _read_attempt(
     attempt: dict[str, Any], document: dict[str, Any], path: Path, row: int, account: Account
 ) -> Trace | Drop:
-    history = as_list(attempt.get("history"))
-    steps = as_dicts(attempt.get("trajectory"))
-    info = as_dict(attempt.get("info"))
+    history = get_list(attempt, "history")
+    steps = get_dicts(attempt, "trajectory")
+    info = get_dict(attempt, "info")
     config = as_dict(decode_json(attempt.get("replay_config", document.get("replay_config"))))
     calls = _read_calls(history)
     talk = Conversation(account)
-    _add_history(talk, history, calls, _match_times(history, steps, account), account)
-    instance = as_text(as_dict(config.get("problem_statement")).get("id")) or _find_instance(path)
+    _add_history(talk, history, calls, _match_times(history, steps, account))
+    instance = get_text(get_dict(config, "problem_statement"), "id") or _find_instance(path)
     begin = next((index for index, message in enumerate(history) if _is_turn(message)), len(history))
-    model = as_dict(as_dict(config.get("agent")).get("model")).get("name")
+    model = get_dict(get_dict(config, "agent"), "model").get("name")
     own_id = digest(_write(history[: begin + 1]), _write(steps[:1]))
     key = f"swe_agent@{instance or 'unknown'}:{own_id}"
-    version = as_text(info.get("swe_agent_version"))
+    version = get_text(info, "swe_agent_version")
     return finish_trace(
         talk,
         key=key,
@@ -136,7 +139,7 @@ def _read_calls(history: list[Any]) -> dict[int, list[ToolCall]]:
         if isinstance(message, dict) and message.get("role") == "assistant":
             calls = list(read_native_calls(message.get("tool_calls"), index))
             text = read_any_content(message.get("content"))[0]
-            found[index] = calls or _find_text_calls(text, as_text(message.get("action")).strip())
+            found[index] = calls or _find_text_calls(text, get_text(message, "action").strip())
     return found
 
 
@@ -150,56 +153,47 @@ def _find_text_calls(text: str, action: str) -> list[ToolCall]:
 
 
 def _add_history(
-    talk: Conversation, history: list[Any], calls: dict[int, list[ToolCall]], times: dict[int, float], account: Account
+    talk: Conversation, history: list[Any], calls: dict[int, list[ToolCall]], times: dict[int, float]
 ) -> None:
     begun = False
     open_ids: list[str] = []
     seconds: float | None = None
     for index, message in enumerate(history):
         if not isinstance(message, dict):
-            account.drop("not_an_object")
+            talk.account.drop("not_an_object")
             continue
         role = message.get("role")
         if role not in ("system", "user", "assistant", "tool"):
-            account.meet_unknown(f"message of {role!r}")
+            talk.account.meet_unknown(f"message of {role!r}")
             continue
-        account.use()
+        talk.account.use()
         is_demo = message.get("is_demo") is True
         text, parts = read_any_content(message.get("content"))
         more: dict[str, Any] = {"parts": parts, "extra": find_unknown_fields(message, _HISTORY)}
         if role == "assistant":
-            ended = _LIMIT.match(text.strip()) is not None and not calls[index]
-            author: Author = "demo" if is_demo else "environment" if ended else "model"
             made = [c if c.id else msgspec.structs.replace(c, id=f"{index}.{n}") for n, c in enumerate(calls[index])]
-            reasoning = _read_thinking(message)
-            if ended:
-                more["train"] = False
+            ended = not made and _LIMIT.match(text.strip()) is not None
+            author: Author = "demo" if is_demo else "environment" if ended else "model"
+            more |= {"train": False} if ended else {}
+            thoughts = (get_text(block, "thinking") for block in get_dicts(message, "thinking_blocks"))
+            reasoning = "\n\n".join(filter(None, thoughts)) or None
             talk.add_agent(index, text=text, reasoning=reasoning, calls=made, author=author, **more)
             begun = begun or not is_demo
             open_ids, seconds = [call.id for call in made], times.get(index)
         elif role == "system":
             talk.add_system(text, index, **more)
-        elif is_demo and not open_ids:
-            talk.add_user(text, index, author="demo", **more)
         elif role == "tool" or ((begun or is_demo) and open_ids):
             ids = [i for i in read_answered_ids(message) if talk.has_call(i)] or open_ids
             marker = next((m for m in _MARKERS if text.startswith(m)), "")
-            talk.add_result(
-                ids[0] if ids else "", text[len(marker) :], index, prefix=marker, seconds=seconds,
-                raw_role=role if role != "tool" else None, **more,
-            )  # fmt: skip
+            more |= {"prefix": marker, "raw_role": role if role != "tool" else None}
+            talk.add_result(ids[0] if ids else "", text[len(marker) :], index, seconds=seconds, **more)
             open_ids, seconds = [i for i in open_ids if i not in ids[:1]] if role == "tool" else [], None
         else:
-            talk.add_user(text, index, author="environment" if begun else "user", **more)
-
-
-def _read_thinking(message: dict[str, Any]) -> str | None:
-    blocks = (as_text(block.get("thinking")) for block in as_dicts(message.get("thinking_blocks")))
-    return "\n\n".join(filter(None, blocks)) or None
+            talk.add_user(text, index, author="demo" if is_demo else "environment" if begun else "user", **more)
 
 
 def _read_outcome(info: dict[str, Any]) -> Outcome:
-    ended = as_text(info.get("exit_status"))
+    ended = get_text(info, "exit_status")
     cause = ended.partition("(")[2].rstrip(") ") if ended.startswith("submitted") else ended
     status: Status = "done" if not cause else _NAMED_ENDS.get(cause, "error")
     return Outcome(status=status, exit_reason=ended or None)

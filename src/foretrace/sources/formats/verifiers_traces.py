@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.digest import digest
-from foretrace.core.trace import Author, Failure, Outcome, Sampled, Status, Trace, Usage
+from foretrace.core.trace import Author, Failure, Outcome, Sampled, Trace, Usage
 from foretrace.rows.base import Drop
 from foretrace.rows.head import FileHead
 from foretrace.sources.account import Account
@@ -25,12 +25,14 @@ from foretrace.sources.file_traces import RecordFiles, finish_trace, make_task
 from foretrace.sources.json_values import (
     as_count,
     as_dict,
-    as_dicts,
-    as_list,
     as_number,
     as_numbers,
-    as_text,
     as_token_ids,
+    get_dict,
+    get_dicts,
+    get_list,
+    get_number,
+    get_text,
     write_text,
 )
 from foretrace.sources.openai_messages import find_unknown_fields, read_tool_specs
@@ -49,19 +51,19 @@ class VerifiersTraces(RecordFiles):
     def recognize(self, head: FileHead) -> str | None:
         """By the nodes of the first trace of the first episode that has one."""
         for record in (head.first, *head.records):
-            trace = next(iter(as_dicts(record.get("traces"))), None)
+            trace = next(iter(get_dicts(record, "traces")), None)
             if trace is not None:
-                node = next(iter(as_dicts(trace.get("nodes"))), {})
+                node = next(iter(get_dicts(trace, "nodes")), {})
                 is_trace = "message" in node and ("sampled" in node or "calls" in trace)
                 return "traces[0].nodes[0] has a message" if is_trace else None
         return None
 
     def read_record(self, record: dict[str, Any], number: int, path: Path, account: Account) -> Iterable[Trace | Drop]:
         """The branches of an episode."""
-        traces = as_dicts(record.get("traces"))
+        traces = get_dicts(record, "traces")
         if not traces:
             account.ignore("episode without a trace")
-            errors = as_dicts(record.get("errors"))
+            errors = get_dicts(record, "errors")
             yield Drop("no_agent_turn", f"row {number}: no trace in the episode; {write_text(errors[:1])[:200]}")
         for raw in traces:
             yield from _Graph(raw, record, account).read(path, number)
@@ -72,9 +74,9 @@ class _Graph:
         self._raw = raw
         self._episode = episode
         self._account = account
-        self._nodes = [as_dict(node) for node in as_list(raw.get("nodes"))]
+        self._nodes = [as_dict(node) for node in get_list(raw, "nodes")]
         self._parents = [self._find_parent(index) for index in range(len(self._nodes))]
-        calls = as_dicts(raw.get("calls"))
+        calls = get_dicts(raw, "calls")
         self._calls = {node: call for call in calls if (node := as_count(call.get("node"))) is not None}
         self._seen: set[int] = set()
         """Nodes of the branches read so far."""
@@ -104,15 +106,15 @@ class _Graph:
             self._add_node(talk, index, sampled)
         self._seen.update(branch)
         raw = self._raw
-        own_id = as_text(raw.get("id")) or digest(write_text([self._nodes[index] for index in branch[:3]]))
+        own_id = get_text(raw, "id") or digest(write_text([self._nodes[index] for index in branch[:3]]))
         key = f"verifiers_traces@{own_id}" + (f"/{branch[-1]}" if number else "")
-        task = as_dict(raw.get("task")) or as_dict(self._episode.get("task"))
-        data = as_dict(task.get("data"))
-        env = as_text(as_dict(self._episode.get("env")).get("id"))
-        instance = as_text(data.get("instance_id")) or as_text(as_dict(data.get("info")).get("instance_id"))
-        name = as_text(task.get("key")) or as_text(task.get("hash")) or digest(write_text(data))
+        task = get_dict(raw, "task") or get_dict(self._episode, "task")
+        data = get_dict(task, "data")
+        env = get_text(get_dict(self._episode, "env"), "id")
+        instance = get_text(data, "instance_id") or get_text(get_dict(data, "info"), "instance_id")
+        name = get_text(task, "key", "hash") or digest(write_text(data))
         calls = [self._calls[index] for index in branch if index in self._calls]
-        version = as_text(as_dict(raw.get("verifiers")).get("version"))
+        version = get_text(get_dict(raw, "verifiers"), "version")
         tools = self._nodes[branch[0]].get("tools") or raw.get("tools")
         return finish_trace(
             talk,
@@ -121,8 +123,8 @@ class _Graph:
             path=path,
             raw_row=row,
             raw_id=own_id,
-            agent=as_text(as_dict(raw.get("agent")).get("name")),
-            model=next((model for call in calls if (model := as_text(call.get("model")))), None),
+            agent=get_text(get_dict(raw, "agent"), "name"),
+            model=next((model for call in calls if (model := get_text(call, "model"))), None),
             tool_versions={"verifiers": version},
             met=Counter(f"{as_dict(self._nodes[index].get('message')).get('role')} nodes" for index in branch),
             tools=read_tool_specs(tools),
@@ -132,33 +134,38 @@ class _Graph:
 
     def _add_node(self, talk: Conversation, index: int, sampled: Sampled | None) -> None:
         node, is_copy = self._nodes[index], index in self._seen
-        message = as_dict(node.get("message"))
-        role = message.get("role")
+        message, call = get_dict(node, "message"), self._calls.get(index, {})
+        role, span = message.get("role"), get_dict(call, "time")
         if role not in ("system", "user", "assistant", "tool"):
             if not is_copy:
                 self._account.meet_unknown(f"node of {role!r}")
             return
-        if not is_copy:
-            self._account.use()
-        text, parts = read_any_content(message.get("content"))
-        at = read_time(node.get("timestamp"))
-        more: dict[str, Any] = {"parts": parts, "extra": find_unknown_fields(message, _MESSAGE), "sampled": sampled}
+        extra = find_unknown_fields(message, _MESSAGE)
+        more: dict[str, Any] = {"sampled": _add_usage(sampled, call) if role == "assistant" else sampled}
         if is_copy:
-            more |= {"train": False, "sampled": None}
-            more["extra"]["is_copied_context"] = True
-        call = as_dict(self._calls.get(index))
+            more = {"train": False, "sampled": None}
+            extra = {**extra, "is_copied_context": True}
+        else:
+            self._account.use()
         author: Author | None = None
-        span = as_dict(call.get("time"))
         if role == "assistant":
             is_model = node.get("sampled") is True or bool(call)
             author = "demo" if is_copy else "model" if is_model else "environment"
-            more["sampled"] = None if is_copy else _add_usage(sampled, call)
+        text, parts = read_any_content(message.get("content"))
         talk.add(
-            role, text, index, author=author, at=read_time(span.get("start")) or at,
-            reasoning=as_text(message.get("reasoning_content")) or None,
-            calls=[make_function_call(each) for each in as_dicts(message.get("tool_calls"))],
-            call_id=as_text(message.get("tool_call_id")), seconds=measure(span.get("start"), span.get("end")), **more,
-        )  # fmt: skip
+            role,
+            text,
+            index,
+            author=author,
+            at=read_time(span.get("start")) or read_time(node.get("timestamp")),
+            reasoning=get_text(message, "reasoning_content") or None,
+            calls=[make_function_call(each) for each in get_dicts(message, "tool_calls")],
+            call_id=get_text(message, "tool_call_id"),
+            seconds=measure(span.get("start"), span.get("end")),
+            parts=parts,
+            extra=extra,
+            **more,
+        )
 
 
 def _split_tokens(nodes: list[dict[str, Any]]) -> list[Sampled | None]:
@@ -169,7 +176,7 @@ def _split_tokens(nodes: list[dict[str, Any]]) -> list[Sampled | None]:
     is_first = True
     for node in nodes:
         ids = as_token_ids(node.get("token_ids"))
-        mask = [value is True for value in as_list(node.get("mask"))]
+        mask = [value is True for value in get_list(node, "mask")]
         start = mask.index(True) if True in mask and len(mask) == len(ids) else None
         if start is None:
             before += ids
@@ -188,37 +195,35 @@ def _split_tokens(nodes: list[dict[str, Any]]) -> list[Sampled | None]:
 def _add_usage(sampled: Sampled | None, call: dict[str, Any]) -> Sampled | None:
     if not call:
         return sampled
-    held = as_dict(call.get("usage"))
+    held = get_dict(call, "usage")
     prompt, cached = as_count(held.get("prompt_tokens")), as_count(held.get("cached_input_tokens")) or 0
     usage = Usage(
         prompt_tokens=None if prompt is None else prompt + cached,
         completion_tokens=as_count(held.get("completion_tokens")),
     )
-    reason = as_text(call.get("finish_reason")) or None
+    reason = get_text(call, "finish_reason") or None
     return msgspec.structs.replace(sampled or Sampled(), finish_reason=reason, usage=usage if held else None)
 
 
 def _read_outcome(raw: dict[str, Any]) -> Outcome:
-    rewards = {name: as_dict(value) for name, value in as_dict(raw.get("rewards")).items()}
-    scores = {name: score for name, value in rewards.items() if (score := as_number(value.get("score"))) is not None}
-    weights = {name: as_number(rewards[name].get("weight")) for name in scores}
-    metrics = {
-        name: number for name, value in as_dict(raw.get("metrics")).items() if (number := as_number(value)) is not None
-    }
-    stop = as_text(raw.get("stop_condition"))
-    errors = as_dicts(raw.get("errors"))
+    scores: dict[str, float] = {}
+    reward = 0.0
+    for name, value in get_dict(raw, "rewards").items():
+        if (score := get_number(value, "score")) is not None:
+            weight = get_number(value, "weight")
+            scores[name] = score
+            reward += score * (1.0 if weight is None else weight)
+    metrics = {name: as_number(value) for name, value in get_dict(raw, "metrics").items()}
+    stop, errors = get_text(raw, "stop_condition"), get_dicts(raw, "errors")
     is_limit = stop in _LIMITS or raw.get("is_timeout") is True
-    is_error = bool(errors) and raw.get("ok") is not True
-    status: Status = "limit" if is_limit else "error" if is_error else "done"
-    last = errors[-1] if is_error else {}
-    error = Failure(kind=as_text(last.get("type")) or "error", message=as_text(last.get("message")))
-    reward = sum(score * (1.0 if (w := weights[name]) is None else w) for name, score in scores.items())
+    last = errors[-1] if errors and raw.get("ok") is not True else None
+    error = Failure(kind=get_text(last, "type") or "error", message=get_text(last, "message"))
     return Outcome(
-        status=status,
+        status="limit" if is_limit else "error" if last is not None else "done",
         reward=reward if scores else None,
         exit_reason=stop or None,
-        error=error if is_error else None,
-        metrics={**metrics, **scores},
+        error=None if last is None else error,
+        metrics={name: number for name, number in metrics.items() if number is not None} | scores,
     )
 
 

@@ -28,10 +28,3 @@ def test_tools_of_swe_agent(source: Any) -> None:
     assert trace.provenance.transforms == ("tools of swe_agent",)
     properties = json.loads(trace.tools[1].parameters)["properties"]
     assert properties["view_range"] == {"type": "array", "items": {"type": "integer"}}
-
-
-def test_tools_of_tau_bench() -> None:
-    trace = Chat().to_trace(make_row("find_user_id_by_email", "calculate"), RowRef(0))
-    assert isinstance(trace, Trace) and "modify_user_address" in {tool.name for tool in trace.tools}
-    trace = Chat().to_trace(make_row("search_direct_flight"), RowRef(0))
-    assert isinstance(trace, Trace) and "book_reservation" in {tool.name for tool in trace.tools}
