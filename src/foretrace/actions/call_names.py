@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from foretrace.actions.call_facts import CallKind
-from foretrace.actions.shell.command_rules import classify_command, strip_wrappers
+from foretrace.actions.shell.command_rules import classify_command, get_program_name, strip_wrappers
 from foretrace.actions.shell.parse import split_commands
-from foretrace.actions.shell.program_rules import get_program_name
 from foretrace.actions.tool_rules import decode_arguments, find_command
 from foretrace.actions.tool_tables import TOOL_GROUPS, split_words_of_name
 from foretrace.core.trace import ToolCall

@@ -6,9 +6,8 @@ import re
 from functools import lru_cache
 
 from foretrace.actions.call_facts import split_words
-from foretrace.actions.shell.command_rules import strip_wrappers
+from foretrace.actions.shell.command_rules import get_program_name, strip_wrappers
 from foretrace.actions.shell.parse import SimpleCommand, split_commands
-from foretrace.actions.shell.program_rules import get_program_name
 from foretrace.actions.shell.program_tables import PYTHON, SUBCOMMANDS
 from foretrace.actions.tool_rules import decode_arguments, find_command, find_query, find_tool_group
 from foretrace.core.trace import ToolCall

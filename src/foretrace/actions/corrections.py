@@ -11,7 +11,7 @@ import msgspec
 
 from foretrace.actions.confidence import NO_STEP
 from foretrace.actions.correction_rows import read_correction_rows
-from foretrace.actions.rule_meanings import CORRECTED_RULE
+from foretrace.actions.rules import CORRECTED_RULE
 from foretrace.actions.taxonomy import ActionType, StepLabel
 from foretrace.core.digest import digest
 from foretrace.core.errors import SourceError

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import msgspec
 
-from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
+from foretrace.actions.call_facts import CallFacts, CallKind, split_words
+from foretrace.actions.rules import make_facts
 from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
-from foretrace.actions.taxonomy import Effect
 from foretrace.core.python_source import try_parse
 
 MAX_CHARACTERS = 30_000
@@ -226,31 +226,31 @@ def classify_inline_python(code: str) -> CallFacts:
     """Classify `python -c CODE` or a heredoc for Python, in which running the project's code is a check."""
     facts = collect_code_facts(code)
     if facts is None:
-        return make_facts(CallKind.VERIFY, "python.unparsed")
+        return make_facts("python.unparsed")
     if facts.writes:
         paths = tuple(path for path in facts.writes if path)
-        return make_facts(CallKind.WRITE, "python.write", writes=paths, payload=code[:4000])
+        return make_facts("python.write", writes=paths, payload=code[:4000])
     if facts.asserts:
-        return make_facts(CallKind.VERIFY, "python.assert")
+        return make_facts("python.assert")
     started = set(facts.function_calls + facts.method_calls) & _PROCESS_STARTERS
     shows_file = facts.reads or set(facts.method_calls) & _FILE_READERS
     if shows_file and "print" in facts.function_calls and not (facts.imports_project or started or facts.checks):
-        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
+        return make_facts("python.read")
     if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
-        return make_facts(CallKind.OTHER, "python.files", Effect.LOCAL_WRITE)
+        return make_facts("python.files")
     if set(facts.method_calls) & {"getsource", "getsourcelines"}:
-        return make_facts(CallKind.READ, "python.source", Effect.SANDBOX_EXEC)
+        return make_facts("python.source")
     if _only_shows_module_info(facts):
-        return make_facts(CallKind.OTHER, "python.introspect", Effect.SANDBOX_EXEC)
+        return make_facts("python.introspect")
     if facts.imports_project or started or set(facts.function_calls + facts.method_calls) & _PARSERS:
-        return make_facts(CallKind.VERIFY, "python.exercise")
+        return make_facts("python.exercise")
     if facts.changes:
-        return make_facts(CallKind.OTHER, "python.sql_change", Effect.LOCAL_WRITE)
+        return make_facts("python.sql_change")
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "python.query", Effect.SANDBOX_EXEC)
+        return make_facts("python.query")
     if shows_file:
-        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
-    return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
+        return make_facts("python.read")
+    return make_facts("python.compute")
 
 
 def _only_shows_module_info(facts: _CodeFacts) -> bool:
@@ -275,23 +275,22 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
     }
     facts = collect_code_facts(code)
     if facts is None:
-        return make_facts(CallKind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **common)
+        return make_facts("cell.unparsed", **common)
     if facts.writes or facts.saves:
         paths = tuple(path for path in facts.writes if path)
-        return make_facts(CallKind.WRITE, "cell.write", writes=paths, **common)
+        return make_facts("cell.write", writes=paths, **common)
     if facts.asserts or set(facts.imports) & {"pytest", "unittest", "doctest"}:
-        return make_facts(CallKind.VERIFY, "cell.assert", **common)
+        return make_facts("cell.assert", **common)
     if facts.changes:
-        return make_facts(CallKind.OTHER, "cell.sql_change", Effect.LOCAL_WRITE, **common)
+        return make_facts("cell.sql_change", **common)
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "cell.sql", **common)
+        return make_facts("cell.sql", **common)
     kinds = [
         kind for name in facts.function_calls if name not in facts.definitions and (kind := find_kind(name)) is not None
     ]
     if kinds:
         kind = max(kinds)
-        effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
-        return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
+        return make_facts(f"cell.{kind.name.lower()}", **common)
     if facts.reads and not facts.imports_project:
-        return make_facts(CallKind.READ, "cell.read", **common)
-    return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)
+        return make_facts("cell.read", **common)
+    return make_facts("cell.compute", **common)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from foretrace.actions.call_facts import split_words
 from foretrace.actions.call_reading import CallReading
 from foretrace.actions.cheats.circumstances import Circumstances
-from foretrace.actions.cheats.git_history import split_git
+from foretrace.actions.shell.command_rules import split_git
 from foretrace.actions.shell.parse import SimpleCommand
 
 _CODE_HOST = re.compile(r"(?:github|gitlab|bitbucket|codeberg)\w*\.(?:com|org)|jsdelivr\.net/gh")
