@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.flag_meanings import find_flag_meaning
-from foretrace.actions.flags import Flag
+from foretrace.actions.flags import Flag, find_flag_meaning
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.token_arrays import pack
 from foretrace.core.trace import Sampled, Trace, encode_trace

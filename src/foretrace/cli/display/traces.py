@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foretrace.actions.confidence import find_agreement
-from foretrace.actions.flag_meanings import find_flag_meaning
-from foretrace.actions.flags import Flag, flag_trace
+from foretrace.actions.flags import Flag, find_flag_meaning, flag_trace
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.rules import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
