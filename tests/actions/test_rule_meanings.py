@@ -11,7 +11,7 @@ import pytest
 import foretrace.actions
 from foretrace.actions import rules
 from foretrace.actions.call_facts import CallKind
-from foretrace.actions.rule_agreement import SAMPLES, SOURCES
+from foretrace.actions.confidence import COUNTS
 from foretrace.actions.rules import find_rule_meaning
 from foretrace.actions.shell.program_tables import BY_ARGUMENTS, PROGRAMS
 from foretrace.actions.tool_tables import TOOL_GROUPS, TOOL_KINDS
@@ -20,7 +20,7 @@ FOLDER = Path(foretrace.actions.__file__).parent
 NAMES = re.compile(
     r"(?:tool|shell|git|python|cell|text|repair|nonstep)\.[a-z_]+|terminal_[a-z_]+|hand_over|ask_call|say_call"
 )
-NO_RULES = {"rules", "rule_agreement", "confidence"}
+NO_RULES = {"rules", "confidence"}
 """Modules that name rules and make none."""
 
 
@@ -54,7 +54,9 @@ def list_nonstep_reasons() -> set[str]:
     return {str(reason) for reason in returned if reason}
 
 
-@pytest.mark.parametrize("rule", sorted(list_made_rules() | {rule for rule, _ in [*SAMPLES, *SOURCES]}))
+@pytest.mark.parametrize(
+    "rule", sorted(list_made_rules() | {key.split(" ")[0] for key in [*COUNTS.samples, *COUNTS.sources]})
+)
 def test_a_rule_has_a_sentence(rule: str) -> None:
     meaning = find_rule_meaning(rule)
     assert meaning[0].isupper() and meaning.endswith(".") and "\n" not in meaning and len(meaning) < 120
