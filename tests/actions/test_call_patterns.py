@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.actions.call_patterns import find_call_pattern
+from foretrace.actions.call_names import find_call_pattern
 from foretrace.core.trace import ToolCall
 
 

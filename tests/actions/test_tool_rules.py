@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.actions.call_facts import CallKind, changes_state, merge_facts
-from foretrace.actions.call_names import name_call
-from foretrace.actions.call_patterns import find_call_pattern
+from foretrace.actions.call_names import find_call_pattern, name_call
 from foretrace.actions.call_reading import read_call
 from foretrace.actions.taxonomy import Effect
 from foretrace.actions.tool_rules import classify_call
