@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from foretrace.clean.given_values import find_given_values
+from foretrace.clean.named_values import find_named_values
 from foretrace.clean.redact import Redactor
 
 SECRET = "Vq4!tw7Lp2x"
@@ -134,5 +134,5 @@ def test_each_place_is_seen_by_the_rough_look(redactor: Redactor) -> None:
 def test_no_text_is_slow_to_look_through(part: str) -> None:
     text = part * (200_000 // len(part)) + "\nunzip -P a1b2c3d!x9 f"
     start = time.process_time()
-    assert [value for *_, value in find_given_values(text)][-1] == "a1b2c3d!x9"
+    assert "a1b2c3d!x9" in [value for *_, value in find_named_values(text, lambda: None)]
     assert time.process_time() - start < 5  # it takes .2 s

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foretrace.clean.given_values import PLACES, SIGNS
+from foretrace.clean.named_values import PLACES, SIGNS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
 from foretrace.clean.rules import (
     CLEAR_WORDS,
