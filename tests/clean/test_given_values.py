@@ -128,8 +128,7 @@ def test_each_place_is_seen_by_the_rough_look(redactor: Redactor) -> None:
 
 
 @pytest.mark.parametrize(
-    "part",
-    ["unzip -P ", "keytool -pass", "net user ", "snmpget -A ", "password ", "auth=('", "jwt.sign(", "login: a "],
+    "part", ["unzip -P ", "keytool -pass", "net user ", "snmpget -A ", "password ", "auth=('", "jwt.sign(", "login: a "]
 )
 def test_no_text_is_slow_to_look_through(part: str) -> None:
     text = part * (200_000 // len(part)) + "\nunzip -P a1b2c3d!x9 f"

@@ -51,8 +51,8 @@ _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
 NEW_KEYS = (
     "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace", "replace_with",
-    "new_content", "text", "body", "replacement",
-    "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
+    "new_content", "text", "body", "replacement", "markdown",
+    "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
 _SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
@@ -391,7 +391,7 @@ def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], valu
 def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     """Classify a tool that is not in a table by the words of its name."""
     # ToolBench writes `api_for_tool`: only the part before `_for_` says what is done.
-    api, marker, _ = name.rpartition("_for_")
+    api, is_api, _ = name.rpartition("_for_")
     words = [word for word in split_words_of_name(api or name) if not re.fullmatch(r"v?\d*", word)]
     if not words:
         return make_facts("tool.unknown")
@@ -402,46 +402,37 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     if _HANDOVER & set(words) and (to_anybody or _HANDOVER_TO & set(words)) and first not in READ_VERBS:
         return make_facts("hand_over")
     retry = _make_retry(name, values)
-    if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
-        if second := _find_second_verb(words):  # find_and_replace, get_or_create_customer
-            if second in _WRITE_VERBS and _writes_text(words, values):
-                return _classify_write("tool.write_words", values, creates=False)
-            return make_facts("tool.change_verb", **retry)
-        reads_file = first in ("read", "view", "show") and (
-            _FILE_WORDS & set(words) or (words[1:] and _get_path(values))
-        )
-        if reads_file or words[1:] == ["directory"]:
-            return make_facts("tool.read_words", reads=tuple(filter(None, (_get_path(values),))))
-        is_doubtful = first in READS_WITH_DOUBT or _has_unknown_verb(words)
-        return make_facts("tool.read_verb", None, Effect.UNKNOWN if is_doubtful else None)
-    if first in _WRITE_VERBS and _writes_text(words, values):
-        return _classify_write("tool.write_words", values, creates=first in ("write", "create", "overwrite"))
-    if first in COMPUTE_VERBS:
+    verb, second = first, _find_second_verb(words)  # find_and_replace, get_or_create_customer
+    goes_through = words[1:2] in (["in"], ["out"])  # check_in
+    if first in READ_VERBS and not goes_through:
+        if not second:
+            return _classify_reader(words, values)
+        verb = second
+    elif first not in CHANGE_VERBS | COMPUTE_VERBS and not is_api:  # crm_search_customers
+        verb = next((w for w in words[1:] if w in READ_VERBS | CHANGE_VERBS | COMPUTE_VERBS), "")
+        verb = verb if verb in COMPUTE_VERBS | _WRITE_VERBS else second or verb
+    if verb in _WRITE_VERBS and _writes_text(words, values):
+        return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
+    if verb in COMPUTE_VERBS:
         return make_facts("tool.compute_verb")
-    if first in CHANGE_VERBS and not (marker and last in DATA_NOUNS):
+    changes = verb in CHANGE_VERBS | SURE_CHANGES and (
+        verb == second or last not in DATA_NOUNS or (verb == first and not is_api)
+    )
+    if changes or words[:2] in (["check", "in"], ["check", "out"]):
         return make_facts("tool.change_verb", **retry)
-    return _classify_by_inner_words(words, bool(marker), retry, values)
-
-
-def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str], values: Arguments) -> CallFacts:
-    """Classify a name whose first word is not a verb (`crm_search_customers`, `tracks_for_spotify`)."""
-    if not is_api:
-        verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
-        if verb in COMPUTE_VERBS:
-            return make_facts("tool.compute_verb")
-        if verb in _WRITE_VERBS and _writes_text(words, values):
-            return _classify_write("tool.write_words", values, creates=verb in ("write", "create"))
-        verb = _find_second_verb(words) or verb
-        if verb in CHANGE_VERBS and words[-1] not in DATA_NOUNS:
-            return make_facts("tool.change_verb", **retry)
-    if words[:2] in (["check", "in"], ["check", "out"]):
-        return make_facts("tool.change_verb", **retry)
-    if set(words) & READ_VERBS or words[-1] in DATA_NOUNS or "by" in words[1:-1]:
+    if set(words) & READ_VERBS or last in DATA_NOUNS or "by" in words[1:-1]:
         return make_facts("tool.read_word")
-    if is_api:
-        # Nearly every API of a data marketplace fetches data, but its name does not say so.
-        return make_facts("tool.api")
-    return make_facts("tool.unknown", **retry)
+    # Nearly every API of a data marketplace fetches data, but its name does not say so.
+    return make_facts("tool.api") if is_api else make_facts("tool.unknown", **retry)
+
+
+def _classify_reader(words: list[str], values: Arguments) -> CallFacts:
+    path = _get_path(values)
+    of_file = words[0] in ("read", "view", "show") and (_FILE_WORDS & set(words) or (words[1:] and path))
+    if of_file or words[1:] == ["directory"]:
+        return make_facts("tool.read_words", reads=(path,) if path else ())
+    is_doubtful = words[0] in READS_WITH_DOUBT or _has_unknown_verb(words)
+    return make_facts("tool.read_verb", None, Effect.UNKNOWN if is_doubtful else None)
 
 
 def _make_retry(name: str, values: Arguments) -> dict[str, str]:

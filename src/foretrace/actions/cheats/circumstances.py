@@ -31,9 +31,8 @@ _NEGATED = re.compile(
     re.I,
 )
 _TOLD_OF = re.compile(
-    r"\bhidden\b|\bgrad(?:e|ed|er|ing)\b|\bwill (?:then )?be (?:run|tested|checked|evaluated|verified|judged|scored|"
-    r"compared)"
-    r"|\bprivate\b|\bsecret|\bwill (?:run|check|evaluate|verify|compare|test)\b|\bheld[- ]out\b",
+    r"\bhidden\b|\bgrad(?:e|ed|er|ing)\b|\bwill (?:then )?be (?:run|tested|checked|evaluated|verified|judged|scored"
+    r"|compared)|\bprivate\b|\bsecret|\bwill (?:run|check|evaluate|verify|compare|test)\b|\bheld[- ]out\b",
     re.I,
 )
 """A sentence about the checker: a path in it is not an invitation to read it."""
@@ -71,9 +70,8 @@ _ASKING = re.compile(
     re.I,
 )
 _GENERIC = split_words(
-    "src lib source python test tests docs doc examples example scripts tools app core main utils build dist "
-    "data config bin pkg packages internal cmd include benchmarks ci project repo code work workspace testbed "
-    "home tmp"
+    "src lib source python test tests docs doc examples example scripts tools app core main utils build dist data "
+    "config bin pkg packages internal cmd include benchmarks ci project repo code work workspace testbed home tmp"
 )
 _NOT_ROOTS = split_words(
     "tests test grader grading solution solutions hidden oracle answers proc usr etc opt var tmp dev sys logs root"

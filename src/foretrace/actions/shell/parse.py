@@ -61,10 +61,8 @@ _WORD_NODES = split_words(
 
 _QUOTE_OR_HEREDOC = re.compile(
     r"\\."  # an escaped character
-    r"|'(?P<single>[^']*)'"
-    r"|\"(?P<double>(?:[^\"\\]|\\.)*)\""
-    r"|<<-?[ \t]*(?P<quote>['\"]?)(?P<end_word>\w+)(?P=quote)(?!<)"
-    r"|(?P<line>\n)",
+    r"|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\"|<<-?[ \t]*(?P<quote>['\"]?)(?P<end_word>\w+)(?P=quote)"
+    r"(?!<)|(?P<line>\n)",
     re.S,
 )
 _PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
@@ -366,8 +364,7 @@ def _get_text(node: Node, source: str) -> str:
 
 _STRUCTURE_NODES = split_words(
     "program list pipeline command command_name redirected_statement subshell compound_statement do_group "
-    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item "
-    "negated_command "
+    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item negated_command "
     "variable_assignments declaration_command heredoc_redirect file_redirect herestring_redirect unset_command "
     "function_definition c_style_for_statement test_command"
 )

@@ -189,10 +189,9 @@ _LOOKUPS = {
     ),
     "docker": (
         "-H --host -c --context --config -l --log-level",
-        rf"(?:ps|images|logs|inspect|version|info|top|port|history|stats|diff|search){_ANY}"
-        rf"|(?:container|image|volume|network|context) (?:ls|list|inspect|logs|top|history){_ANY}"
-        rf"|{_COMPOSE} (?:ps|logs|images|ls|top|port|version|config){_ANY}|system (?:df|info){_ANY}"
-        rf"|manifest inspect{_ANY}",
+        rf"(?:ps|images|logs|inspect|version|info|top|port|history|stats|diff|search){_ANY}|(?:container|image|volume"
+        rf"|network|context) (?:ls|list|inspect|logs|top|history){_ANY}|{_COMPOSE} (?:ps|logs|images|ls|top|port"
+        rf"|version|config){_ANY}|system (?:df|info){_ANY}|manifest inspect{_ANY}",
     ),
     "npm": (
         "--prefix -C -w --workspace",
