@@ -415,9 +415,8 @@ def _classify_by_name(name: str, values: Arguments) -> CallFacts:
         return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
     if verb in COMPUTE_VERBS:
         return make_facts("tool.compute_verb")
-    changes = verb in CHANGE_VERBS | SURE_CHANGES and (
-        verb == second or last not in DATA_NOUNS or (verb == first and not is_api)
-    )
+    names_data = last in DATA_NOUNS and verb != second and (is_api or verb != first)  # user_update_info
+    changes = verb in CHANGE_VERBS | SURE_CHANGES and not names_data
     if changes or words[:2] in (["check", "in"], ["check", "out"]):
         return make_facts("tool.change_verb", **retry)
     if set(words) & READ_VERBS or last in DATA_NOUNS or "by" in words[1:-1]:
