@@ -63,7 +63,7 @@ def test_a_rule_has_a_sentence(rule: str) -> None:
 
 
 def test_no_sentence_is_of_a_rule_that_does_not_occur() -> None:
-    listed = set({**rules.RULES, **rules._OTHER_MEANINGS})
+    listed = set({**rules.RULES, **rules.OTHER_MEANINGS})
     assert listed - list_made_rules() == {rules.CORRECTED_RULE}
 
 

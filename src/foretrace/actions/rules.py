@@ -151,7 +151,7 @@ nonstep.lost It is empty: its call was lost before it came to us.
 nonstep.internal_error A rule failed on it.
 corrected A person corrected this label.
 """
-_OTHER_MEANINGS = dict(line.split(" ", 1) for line in _OTHER_RULES.strip().splitlines())
+OTHER_MEANINGS = {name: text for name, _, text in (line.partition(" ") for line in _OTHER_RULES.strip().splitlines())}
 """Rule of messages as a whole -> what it means."""
 _LISTED_TOOLS = {
     CallKind.READ: "shows a file or folder",
@@ -186,7 +186,7 @@ def find_rule_meaning(rule: str) -> str:
 
     if rule in RULES:
         return RULES[rule].meaning
-    if rule in _OTHER_MEANINGS:
-        return _OTHER_MEANINGS[rule]
+    if rule in OTHER_MEANINGS:
+        return OTHER_MEANINGS[rule]
     tool = rule.removeprefix("tool.")
     return f"It calls `{tool}`, which the table of tools lists: it {_LISTED_TOOLS[TOOL_KINDS[tool][0]]}."

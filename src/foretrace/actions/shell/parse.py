@@ -147,8 +147,8 @@ def split_commands(command: str) -> list[SimpleCommand]:
     text = text[:MAX_PARSED]
     root = parse_bash(text).root_node
     commands = _collect_commands(root, text)
-    if "`" in text and "${" in text:
-        commands += _read_expansions(root, text)
+    if "`" in text and "${" in text:  # the grammar takes backticks in `${x:-...}` for text
+        commands += _read_body_substitutions(text)
     if not commands:
         words = text.split(None, 40)[:40]
         commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
@@ -188,19 +188,6 @@ def _find_subshells(root: Node) -> list[tuple[int, int]]:
         own = node.children if node.type == "pipeline" else [node] if node.type in _SUBSHELLS else []
         found.update((each.start_byte, each.end_byte) for each in own)
     return sorted(found, key=lambda span: (span[0], -span[1]))
-
-
-def _read_expansions(root: Node, source: str) -> list[SimpleCommand]:
-    """The commands between backticks in `${x:-...}`, which the grammar takes for text."""
-    found: list[SimpleCommand] = []
-    stack = [root]
-    while stack and len(found) < _MAX_SUBSTITUTIONS:
-        node = stack.pop()
-        if node.type == "expansion":
-            found += _read_body_substitutions(_get_text(node, source))
-        elif node.type != "raw_string":
-            stack.extend(node.children)
-    return found
 
 
 def _read_body_substitutions(body: str) -> list[SimpleCommand]:
