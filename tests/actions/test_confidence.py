@@ -77,8 +77,8 @@ def test_the_least_sure_steps_hold_more_of_the_errors_than_chance(
 
 
 def test_a_rule_that_was_never_seen_is_less_sure_than_one_seen_often() -> None:
-    seen = find_agreement("tool.view", ActionType.FILE_READ)
-    assert seen.seen >= 40 and seen.agreed == seen.seen
+    agreed, seen = find_agreement("tool.view", ActionType.FILE_READ)
+    assert seen >= 40 and agreed == seen
     table = add_tables([COUNTS.samples, COUNTS.sources])
     model = ConfidenceModel(table, COUNTS.prior_strength)
     families = {key.partition(".")[0] for key in table if "." in key}

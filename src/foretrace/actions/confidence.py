@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,14 +30,6 @@ class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prior_strength: float
     samples: dict[str, tuple[int, int]]
     sources: dict[str, tuple[int, int]]
-
-
-class Agreement(NamedTuple):
-    """Hand-labelled steps to which one rule gave one action."""
-
-    agreed: int
-    """Those whose hand label is the same action."""
-    seen: int
 
 
 def add_tables(tables: Iterable[AgreementTable]) -> dict[str, tuple[int, int]]:
@@ -87,9 +78,9 @@ _AGREEMENT = add_tables([COUNTS.samples, COUNTS.sources])
 _MODEL = ConfidenceModel(_AGREEMENT, COUNTS.prior_strength)
 
 
-def find_agreement(rule: str, action: ActionType | None) -> Agreement:
-    """How many hand-labelled steps this rule gave this action, and how many of them agreed."""
-    return Agreement(*_AGREEMENT.get(f"{rule} {action or NO_STEP}", (0, 0)))
+def find_agreement(rule: str, action: ActionType | None) -> tuple[int, int]:
+    """How many of the hand-labelled steps to which this rule gave this action agreed, and how many there are."""
+    return _AGREEMENT.get(f"{rule} {action or NO_STEP}", (0, 0))
 
 
 @lru_cache(maxsize=1024)

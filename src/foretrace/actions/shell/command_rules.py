@@ -499,17 +499,17 @@ def _discards_changes(verb: str, rest: list[str]) -> bool:
 def _classify_cmdlet(command: SimpleCommand, argv: list[str]) -> CallFacts | None:
     """Classify a command of PowerShell or cmd.exe; `None` for any other program."""
     name = argv[0].lower().removesuffix(".exe")
-    operands = _list_cmdlet_paths(argv)
-    if name == "type" and operands and _WINDOWS_FILE.match(operands[0]):
+    path = _find_cmdlet_path(argv)
+    if name == "type" and _WINDOWS_FILE.match(path):
         name = "get-content"
     rule = CMDLETS.get(name)
     if rule is None:
         known = _CMDLET.match(argv[0])
         return make_facts("shell.test" if name.startswith("invoke-") else "shell.other") if known else None
-    paths = tuple(command.resolve_path(path.replace("\\", "/")) for path in operands)
+    paths = (command.resolve_path(path.replace("\\", "/")),) if path else ()
     if rule == "edit":
         creates = name in ("set-content", "out-file")
-        return make_facts("shell.edit", writes=paths[:1], payload=" ".join(argv)[:4000], creates=creates)
+        return make_facts("shell.edit", writes=paths, payload=" ".join(argv)[:4000], creates=creates)
     if rule == "fetch":
         sends = any(map(_CMDLET_SENDS.match, argv[1:]))
         return make_facts("shell.send") if sends else make_facts("shell.fetch", None, Effect.UNKNOWN)
@@ -517,19 +517,11 @@ def _classify_cmdlet(command: SimpleCommand, argv: list[str]) -> CallFacts | Non
     return make_facts(f"shell.{rule}", None, effect, reads=paths if rule == "read" else ())
 
 
-def _list_cmdlet_paths(argv: list[str]) -> list[str]:
-    """The named paths, then the unnamed ones. A parameter is followed by its value, or is a switch."""
-    named: list[str] = []
-    loose: list[str] = []
-    option = ""
-    for word in argv[1:]:
-        if re.match(r"-[A-Za-z]", word):
-            option = "" if ":" in word or word.lower() in _CMDLET_SWITCHES else word.lower()
-            continue
-        if not option or option in _CMDLET_PATHS:
-            (named if option else loose).append(word)
-        option = ""
-    return [*named, *loose]
+def _find_cmdlet_path(argv: list[str]) -> str:
+    """The named path, else the first word that is not the value of a parameter."""
+    pairs = [(before.lower(), word) for before, word in itertools.pairwise(argv) if not word.startswith("-")]
+    free = (word for before, word in pairs if not before.startswith("-") or before in _CMDLET_SWITCHES)
+    return next((word for before, word in pairs if before in _CMDLET_PATHS), next(free, ""))
 
 
 _SPECIAL_PROGRAMS: dict[str, Callable[[SimpleCommand, list[str]], CallFacts]] = {

@@ -103,27 +103,16 @@ class SimpleCommand(msgspec.Struct):
 
 
 class _Directories(msgspec.Struct):
-    """The working directories of one shell, as its commands change them."""
+    """The working directories of one shell, as `cd` changes them."""
 
     current: str = ""
     previous: str = ""
-    stack: tuple[str, ...] = ()
 
     def follow(self, argv: list[str]) -> None:
-        """Follow `cd`, `pushd` and `popd`."""
-        name = argv[0] if argv else ""
-        target = next((word for word in argv[1:] if word == "-" or word[:1] not in "-+"), "")
-        if name == "popd" or (name == "pushd" and not target):
-            if not self.stack:
-                return
-            there, *rest = self.stack
-            self.stack = tuple(rest) if name == "popd" else (self.current, *rest)
-        elif name in ("cd", "pushd"):
-            there = self.previous if target == "-" else _join_path(self.current, target or "~")
-            self.stack = (self.current, *self.stack) if name == "pushd" else self.stack
-        else:
-            return
-        self.current, self.previous = there, self.current
+        if argv[:1] == ["cd"]:
+            target = next((word for word in argv[1:] if word == "-" or word[:1] not in "-+"), "~")
+            there = self.previous if target == "-" else _join_path(self.current, target)
+            self.current, self.previous = there, self.current
 
 
 def _join_path(folder: str, name: str) -> str:
@@ -164,7 +153,7 @@ def split_commands(command: str) -> list[SimpleCommand]:
 
 def _follow_directories(commands: list[SimpleCommand], root: Node) -> None:
     """Set the directory in which each command runs. A subshell starts in its parent's and does not change that."""
-    if not any(each.argv[:1] in (["cd"], ["pushd"]) for each in commands):
+    if not any(each.argv[:1] == ["cd"] for each in commands):
         return
     subshells = _find_subshells(root)
     shells: dict[tuple[tuple[int, int], ...], _Directories] = {(): _Directories()}
