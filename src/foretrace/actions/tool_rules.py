@@ -118,17 +118,15 @@ def _strip_prefix(name: str) -> str:
 
 
 def _classify_by_tables(name: str, values: Arguments) -> CallFacts:
+    listed = _find_listed_name(name)
+    if group := TOOL_GROUPS.get(listed):
+        return _GROUP_RULES[group](listed, values)
     plain = _strip_prefix(name)
-    snake = _to_snake_case(plain)
-    rule = _GROUP_RULES.get(TOOL_GROUPS.get(snake, ""))
-    if rule is not None:
-        return rule(snake, values)
-    known = TOOL_KINDS.get(snake)
-    if known is not None and (plain is name or not _needs_path(snake, known[0], values)):
-        return _classify_listed_tool(snake, known, values)
-    if known is not None:
+    if not listed:
+        return _classify_by_name(plain, values)
+    if plain is not name and _needs_path(listed, TOOL_KINDS[listed][0], values):
         return _classify_by_name(name.removeprefix("mcp__"), values)
-    return _classify_compound(snake, values) or _classify_by_name(plain, values)
+    return _classify_listed_tool(listed, TOOL_KINDS[listed], values)
 
 
 def _needs_path(snake: str, kind: CallKind, values: Arguments) -> bool:
@@ -139,29 +137,25 @@ def _needs_path(snake: str, kind: CallKind, values: Arguments) -> bool:
 
 def find_tool_group(name: str) -> str | None:
     """The group of `TOOL_GROUPS` whose rule classifies a tool's calls; None if its arguments do not matter."""
-    snake = _to_snake_case(_strip_prefix(name.strip()))
+    return TOOL_GROUPS.get(_find_listed_name(name.strip()))
+
+
+@lru_cache(maxsize=512)
+def _find_listed_name(name: str) -> str:
+    """The name in the tables that a tool has without its server, or that its name ends in (`desktop_read_text_file`);
+    empty if there is none. At the end a single word does not count, nor do tools that end the attempt: too many things
+    have such names."""
+    snake = _to_snake_case(_strip_prefix(name))
     if snake in TOOL_GROUPS or snake in TOOL_KINDS:
-        return TOOL_GROUPS.get(snake)
-    words = snake.split("_")
-    tails = ("_".join(words[start:]) for start in range(1, len(words) - 1))
-    tail = next((tail for tail in tails if TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS or tail in TOOL_KINDS), "")
-    return TOOL_GROUPS.get(tail)
-
-
-def _classify_compound(snake: str, values: Arguments) -> CallFacts | None:
-    """Classify a tool whose name ends in that of a known one: `filesystem_read_text_file`. A single word does not
-    count, nor do tools that end the attempt: too many things have such names."""
+        return snake
     words = snake.split("_")
     for start in range(1, len(words) - 1):
-        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
-            return None
         tail = "_".join(words[start:])
-        group = TOOL_GROUPS.get(tail, "")
-        if group in _COMPOUND_GROUPS:
-            return _GROUP_RULES[group](tail, values)
-        if (known := TOOL_KINDS.get(tail)) is not None:
-            return _classify_listed_tool(tail, known, values)
-    return None
+        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
+            return ""
+        if tail in TOOL_KINDS or TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS:
+            return tail
+    return ""
 
 
 @lru_cache(maxsize=512)
