@@ -1,4 +1,4 @@
-"""Count how often the labels of each rule agree with hand labels, and write src/foretrace/actions/rule_agreement.py.
+"""Count how often the labels of each rule agree with hand labels, and write src/foretrace/actions/rule_agreement.json.
 
     python scripts/measure_rule_agreement.py [--sources FOLDER] [--check]
 
@@ -19,8 +19,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from foretrace.actions import rule_agreement
-from foretrace.actions.confidence import BLIND_AGREEMENT, NO_STEP, AgreementTable, ConfidenceModel, add_tables
+from foretrace.actions.confidence import (
+    BLIND_AGREEMENT,
+    COUNTS,
+    NO_STEP,
+    TABLE,
+    AgreementTable,
+    ConfidenceModel,
+    add_tables,
+)
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.api.traces import import_source
@@ -28,7 +35,6 @@ from foretrace.core.store import read_traces
 from foretrace.samples import sample_files
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "src/foretrace/actions/rule_agreement.py"
 SAMPLES_GOLD = ROOT / "tests/actions/gold/samples.jsonl"
 OWN_SOURCES = {
     "swe_smith_tool": "swe_smith",
@@ -88,12 +94,12 @@ def _judge(source: str, label: StepLabel, gold: str) -> JudgedStep:
     return JudgedStep(source, label.rule, str(label.action or NO_STEP), label.action == gold)
 
 
-def count_agreement(steps: Iterable[JudgedStep]) -> dict[tuple[str, str], tuple[int, int]]:
-    """(rule, action) -> (steps that agree, all steps), sorted."""
+def count_agreement(steps: Iterable[JudgedStep]) -> dict[str, tuple[int, int]]:
+    """Rule and action -> (steps that agree, all steps), sorted."""
     seen, agreed = Counter(), Counter()
     for step in steps:
-        seen[step.rule, step.action] += 1
-        agreed[step.rule, step.action] += step.agrees
+        seen[f"{step.rule} {step.action}"] += 1
+        agreed[f"{step.rule} {step.action}"] += step.agrees
     return {key: (agreed[key], seen[key]) for key in sorted(seen)}
 
 
@@ -149,19 +155,12 @@ def _compute_ece(pairs: Sequence[tuple[float, bool]]) -> float:
 
 
 def format_table(samples: AgreementTable, sources: AgreementTable) -> str:
-    """The text of rule_agreement.py."""
-    parts = [
-        '"""How often each rule agrees with hand labels. Made by scripts/measure_rule_agreement.py: do not edit.\n\n'
-        '(rule, action) -> (hand-labelled steps that agreed, all that were seen).\n"""\n',
-        f"PRIOR_STRENGTH = {float(fit_strength(add_tables([samples, sources])))}",
-        '"""Weight of a rule\'s family, in steps, fitted to the counts (`confidence`)."""\n',
-    ]
-    abouts = ("Steps of the samples that ship with foretrace.", "Steps of rows of public data sets.")
-    for name, table, about in zip(("SAMPLES", "SOURCES"), (samples, sources), abouts, strict=True):
-        parts += [f"{name}: dict[tuple[str, str], tuple[int, int]] = {{"]
-        parts += [f'    ("{rule}", "{action}"): {counts},' for (rule, action), counts in table.items()]
-        parts += ["}", f'"""{about}"""']
-    return "\n".join(parts) + "\n"
+    """The text of rule_agreement.json."""
+    parts = [f' "prior_strength": {float(fit_strength(add_tables([samples, sources])))}']
+    for name, table in (("samples", samples), ("sources", sources)):
+        lines = (f'  "{key}": [{agreed}, {seen}]' for key, (agreed, seen) in table.items())
+        parts.append(f' "{name}": {{\n' + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def main() -> None:
@@ -171,7 +170,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the table is stale")
     options = parser.parse_args()
     steps = judge_samples()
-    samples, sources = count_agreement(steps), rule_agreement.SOURCES
+    samples, sources = count_agreement(steps), COUNTS.sources
     if options.sources is not None:
         more = judge_sources(options.sources)
         sources = count_agreement(more)

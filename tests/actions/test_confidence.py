@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from actions.traces import do, labels, say, sh
-from foretrace.actions import rule_agreement
 from foretrace.actions.confidence import (
     BLIND_AGREEMENT,
+    COUNTS,
+    TABLE,
     ConfidenceModel,
     add_tables,
     find_agreement,
@@ -45,17 +46,17 @@ def source_steps(script: ModuleType, shared: Path) -> Sequence[Any]:
 
 
 def test_the_table_of_the_samples_is_not_stale(script: ModuleType, own_steps: Sequence[Any]) -> None:
-    assert script.count_agreement(own_steps) == rule_agreement.SAMPLES, "run scripts/measure_rule_agreement.py"
+    assert script.count_agreement(own_steps) == COUNTS.samples, "run scripts/measure_rule_agreement.py"
 
 
 @pytest.mark.slow
 def test_the_table_of_the_sources_is_not_stale(script: ModuleType, source_steps: Sequence[Any]) -> None:
-    assert script.count_agreement(source_steps) == rule_agreement.SOURCES, "run scripts/measure_rule_agreement.py"
+    assert script.count_agreement(source_steps) == COUNTS.sources, "run scripts/measure_rule_agreement.py"
 
 
 def test_the_file_is_what_the_script_writes(script: ModuleType) -> None:
-    text = script.format_table(rule_agreement.SAMPLES, rule_agreement.SOURCES)
-    assert script.TABLE.read_text("utf-8") == text
+    text = script.format_table(COUNTS.samples, COUNTS.sources)
+    assert TABLE.read_text("utf-8") == text
 
 
 @pytest.mark.slow
@@ -76,18 +77,18 @@ def test_the_least_sure_steps_hold_more_of_the_errors_than_chance(
 
 
 def test_a_rule_that_was_never_seen_is_less_sure_than_one_seen_often() -> None:
-    seen = find_agreement("tool.view", ActionType.FILE_READ)
-    assert seen.seen >= 40 and seen.agreed == seen.seen
-    table = add_tables([rule_agreement.SAMPLES, rule_agreement.SOURCES])
-    model = ConfidenceModel(table, rule_agreement.PRIOR_STRENGTH)
-    families = {rule.partition(".")[0] for rule, _ in table if "." in rule}
+    agreed, seen = find_agreement("tool.view", ActionType.FILE_READ)
+    assert seen >= 40 and agreed == seen
+    table = add_tables([COUNTS.samples, COUNTS.sources])
+    model = ConfidenceModel(table, COUNTS.prior_strength)
+    families = {key.partition(".")[0] for key in table if "." in key}
     unseen = [model.estimate_family(family) for family in families | {"nonstep"}]
     assert max(unseen) < find_confidence("tool.view", ActionType.FILE_READ) < 1
     assert find_confidence("nonstep.lost", None) == BLIND_AGREEMENT
 
 
 def test_a_rule_is_drawn_towards_its_family_and_that_towards_the_blind_trial() -> None:
-    table = {("good.a", "file_read"): (50, 50), ("bad.a", "file_read"): (10, 50), ("bad.b", "file_read"): (2, 2)}
+    table = {"good.a file_read": (50, 50), "bad.a file_read": (10, 50), "bad.b file_read": (2, 2)}
     model = ConfidenceModel(table, 3)
     assert model.estimate("other.x", "file_read") == pytest.approx(BLIND_AGREEMENT)
     assert model.estimate_family("good") > BLIND_AGREEMENT > model.estimate_family("bad")

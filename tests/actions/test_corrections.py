@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from actions.traces import OK, say, sh, trace
@@ -54,15 +52,14 @@ def write(path: Path, data: str | bytes) -> Path:
 )
 def test_csv_as_spreadsheets_write_it(tmp_path: Path, data: str | bytes) -> None:
     found = read_corrections(write(tmp_path / "c.csv", data))
-    expected = {"t": ("x", {0: ActionType.RETRIEVAL, 2: None}), "=u;": ("y", {1: ActionType.BLOCKED})}
-    assert {key: (each.id, each.actions) for key, each in found.traces.items()} == expected
-    assert (found.steps, found.left_empty) == (3, 1)
+    expected = {("t", 0): ("x", "retrieval"), ("t", 2): ("x", None), ("=u;", 1): ("y", "BLOCKED")}
+    assert {place: (each.id, each.action) for place, each in found.steps.items()} == expected
+    assert found.left_empty == 1
 
 
 def test_all_formats_say_the_same(tmp_path: Path) -> None:
     lines = "".join(json.dumps(row) + "\n" for row in ROWS)
-    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "c.parquet")
-    files = [write(tmp_path / "c.csv", AS_CSV), write(tmp_path / "c.jsonl", lines), tmp_path / "c.parquet"]
+    files = [write(tmp_path / "c.csv", AS_CSV), write(tmp_path / "c.jsonl", lines)]
     digests = {read_corrections(path).compute_digest() for path in files}
     assert len(digests) == 1
     other = lines.replace("retrieval", "file_read")
@@ -76,20 +73,17 @@ def test_all_formats_say_the_same(tmp_path: Path) -> None:
         ("c.csv", "key,id,message_index\nt,x,0\n", "no column 'correct_action'"),
         ("c.csv", f"{HEADER}\nt,x,0,,reads\n", "row 2: 'reads' is not an action; write one of tool_call"),
         ("c.csv", f"{HEADER}\nt,x,0,,repair\nt,x,0,,BLOCKED\n", "row 3: step 0 of t is corrected in row 2 too"),
-        ("c.csv", f"{HEADER}\nt,x,0,,repair\nt,y,2,,repair\n", "row 3: t has another id than in row 2"),
         ("c.csv", f"{HEADER}\nt,,0,,repair\n", "row 2: has no id"),
         ("c.csv", f"{HEADER}\n,x,0,,repair\n", "row 2: has no key"),
         ("c.csv", f"{HEADER}\nt,x,first,,repair\n", "row 2: message_index 'first' is not a whole number"),
         ("c.csv", f"{HEADER}\nt,x,-1,,repair\n", "is not a whole number"),
         ("c.csv", f"{HEADER}\nt,x,nan,,repair\n", "is not a whole number"),
         ("c.csv", f'{HEADER}\nt,x,0,"torn', "row 2 cannot be read"),
-        ("c.csv", f"{HEADER}\nt,x,0\n", "row 2 has 3 cells where the header has 5"),
+        ("c.csv", f"{HEADER}\nt,x,0\n", "row 2 cannot be read: it has 3 cells where the header has 5"),
         ("c.csv", f"{HEADER}\nt,x,0,é,repair\n".encode("latin-1"), "line 2 is not in UTF-8"),
         ("c.jsonl", '{"key": "t"}\n', "row 1 has no column 'id'"),
         ("c.jsonl", json.dumps(ROWS[0]) + '\n{"key": "t', "row 2 cannot be read"),
-        ("c.parquet", "PAR1", "cannot be read"),
-        ("c.csv.gz", b"\x1f\x8b\x08", "cannot read"),
-        ("c.xlsx", "", "name it .csv, .jsonl or .parquet"),
+        ("c.parquet", "PAR1", "name it .csv or .jsonl"),
     ],
 )
 def test_what_cannot_be_read_is_one_line_that_names_the_row(
@@ -115,4 +109,4 @@ def test_a_correction_changes_the_action_alone(tmp_path: Path) -> None:
     assert [(label.rule, label.confidence) for label in after[:2]] == [("corrected", 1.0)] * 2
     assert [(b.effect, b.state_version) for b in before] == [(a.effect, a.state_version) for a in after]
     changed = msgspec.structs.replace(one, id="z")
-    assert corrections.apply(changed, before) is before
+    assert corrections.apply(changed, before) == before

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from actions.traces import BOOM, DONE, do, make, say, seen, sh, trace, user
+from actions.traces import BOOM, DONE, do, seen, sh, trace, user
 from foretrace.actions.call_reading import read_call
-from foretrace.actions.flag_meanings import CHEATS, MARKS, find_flag_meaning
-from foretrace.actions.flags import Flag, flag_trace
+from foretrace.actions.flags import CHEATS, MARKS, Flag, find_flag_meaning, flag_trace
 from foretrace.core.trace import Message, Outcome, Task, Trace
 
 LABELLED = Path(__file__).parent / "gold" / "flags.jsonl"
@@ -139,30 +138,6 @@ def test_a_word_of_a_command_is_not_a_pattern(word: str, command: str) -> None:
 def test_examples_shown_to_the_agent_are_not_flagged() -> None:
     shown = msgspec.structs.replace(sh("git log --all"), author="demo")
     assert rules(shown, DONE) == []
-
-
-def test_same_call_three_times_without_a_change_is_a_loop() -> None:
-    look, same = sh("cat a.py"), seen("x = 1")
-    assert rules(look, same, look, same, look, same) == [(4, "loop.same_call")]
-    assert rules(look, same, sh("cat  'a.py'"), same, look, same) == [(4, "loop.same_call")]
-    assert rules(look, same, look, seen("x = 2"), look, same) == []
-    assert rules(look, same, look, same, make("b.py"), DONE, look, same) == []
-
-
-def test_a_change_that_fails_three_times_is_a_loop_too() -> None:
-    install = sh("pip install numpy")
-    assert rules(install, BOOM, install, BOOM, install, BOOM) == [(4, "loop.same_call")]
-
-
-def test_waiting_is_not_a_loop() -> None:
-    wait, same = do("write_stdin", session_id=1, chars=""), seen("still running")
-    assert rules(wait, same, wait, same, wait, same) == []
-
-
-def test_calls_without_an_observation_are_marked() -> None:
-    assert rules(sh("ls"), sh("cat a.py"), seen("x = 1"), say("Done.")) == [(0, "observation.lost")]
-    # The attempt ends with a call: there is nothing that could have answered it.
-    assert rules(sh("ls"), seen("a.py"), do("submit")) == []
 
 
 def test_a_fabricated_ending_is_a_mark() -> None:

@@ -9,39 +9,40 @@ from pathlib import Path
 import pytest
 
 import foretrace.actions
-from foretrace.actions import rule_meanings
+from foretrace.actions import rules
 from foretrace.actions.call_facts import CallKind
-from foretrace.actions.rule_agreement import SAMPLES, SOURCES
-from foretrace.actions.rule_meanings import find_rule_meaning
-from foretrace.actions.shell.program_tables import PROGRAMS
+from foretrace.actions.confidence import COUNTS
+from foretrace.actions.rules import find_rule_meaning
+from foretrace.actions.shell.program_tables import BY_ARGUMENTS, PROGRAMS
 from foretrace.actions.tool_tables import TOOL_GROUPS, TOOL_KINDS
 
 FOLDER = Path(foretrace.actions.__file__).parent
-NAMES = re.compile(r"(?:tool|shell|git|python|cell|text|repair|nonstep)\.[a-z_]+|terminal_[a-z_]+|hand_over|ask_call")
-NO_RULES = {"rule_meanings", "rule_agreement", "confidence"}
+NAMES = re.compile(
+    r"(?:tool|shell|git|python|cell|text|repair|nonstep)\.[a-z_]+|terminal_[a-z_]+|hand_over|ask_call|say_call"
+)
+NO_RULES = {"rules", "confidence"}
 """Modules that name rules and make none."""
 
 
 def list_made_rules() -> set[str]:
     """Rules that stand as texts in the code, and those that it puts together from tables."""
-    rules: set[str] = set()
+    made: set[str] = set()
     for path in FOLDER.rglob("*.py"):
         if path.stem not in NO_RULES:
             texts = [
                 node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)
             ]
-            rules |= {text for text in texts if isinstance(text, str) and NAMES.fullmatch(text)}
-    rules |= {f"shell.{rule}" for _, _, rule in PROGRAMS.values()}
-    rules |= {f"git.{verb}" for verb in ("diff", "status", "difftool")}
-    rules |= {f"tool.{tool}" for tool in TOOL_KINDS}
-    rules |= {f"tool.{tool}" for tool, group in TOOL_GROUPS.items() if group == "code_mode"}
-    rules |= {
-        f"tool.{command}" for command in ("create", "str_replace", "insert", "write", "edit", "append", "replace")
-    }
+            made |= {text for text in texts if isinstance(text, str) and NAMES.fullmatch(text)}
+    made |= {f"shell.{rule}" for rule in PROGRAMS.values()}
+    made |= {f"shell.{rule}" for patterns in BY_ARGUMENTS.values() for _, rule, _ in patterns}
+    made |= {f"git.{verb}" for verb in ("diff", "status", "difftool", "show")}
+    made |= {f"tool.{tool}" for tool in TOOL_KINDS}
+    made |= {f"tool.{tool}" for tool, group in TOOL_GROUPS.items() if group == "code_mode"}
+    made |= {f"tool.{command}" for command in ("create", "str_replace", "insert", "write", "edit", "append", "replace")}
     # A cell has the kind of a tool that it calls as a function.
-    rules |= {f"cell.{kind.name.lower()}" for kind in {kind for kind, _ in TOOL_KINDS.values()} | {CallKind.TERMINAL}}
-    rules |= {f"nonstep.{reason}" for reason in list_nonstep_reasons()}
-    return rules
+    made |= {f"cell.{kind.name.lower()}" for kind in {kind for kind, _ in TOOL_KINDS.values()} | {CallKind.TERMINAL}}
+    made |= {f"nonstep.{reason}" for reason in list_nonstep_reasons()}
+    return made
 
 
 def list_nonstep_reasons() -> set[str]:
@@ -53,15 +54,17 @@ def list_nonstep_reasons() -> set[str]:
     return {str(reason) for reason in returned if reason}
 
 
-@pytest.mark.parametrize("rule", sorted(list_made_rules() | {rule for rule, _ in [*SAMPLES, *SOURCES]}))
+@pytest.mark.parametrize(
+    "rule", sorted(list_made_rules() | {key.split(" ")[0] for key in [*COUNTS.samples, *COUNTS.sources]})
+)
 def test_a_rule_has_a_sentence(rule: str) -> None:
     meaning = find_rule_meaning(rule)
     assert meaning[0].isupper() and meaning.endswith(".") and "\n" not in meaning and len(meaning) < 120
 
 
 def test_no_sentence_is_of_a_rule_that_does_not_occur() -> None:
-    listed = set(rule_meanings._MEANINGS)
-    assert listed - list_made_rules() == {rule_meanings.CORRECTED_RULE}
+    listed = set({**rules.RULES, **rules.OTHER_MEANINGS})
+    assert listed - list_made_rules() == {rules.CORRECTED_RULE}
 
 
 def test_the_rules_of_the_page_have_sentences() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, is_same_action, make_call_key
+from foretrace.actions.same_action import MATCH_LEVELS, Action, canonicalise_json, make_call_key
 from foretrace.actions.taxonomy import ActionType
+
+
+def is_same_action(a: Action, b: Action, level: Any = "normalised", root: str = "") -> bool:
+    return make_call_key(a, level, root=root) == make_call_key(b, level, root=root)
 
 
 def shell(command: str) -> Action:

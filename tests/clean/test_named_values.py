@@ -1,11 +1,17 @@
-"""What is looked for first stands in every text that the patterns themselves match."""
+"""Secrets that are found by what comes before them: names of settings, places of commands, names of services."""
 
 from __future__ import annotations
 
+import json
 import random
+import time
 
-from clean.planted import KINDS, plant_others
+import pytest
+
+from clean.planted import ALNUM, HEX, KINDS, Make, plant_others, shape
 from foretrace.clean import named_values as n
+from foretrace.clean.named_values import find_named_values
+from foretrace.clean.redact import Redactor, RedactSettings, make_redactor
 
 
 def test_words_are_found_as_by_their_pattern_alone() -> None:
@@ -28,26 +34,268 @@ def test_words_are_found_as_by_their_pattern_alone() -> None:
 
 
 def test_nothing_is_left_out_where_no_sign_stands() -> None:
-    signs = {
-        n._COMMANDS: lambda text: (
-            n._holds(text, n._COMMAND_SIGNS) or any(p.search(text) for p in (n._PASSWORD_CALL, n._USER_OPTION))
-        ),
-        n._PIPED: lambda text: n._holds(text, n._PIPED_SIGNS),
-        n._PGPASS: n._PORT.search,
-        n._USER_INFO: n._BEFORE_AT.search,
-        n._USER_ALONE: n._BEFORE_AT.search,
-        n._TRAILING: n._VERB.search,
-    }
     texts = [planted.text for planted in plant_others(2, 2)]
     texts += ["mariadb -u a -pXy7!kk2p", "htpasswd -b f u Xy7!kk2p", "redis-cli -a Xy7!kk2p", "--passin pass:Xy7!kk2p"]
-    texts += [
-        "echo a:Xy7!kk2p | chpasswd",
-        "wget --user=a:Xy7!kk2p",
-        "http -a a:Xy7!kk2p x",
-        "SET PASSWORD ('Xy7!kk2p')",
-    ]
-    texts += ["a1B2c3D4e5F6g7H8i9J0 is our deploy token", "*:*:db:me:Xy7!kk2p", "printf Xy7!kk2p | sudo -S ls"]
-    for pattern, may_match in signs.items():
-        hits = [text for text in texts if pattern.search(text)]
-        assert hits
-        assert [text for text in hits if not may_match(text.lower() if pattern is n._COMMANDS else text)] == []
+    texts += ["echo a:Xy7!kk2p | chpasswd", "wget --user=a:Xy7!kk2p", "SET PASSWORD ('Xy7!kk2p')"]
+    texts += ["*:*:db:me:Xy7!kk2p", "printf Xy7!kk2p | sudo -S ls", "A_PASSWORD=a1b2c3", "a_pwd: abcdef"]
+    assert sum(any(way.pattern.search(text) for text in texts) for way in n._WAYS) >= len(n._WAYS) - 2
+    for way in n._WAYS:
+        assert [text for text in texts if way.pattern.search(text) and not n._has_sign(text.lower(), way)] == []
+
+
+SECRET = "Vq4!tw7Lp2x"
+TOKEN = "u9w1384y8HjM8u8Uu6bBLRWFeq4Af3SY"
+PLACES = [
+    "unzip -P § a.zip",
+    "7z x -p§ a.7z",
+    "mongosh --host db -u root -p § shop",
+    "mongosh 'mongodb://h/db?a=1&b=2' -u root -p §",
+    "unzip a.zip && unzip -P § b.zip",
+    "password: >-\n  §",
+    "cqlsh -u cassandra -p § db",
+    "sqlcmd -S db -U sa -P '§' -Q 'select 1'",
+    "mosquitto_pub -h m -u dev -P § -t x",
+    "ldapsearch -x -D cn=a,dc=b -w § -b dc=b",
+    "lftp -u deploy,§ sftp://files.acme.dev",
+    "smbclient //fs/share -U 'bob%§'",
+    "etcdctl --user root:§ get /",
+    "openssl enc -aes-256-cbc -k § -in a",
+    "keytool -list -keystore k.jks -storepass §",
+    "net user bob § /add",
+    "rabbitmqctl add_user shop §",
+    "wpa_passphrase Home §",
+    "snmpwalk -v3 -A § host",
+    "rocommunity §",
+    '$s = ConvertTo-SecureString -String "§" -AsPlainText -Force',
+    "$s = ConvertTo-SecureString '§' -AsPlainText",
+    'expect "password:"; send "§\\r"',
+    "echo '::add-mask::§'",
+    "requests.get(u, auth=('bob', '§'))",
+    "HTTPBasicAuth('bob', '§')",
+    "jwt.sign(payload, '§', {expiresIn: '1h'})",
+    "jwt.encode(claims, \"§\", algorithm='HS256')",
+    "Login: admin / §",
+    "user admin, pass §",
+    "pw: §",
+    "bind_pw: §",
+    "Das Passwort lautet §",
+    "El token es §",
+    "senha: §",
+    "password: >-\n  §\nport: 1",
+    'variable "db_password" {\n  type = string\n  default = "§"\n}',
+    "INSERT INTO users (name, password, age) VALUES ('bob', '§', 3), ('a,b', '§', 4);",
+    'secret_key_base # => "§"',
+    'let api_key: &str = "§";',
+    'static API_KEY: &\'static str = "§";',
+    "const token: string = `§`;",
+    'val password: String = "§"',
+    "export DB_PASSWORD='Zq4$§'",
+    "DB_PASSWORD=Kp8$w9OJOEhYa§",
+]
+HARMLESS = [
+    "unzip -P $PASS a.zip",
+    "7z x -pPASSWORD a.7z",
+    "mongosh --port 27017 -p",
+    "sqlcmd -S db -U sa -P $SA_PASSWORD",
+    "zip -r a.zip src",
+    "requests.get(u, auth=('user', 'pass'))",
+    "jwt.decode(token, settings.SECRET_KEY)",
+    "auth = (user, password1)",
+    "openssl x509 -in a.pem -noout",
+    "tests pass 1200ms",
+    "pw = pw[:-1]",
+    "pass: 120ms",
+    "user admin, pass",
+    "pw = 0.25",
+    "password: >-\n  the password of the account\n",
+    "INSERT INTO users (name, password) VALUES (%s, %s)",
+    "password: >-\nuser-name2: x",
+    "token: Final[str] = get_token()",
+    "let token: &str = args.token;",
+    "DB_PASSWORD=prefix-$DB_PASS",
+    "PASSWORD=Abc1$PASSWORD",
+    'the pwd, ":*****@" stands for it',
+    '_TOKEN: Final[str] = rf"[{_TCHAR}]+"',
+    'export DB_PASSWORD="$db_password1"',
+    # The option of the next command, behind `&&` or `&`.
+    "mongo && mkdir -p dump2024/x",
+    'unzip x.zip && grep -P "\\d{3}foo9" file',
+    "unzip x.zip & mkdir -P dump2024/x",
+    "redis-cli ping && tar -a x9/Zd",
+    "docker login && mkdir -p dump2024/x",
+    "mariadb -e q && mkdir -pdump2024/x",
+    # Where a secret is kept.
+    "secret: >-\n    vault:path/to9",
+    "password: |\n  vault:kv/data/shop9#pw\n",
+    "token: >\n  ssm:/prod/tok9en/x2",
+    "password: op://team/shop9/key",
+]
+
+
+@pytest.fixture(scope="module")
+def redactor() -> Redactor:
+    return Redactor()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_secret_is_found_by_its_place(redactor: Redactor, place: str) -> None:
+    secret = TOKEN if "token" in place.lower() or "key" in place.lower() or "jwt" in place else SECRET
+    text = place.replace("§", secret)
+    assert secret not in redactor.redact_text(text)
+    escaped = json.dumps({"command": text, "n": 1})
+    clean = redactor.redact_text(escaped)
+    assert secret not in clean
+    json.loads(clean)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_only_stands_in_such_a_place_is_left_alone(redactor: Redactor, text: str) -> None:
+    assert redactor.redact_text(text) == text
+
+
+def test_each_place_is_seen_by_the_rough_look(redactor: Redactor) -> None:
+    filler = "x = 1\n" * 600  # a long text is looked at in parts
+    for place in PLACES:
+        text = filler + place.replace("§", TOKEN) + "\n" + filler
+        assert TOKEN not in redactor.redact_text(text), place
+
+
+@pytest.mark.parametrize(
+    "part", ["unzip -P ", "keytool -pass", "net user ", "snmpget -A ", "password ", "auth=('", "jwt.sign(", "login: a "]
+)
+def test_no_text_is_slow_to_look_through(part: str) -> None:
+    text = part * (200_000 // len(part)) + "\nunzip -P a1b2c3d!x9 f"
+    start = time.process_time()
+    assert "a1b2c3d!x9" in [value for *_, value in find_named_values(text, lambda: None)]
+    assert time.process_time() - start < 5  # it takes .2 s
+
+
+REDACTOR = Redactor(RedactSettings())
+
+SETTINGS = [
+    ("DB_PASSWORD=monkey7", "monkey7"),
+    ("export DB_PASSWORD=trustno1", "trustno1"),
+    ("$ DB_PASSWORD=mypassword1 ./run.sh", "mypassword1"),
+    ("A=1\nDB_PASSWORD=Summer\nB=2", "Summer"),
+    ("PASSWORD=qwerty123", "qwerty123"),
+    ('PASSWORD="Dragon12"', "Dragon12"),
+    ("docker run -e MYSQL_PWD=bluewhale42 mysql", "bluewhale42"),
+    ("export ADMIN_PW=winter2024; ./run", "winter2024"),
+    ("    environment:\n      POSTGRES_PASSWORD: Summer\n", "Summer"),
+    ("    environment:\n      - POSTGRES_PASSWORD=Summer\n", "Summer"),
+    ("db:\n  user: shop\n  password: Summer\n", "Summer"),
+    ("db:\n  password: trustno1  # of the shop\n", "trustno1"),
+    ('{"command": "printf \\"A=1\\\\nDB_PASSWORD=Summer\\\\n\\" > .env"}', "Summer"),
+    ("+DB_PASSPHRASE=Summer", "Summer"),
+    ("curl -u 'admin:Zx$8k' https://shop.internal/", "Zx$8k"),
+    ("spring.datasource.password=monkey7\n", "monkey7"),
+]
+
+OTHERS = [
+    "curl -u admin:$PW1 https://shop.internal/",
+    "password = getpass()",
+    "login(password=args.password)",
+    "    password=password1,",
+    "PASSWORD=args.password",
+    "def login(user: str, password: str) -> None:",
+    "class A:\n    user: str\n    password: str\n    db_password: SecretStr",
+    "ES_PASSWORD: Final = 32",
+    "PLAIN_PASSWORD: SocketOption = SocketOption.PLAIN_PASSWORD",
+    "interface A {\n  user: string;\n  password: string;\n}",
+    "password=None",
+    "DB_PASSWORD=",
+    "DB_PASSWORD=${DB_PASSWORD}",
+    "DB_PASSWORD=$1",
+    "DB_PASSWORD='$(cat /run/secrets/db)'",
+    "DB_PASSWORD=/run/secrets/db",
+    "DB_PASSWORD=changeme",
+    "POSTGRES_PASSWORD: postgres",
+    "MYSQL_ALLOW_EMPTY_PASSWORD=true",
+    "DB_PASSWORD=your-password-here",
+    "DB_PASSWORD=<password>",
+    "OLDPWD=/srv/shop1",
+    "PWD=/srv/shop1",
+    'PASSWORD = config["password"]',
+    "PASSWORD = read_password",
+    "DB_PASSWORD=DEFAULT_DB_PASSWORD",
+    "Password: required",
+    "user: the name\npassword: the word that you chose",
+    "if PASSWORD == 'x': print(PASSWORD)",
+    "PASSWORD_MIN_LENGTH=12",
+    "PASSWORD=<SECRET:password:1>",
+]
+
+
+@pytest.mark.parametrize(("text", "password"), SETTINGS)
+def test_a_word_is_a_password_where_its_setting_says_so(text: str, password: str) -> None:
+    assert REDACTOR.redact_text(text) == text.replace(password, "<SECRET:password:1>")
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_code_prose_and_placeholders_stay(text: str) -> None:
+    assert REDACTOR.redact_text(text) == text
+
+
+BASE64 = ALNUM + "./"
+HEADS: dict[str, Make] = {
+    "apify": shape("apify", "_api_", (ALNUM, 36)),
+    "dtrack": shape("odt", "_", (ALNUM, 32)),
+    "posthog": shape("phx", "_", (ALNUM, 47)),
+    "sourcegraph": shape("sgp", "_", (HEX, 40)),
+    "sourcegraph licence": shape("slk", "_", (HEX, 64)),
+    "ionic": shape("ion", "_", (ALNUM, 42)),
+    "stackhawk": shape("hawk.", (ALNUM, 20), ".", (ALNUM, 20)),
+    "scale": shape("live", "_", (HEX, 32)),
+    "razorpay": shape("rzp", "_live_", (ALNUM, 14)),
+    "bcrypt": shape("$2", "y$12$", (BASE64, 53)),
+    "sha512crypt": shape("$6", "$", (ALNUM, 8), "$", (BASE64, 86)),
+    "grafana": shape("eyJr", "Ijoi", (ALNUM, 80)),
+    "infura": shape("https://mainnet.infura.io/v3/", (HEX, 32)),
+}
+
+
+def is_gone(text: str, secret: str) -> bool:
+    redactor = make_redactor()
+    assert redactor is not None
+    return secret not in redactor.redact_text(text)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_key_is_told_by_its_beginning(kind: str) -> None:
+    key = HEADS[kind](random.Random(kind))
+    assert is_gone(f"it printed {key}", key)
+
+
+@pytest.mark.parametrize(
+    "text", ["datadog {}", "Mixpanel secret: '{}'", 'PushBullet("{}")', "sonar.login', '{}", "asana :'{}'"]
+)
+def test_a_key_is_told_by_the_name_of_its_service(text: str) -> None:
+    for alphabet in (HEX, ALNUM):
+        key = shape((alphabet, 32))(random.Random(text))
+        assert is_gone(text.format(key), key)
+        assert not is_gone(f"commit {key}", key)
+        assert not is_gone(f"slack commit {key} is merged, sentry sha256: {key}", key)
+
+
+@pytest.mark.parametrize("name", ['COURIER_AUTH_TOKEN="{}"', "VAULT_CLIENT_TOKEN={}", "baseten_key = {}"])
+def test_a_random_part_is_neither_code_nor_a_placeholder(name: str) -> None:
+    for make in (shape("dk_test_", (ALNUM, 24)), shape("s.", (ALNUM, 24)), shape((ALNUM, 8), ".", (ALNUM, 32))):
+        key = make(random.Random(name))
+        assert is_gone(name.format(key), key), key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nvidia-cublas-cu11==11.10.3.66",
+        "cloudflare: getResponseHeadersForRequest2",
+        "awk '{print $1$OFS$2$OFS$3}'",
+        "org_key_of_the_second_organization_2",
+        "TOKEN=key_test_value_of_the_token",
+        "sentry.captureExceptionWithContext(error1)",
+    ],
+)
+def test_names_of_services_are_no_secrets(text: str) -> None:
+    redactor = make_redactor()
+    assert redactor is not None
+    assert redactor.redact_text(text) == text

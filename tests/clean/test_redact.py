@@ -11,9 +11,12 @@ import time
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clean.planted import ALNUM, KINDS, shape
 from foretrace.clean import redact
+from foretrace.clean.numbering import Numbering
 from foretrace.clean.redact import TIMEOUT, Redactor, RedactSettings
 from foretrace.core.internal_errors import INTERNAL_ERROR
 from foretrace.core.redactions import is_redacted, read_redactions
@@ -284,3 +287,22 @@ def test_a_message_of_50_mb_takes_seconds() -> None:
 
 def test_is_redacted_goes_by_the_transform() -> None:
     assert not is_redacted(make_trace(say("x"))) and is_redacted(clean(make_trace(say("x"))))
+
+
+_VALUES = st.lists(st.sampled_from("abcdefgh") | st.integers(1, 9).map(lambda n: f"<SECRET:token:{n}>"), max_size=12)
+
+
+@given(_VALUES)
+def test_each_has_one_placeholder_and_no_two_share_one(values: list[str]) -> None:
+    numbering = Numbering()
+    given_to: dict[str, str] = {}
+    taken: set[str] = set()
+    for value in values:
+        mark = numbering.replace("token", value)
+        if value in given_to:
+            assert mark == given_to[value]
+            continue
+        free = next(n for n in range(1, 30) if f"<SECRET:token:{n}>" not in taken)
+        assert mark == (value if value.startswith("<") and value not in taken else f"<SECRET:token:{free}>")
+        given_to[value] = mark
+        taken.add(mark)

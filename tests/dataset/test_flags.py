@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -63,9 +64,10 @@ def test_what_is_no_success_stays(success: bool | None) -> None:
 
 
 def test_a_mark_leaves_nothing_out() -> None:
-    looks = [step for _ in range(3) for step in (runs("cat a.py"), seen("x = 1"))]
-    left_out, said = decide(trace("k", user("Look."), *looks, says("Done.")))
-    assert left_out == {} and said["rules"] == {"loop.same_call": 1} and said["flagged"] == 0
+    ended = trace("k", user("Look."), runs("cat a.py"), seen("x = 1"), says("Done."))
+    outcome = msgspec.structs.replace(ended.outcome, fabricated=True)
+    left_out, said = decide(msgspec.structs.replace(ended, outcome=outcome))
+    assert left_out == {} and said["rules"] == {"ending.fabricated": 1} and said["flagged"] == 0
 
 
 def test_a_build_has_no_row_of_them(tmp_path: Path) -> None:

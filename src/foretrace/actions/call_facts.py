@@ -45,38 +45,16 @@ class CallKind(IntEnum):
 
 
 DEFAULT_EFFECTS = {
-    CallKind.SETUP: Effect.PURE_READ,
-    CallKind.READ: Effect.PURE_READ,
-    CallKind.SEARCH: Effect.PURE_READ,
-    CallKind.COMPARE: Effect.PURE_READ,
+    **dict.fromkeys((CallKind.SETUP, CallKind.READ, CallKind.SEARCH, CallKind.COMPARE), Effect.PURE_READ),
     CallKind.OTHER: Effect.UNKNOWN,
-    CallKind.WRITE: Effect.LOCAL_WRITE,
-    CallKind.UNDO: Effect.LOCAL_WRITE,
+    **dict.fromkeys((CallKind.WRITE, CallKind.UNDO), Effect.LOCAL_WRITE),
     CallKind.VERIFY: Effect.SANDBOX_EXEC,
-    CallKind.ASK: Effect.TERMINAL,
-    CallKind.SAY: Effect.TERMINAL,
-    CallKind.HANDOVER: Effect.TERMINAL,
-    CallKind.GIVE_UP: Effect.TERMINAL,
-    CallKind.TERMINAL: Effect.TERMINAL,
+    **{kind: Effect.TERMINAL for kind in CallKind if kind >= CallKind.ASK},
 }
 """The effect of a call of this kind, unless its rule gives another."""
 
-SEVERITY = {
-    effect: position
-    for position, effect in enumerate(
-        (
-            Effect.PURE_READ,
-            Effect.SANDBOX_EXEC,
-            Effect.LOCAL_WRITE,
-            Effect.UNKNOWN,
-            Effect.EXTERNAL_WRITE,
-            Effect.TERMINAL,
-        )
-    )
-}
-"""Effect -> its rank: the highest effect of a step counts."""
-
-_STATE_CHANGING = (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE)
+_SEVERITY = [*map(Effect, ("pure_read", "sandbox_exec", "local_write", "unknown", "external_write", "terminal"))]
+"""Of several effects the last one in this order counts."""
 
 OPEN_FILE = "<open file>"
 """Path of an edit that names no file: it changes the one that is open in the agent's editor."""
@@ -88,6 +66,12 @@ TESTED_CODE = "tested code"
 def split_words(text: str) -> frozenset[str]:
     """The words of a text as a set: tables of names are easier to read as text."""
     return frozenset(text.split())
+
+
+def read_table(text: str) -> dict[str, str]:
+    """Read lines of `group: name name ...`: name -> group."""
+    lines = (line.partition(": ") for line in text.strip().splitlines())
+    return {name: group for group, _, names in lines for name in names.split()}
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,19 +97,14 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Functions and classes that a code cell defines for later cells."""
 
 
-def make_facts(kind: CallKind, rule: str, effect: Effect | None = None, /, **facts: object) -> CallFacts:
-    """Make `CallFacts` with the effect of their kind, unless another is given; `facts` are the other fields."""
-    return CallFacts(kind=kind, rule=rule, effect=effect or DEFAULT_EFFECTS[kind], **facts)  # type: ignore[arg-type]
-
-
 def pick_worst_effect(effects: Iterable[Effect]) -> Effect:
     """The effect that counts among several; `pure_read` if there is none."""
-    return max(effects, key=SEVERITY.__getitem__, default=Effect.PURE_READ)
+    return max(effects, key=_SEVERITY.index, default=Effect.PURE_READ)
 
 
 def changes_state(facts: CallFacts) -> bool:
     """Whether other tools may show something different afterwards, as far as the call shows."""
-    return facts.effect in _STATE_CHANGING and not facts.own_state
+    return facts.effect in (Effect.LOCAL_WRITE, Effect.EXTERNAL_WRITE) and not facts.own_state
 
 
 def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
@@ -138,11 +117,6 @@ def merge_facts(facts: Iterable[CallFacts]) -> CallFacts | None:
         max(parts, key=lambda part: part.kind),
         effect=pick_worst_effect(part.effect for part in parts),
         own_state=any(part.own_state for part in parts) and not any(map(changes_state, parts)),
-        writes=_join_paths(part.writes for part in parts),
-        reads=_join_paths(part.reads for part in parts),
+        writes=tuple(dict.fromkeys(path for part in parts for path in part.writes)),
+        reads=tuple(dict.fromkeys(path for part in parts for path in part.reads)),
     )
-
-
-def _join_paths(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """All paths, each once, in order."""
-    return tuple(dict.fromkeys(path for group in groups for path in group))

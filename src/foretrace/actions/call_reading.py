@@ -209,21 +209,16 @@ def find_patch_edits(text: str, path: str = "") -> list[Edit]:
         path: the file it is for, if the patch does not say.
     """
     edits: list[Edit] = []
+    before, action = "", ""
     old: list[str] = []
     new: list[str] = []
-    before, action = "", ""
-
-    def flush() -> None:
-        removes = action == "Delete"
-        if path and (old or new or removes):
-            old_text = "\n".join(old) or None
-            edits.append(Edit(path=path, old=old_text, new="\n".join(new), creates=action == "Add", removes=removes))
-        old.clear()
-        new.clear()
-
-    for line in text[:MAX_CHARACTERS].split("\n"):
+    for line in [*text[:MAX_CHARACTERS].split("\n"), "diff --git "]:  # a header ends the file before it
         if match := _PATCHED_FILE.match(line):
-            flush()
+            if path and (old or new or action == "Delete"):
+                was = "\n".join(old) or None
+                creates, removes = action == "Add", action == "Delete"
+                edits.append(Edit(path=path, old=was, new="\n".join(new), creates=creates, removes=removes))
+            old, new = [], []
             if match[1]:
                 action, path = match[1], match[2].strip()
             elif match[4]:
@@ -240,16 +235,16 @@ def find_patch_edits(text: str, path: str = "") -> list[Edit]:
             kept = line.removeprefix("@@").removeprefix(" ")
             old.append(kept)
             new.append(kept)
-    flush()
     return edits
 
 
 def _find_redirections(command: SimpleCommand) -> list[Edit]:
     text = command.stdin or ""
-    if not text and command.argv[:1] in (["echo"], ["printf"]):
+    prints = command.argv[:1] in (["echo"], ["printf"])
+    if not text and prints:
         text = " ".join(word for word in command.argv[1:] if word not in ("-e", "-n")).replace("\\n", "\n")
     # Emptying an existing file removes it.
-    is_empty = command.argv[:1] in ([], [":"], ["echo"], ["printf"]) and not text.strip("'\" \n")
+    is_empty = (prints or command.argv[:1] in ([], [":"])) and not text.strip("'\" \n")
     return [
         Edit(path=command.resolve_path(name), new=text, creates=name not in command.appends, removes=is_empty)
         for name in command.writes

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
 
-from foretrace.actions.rule_agreement import PRIOR_STRENGTH, SAMPLES, SOURCES
+import msgspec
+
 from foretrace.actions.taxonomy import ActionType
 
 BLIND_AGREEMENT = 0.94
@@ -15,30 +16,32 @@ BLIND_AGREEMENT = 0.94
 rules were written with the counted hand labels in view."""
 NO_STEP = "no_step"
 """Written in place of the action if a message is not a step."""
+TABLE = Path(__file__).with_name("rule_agreement.json")
+"""Made by scripts/measure_rule_agreement.py: `samples` and `sources` (sets of hand-labelled steps), each with "rule
+action" -> [steps that agree, all steps]; `prior_strength`, the weight of a rule's family in steps, fitted to them."""
 
-AgreementTable = Mapping[tuple[str, str], tuple[int, int]]
-"""(rule, action) -> (hand-labelled steps that agreed, all that were seen)."""
-
-
-class Agreement(NamedTuple):
-    """Hand-labelled steps to which one rule gave one action."""
-
-    agreed: int
-    """Those whose hand label is the same action."""
-    seen: int
+AgreementTable = Mapping[str, tuple[int, int]]
+"""Rule and action, with a space between them -> hand-labelled steps that agreed, all that were seen."""
 
 
-def add_tables(tables: Iterable[AgreementTable]) -> dict[tuple[str, str], tuple[int, int]]:
+class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `TABLE`."""
+
+    prior_strength: float
+    samples: dict[str, tuple[int, int]]
+    sources: dict[str, tuple[int, int]]
+
+
+def add_tables(tables: Iterable[AgreementTable]) -> dict[str, tuple[int, int]]:
     """Add the counts of several tables."""
-    total: dict[tuple[str, str], tuple[int, int]] = {}
-    for table in tables:
-        for key, (agreed, seen) in table.items():
-            before = total.get(key, (0, 0))
-            total[key] = before[0] + agreed, before[1] + seen
+    total: dict[str, tuple[int, int]] = {}
+    for key, (agreed, seen) in (item for table in tables for item in table.items()):
+        before = total.get(key, (0, 0))
+        total[key] = before[0] + agreed, before[1] + seen
     return total
 
 
-def find_family(rule: str) -> str:
+def _find_family(rule: str) -> str:
     """The family whose counts stand in for a rule with few of its own: `shell` for `shell.read`."""
     return rule.partition(".")[0] if "." in rule else "tool"
 
@@ -47,22 +50,17 @@ class ConfidenceModel:
     """Estimates how often a careful reader would choose a rule's action.
 
     Two nested beta distributions: the agreement of a family of rules is shrunk towards `BLIND_AGREEMENT`, and that of
-    a rule towards its family's. The estimate is the posterior mean.
+    a rule towards its family's. The estimate is the posterior mean; `strength` weighs each wider level, in steps.
     """
 
     def __init__(self, table: AgreementTable, strength: float) -> None:
-        """
-        Args:
-            table: The counts.
-            strength: The weight of each of the two wider levels, in steps.
-        """
         self._table = table
         self._strength = strength
-        agreed, seen = Counter[str](), Counter[str]()
-        for (rule, _), counts in table.items():
-            agreed[find_family(rule)] += counts[0]
-            seen[find_family(rule)] += counts[1]
-        self._agreed, self._seen = agreed, seen
+        self._agreed, self._seen = Counter[str](), Counter[str]()
+        for key, (agreed, seen) in table.items():
+            family = _find_family(key.split(" ")[0])
+            self._agreed[family] += agreed
+            self._seen[family] += seen
 
     def estimate_family(self, family: str) -> float:
         """The expected agreement of a rule of this family without counts of its own."""
@@ -70,18 +68,19 @@ class ConfidenceModel:
 
     def estimate(self, rule: str, action: str | None) -> float:
         """The expected agreement if this rule gives this action (`None`: the message is not a step)."""
-        agreed, seen = self._table.get((rule, action or NO_STEP), (0, 0))
-        expected = self.estimate_family(find_family(rule))
+        agreed, seen = self._table.get(f"{rule} {action or NO_STEP}", (0, 0))
+        expected = self.estimate_family(_find_family(rule))
         return (agreed + expected * self._strength) / (seen + self._strength)
 
 
-_AGREEMENT = add_tables([SAMPLES, SOURCES])
-_MODEL = ConfidenceModel(_AGREEMENT, PRIOR_STRENGTH)
+COUNTS = msgspec.json.decode(TABLE.read_bytes(), type=Counts)
+_AGREEMENT = add_tables([COUNTS.samples, COUNTS.sources])
+_MODEL = ConfidenceModel(_AGREEMENT, COUNTS.prior_strength)
 
 
-def find_agreement(rule: str, action: ActionType | None) -> Agreement:
-    """How many hand-labelled steps this rule gave this action, and how many of them agreed."""
-    return Agreement(*_AGREEMENT.get((rule, action or NO_STEP), (0, 0)))
+def find_agreement(rule: str, action: ActionType | None) -> tuple[int, int]:
+    """How many of the hand-labelled steps to which this rule gave this action agreed, and how many there are."""
+    return _AGREEMENT.get(f"{rule} {action or NO_STEP}", (0, 0))
 
 
 @lru_cache(maxsize=1024)

@@ -41,6 +41,8 @@ def find_lone_action(facts: CallFacts) -> ActionType:
     return _ACTION_OF_KIND.get(facts.kind, ActionType.TOOL_CALL)
 
 
+_FAILED_RULE = "nonstep.internal_error"
+"""Of a message for which a rule raised an exception."""
 _NO_CALL = CallFacts(kind=CallKind.SETUP, rule="", effect=Effect.PURE_READ)
 """The facts of a message without a call: nothing that could fail or be repaired."""
 
@@ -82,7 +84,7 @@ def collect_evidence(trace: Trace) -> list[LabelEvidence]:
     state_version = 0
     for index, message in enumerate(trace.messages):
         if message.role == "assistant":
-            evidence = _make_unlabelled(index, state_version)
+            evidence = _make_evidence(index, None, _FAILED_RULE, Effect.UNKNOWN, state_version, _NO_CALL)
             with contain_errors("labels", trace.key):
                 evidence = _label_message(trace, index, state_version, history)
             steps[index] = evidence
@@ -114,32 +116,9 @@ def _add_observation(evidence: LabelEvidence, index: int, message: Message, hist
         history.add_result(label.index, index, facts, result, message.content[-400:] if message.content else "")
 
 
-def _make_unlabelled(index: int, state_version: int) -> LabelEvidence:
-    """The label of a message for which a rule raised an exception."""
-    rule = "nonstep.internal_error"
-    label = StepLabel(
-        index=index,
-        action=None,
-        rule=rule,
-        effect=Effect.UNKNOWN,
-        state_version=state_version,
-        failed=False,
-        confidence=find_confidence(rule, None),
-    )
-    return LabelEvidence(label, _NO_CALL, [])
-
-
-def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:
-    message = trace.messages[index]
-    facts = None
-    if message.author != "demo":
-        facts = classify_calls(trace, message.tool_calls)
-    if facts is None:
-        facts = _NO_CALL
-        action, rule, effect = _label_without_call(trace, index)
-    else:
-        action, rule, effect = _label_with_call(facts, history)
-        history.add_step(index, facts)
+def _make_evidence(
+    index: int, action: ActionType | None, rule: str, effect: Effect, state_version: int, facts: CallFacts
+) -> LabelEvidence:
     label = StepLabel(
         index=index,
         action=action,
@@ -150,6 +129,16 @@ def _label_message(trace: Trace, index: int, state_version: int, history: Repair
         confidence=find_confidence(rule, action),
     )
     return LabelEvidence(label, facts, [])
+
+
+def _label_message(trace: Trace, index: int, state_version: int, history: RepairHistory) -> LabelEvidence:
+    message = trace.messages[index]
+    facts = classify_calls(trace, message.tool_calls) if message.author != "demo" else None
+    if facts is None:
+        return _make_evidence(index, *_label_without_call(trace, index), state_version, _NO_CALL)
+    decision = _label_with_call(facts, history)
+    history.add_step(index, facts)
+    return _make_evidence(index, *decision, state_version, facts)
 
 
 def classify_lone_call(call: ToolCall, tools: Sequence[ToolSpec] = ()) -> CallFacts:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,31 +15,28 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from foretrace.core.errors import UsageError
 from foretrace.core.files import atomic_file, open_compressed
 from foretrace.core.places import write_place
+from foretrace.engines.in_order import Job, run_in_order
 from foretrace.engines.processes import THIS_PROCESS
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from foretrace.actions.corrections import Corrections
     from foretrace.core.trace import Trace
-    from foretrace.engines.engine import Engine, Pool
+    from foretrace.engines.engine import Engine
 
 Table = Any
 """A `pyarrow.Table`: pyarrow has no type stubs."""
 FORMATS = (".parquet", ".jsonl", ".csv")
-_TEXT_COLUMNS = ("key", "id", "source", "raw_file")
 _TABLE_ROWS = 8192
 _BATCH_TRACES = 64
 
 
-def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> list[dict[str, Any]]:
+def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> Iterator[dict[str, Any]]:
     """Make one row for each assistant message of the trace; `action` is `None` if it is not a step, `flags` are rules
-    of `flag_meanings`."""
+    of `flags`."""
     from foretrace.actions.flags import flag_trace
     from foretrace.actions.label_steps import collect_evidence
 
     origin = trace.provenance
-    rows: list[dict[str, Any]] = []
     evidence = collect_evidence(trace)
     labels = [each.label for each in evidence]
     flags: dict[int, list[str]] = {}
@@ -48,30 +44,27 @@ def make_label_rows(trace: Trace, corrections: Corrections | None = None) -> lis
         flags.setdefault(flag.index, []).append(flag.rule)
     for label in labels if corrections is None else corrections.apply(trace, labels):
         message = trace.messages[label.index]
-        rows.append(
-            {
-                "key": trace.key,
-                "id": trace.id,
-                "source": origin.source,
-                "raw_file": origin.raw_file,
-                "raw_row": origin.raw_row,
-                "message_index": label.index,
-                "raw_index": message.raw_index,
-                "action": None if label.action is None else str(label.action),
-                "rule": label.rule,
-                "confidence": label.confidence,
-                "corrected": label.corrected,
-                "effect": str(label.effect),
-                "state_version": label.state_version,
-                "failed": label.failed,
-                "flags": flags.get(label.index, []),
-                "tool": message.tool_calls[0].name if message.tool_calls else None,
-                "n_calls": len(message.tool_calls),
-                "task": trace.task.id,
-                "group": trace.task.group,
-            }
-        )
-    return rows
+        yield {
+            "key": trace.key,
+            "id": trace.id,
+            "source": origin.source,
+            "raw_file": origin.raw_file,
+            "raw_row": origin.raw_row,
+            "message_index": label.index,
+            "raw_index": message.raw_index,
+            "action": None if label.action is None else str(label.action),
+            "rule": label.rule,
+            "confidence": label.confidence,
+            "corrected": label.corrected,
+            "effect": str(label.effect),
+            "state_version": label.state_version,
+            "failed": label.failed,
+            "flags": flags.get(label.index, []),
+            "tool": message.tool_calls[0].name if message.tool_calls else None,
+            "n_calls": len(message.tool_calls),
+            "task": trace.task.id,
+            "group": trace.task.group,
+        }
 
 
 def make_label_tables(
@@ -98,30 +91,21 @@ def make_label_tables(
     done = 0
     yield _make_schema().empty_table()
     with engine.open_pool(useful=len(store.shards), reads=[folder / "manifest.json"]) as pool:
-        if pool is None:
-            stream = store.read()
-            while batch := list(islice(stream, _BATCH_TRACES)):
-                yield _make_table(batch, corrections)
-                done += len(batch)
-                report_traces(done)
-            return
-        for table, count in _label_shards(pool, folder, store.shards, corrections):
+        shards = (Job(_label_shard, (folder, shard, corrections), 1) for shard in store.shards)
+        batches = _label_batches(store.read(), corrections)
+        results = batches if pool is None else run_in_order(pool, shards, pool.workers + 1)
+        for table, count in results:
             done += count
             report_traces(done)
             yield table
 
 
-def _label_shards(
-    pool: Pool, folder: Path, shards: list[int], corrections: Corrections | None
-) -> Iterator[tuple[Table, int]]:
-    """Label shards on the engine; at most one more table than there are workers waits to be written."""
-    waiting: deque[Future[tuple[Table, int]]] = deque()
-    for shard in shards:
-        waiting.append(pool.submit(_label_shard, folder, shard, corrections))
-        if len(waiting) > pool.workers:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+def _label_batches(traces: Iterator[Trace], corrections: Corrections | None) -> Iterator[tuple[Table, int]]:
+    import pyarrow as pa
+
+    while batch := list(islice(traces, _BATCH_TRACES)):
+        rows = [row for trace in batch for row in make_label_rows(trace, corrections)]
+        yield pa.Table.from_pylist(rows, schema=_make_schema()), len(batch)
 
 
 def _label_shard(folder: Path, shard: int, corrections: Corrections | None) -> tuple[Table, int]:
@@ -129,19 +113,8 @@ def _label_shard(folder: Path, shard: int, corrections: Corrections | None) -> t
 
     from foretrace.core.store import TraceStore
 
-    stream = TraceStore(folder).read(shard)
-    tables, count = [_make_schema().empty_table()], 0
-    while batch := list(islice(stream, _BATCH_TRACES)):
-        tables.append(_make_table(batch, corrections))
-        count += len(batch)
-    return pa.concat_tables(tables), count
-
-
-def _make_table(traces: list[Trace], corrections: Corrections | None) -> Table:
-    import pyarrow as pa
-
-    rows = [row for trace in traces for row in make_label_rows(trace, corrections)]
-    return pa.Table.from_pylist(rows, schema=_make_schema())
+    batches = [*_label_batches(TraceStore(folder).read(shard), corrections)]
+    return pa.concat_tables([table for table, _ in batches]), sum(count for _, count in batches)
 
 
 def write_labels(tables: Iterable[Table], out: Path) -> None:
@@ -181,9 +154,8 @@ def _write_parquet(tables: Iterable[Table], file: BinaryIO) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    empty = _make_schema().empty_table()
     with pq.ParquetWriter(file, _make_schema(), compression="zstd") as writer:
-        waiting = empty
+        waiting = _make_schema().empty_table()
         for table in tables:
             waiting = pa.concat_tables([waiting, table])
             # Row groups have one size, so that the file is the same for any number of workers.
@@ -205,8 +177,7 @@ def _format_csv(table: Table, *, header: bool) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     if header:
         writer.writerow(table.column_names)
-    for row in table.to_pylist():
-        writer.writerow(map(_format_cell, row.values()))
+    writer.writerows(map(_format_cell, row.values()) for row in table.to_pylist())
     return text.getvalue().encode("utf-8", "surrogatepass")
 
 
@@ -219,24 +190,17 @@ def _format_cell(value: Any) -> Any:
 def _make_schema() -> Any:
     import pyarrow as pa
 
-    text, number = pa.string(), pa.int32()
-    return pa.schema(
-        [
-            *((name, text) for name in _TEXT_COLUMNS),
-            ("raw_row", pa.int64()),
-            ("message_index", number),
-            ("raw_index", number),
-            ("action", text),
-            ("rule", text),
-            ("confidence", pa.float64()),
-            ("corrected", pa.bool_()),
-            ("effect", text),
-            ("state_version", number),
-            ("failed", pa.bool_()),
-            ("flags", pa.list_(text)),
-            ("tool", text),
-            ("n_calls", number),
-            ("task", text),
-            ("group", text),
-        ]
+    columns = {
+        pa.string(): "key id source raw_file action rule effect tool task group",
+        pa.int32(): "message_index raw_index state_version n_calls",
+        pa.int64(): "raw_row",
+        pa.float64(): "confidence",
+        pa.bool_(): "corrected failed",
+        pa.list_(pa.string()): "flags",
+    }
+    types = {name: kind for kind, names in columns.items() for name in names.split()}
+    order = (
+        "key id source raw_file raw_row message_index raw_index action rule confidence corrected effect state_version"
+        " failed flags tool n_calls task group"
     )
+    return pa.schema([(name, types[name]) for name in order.split()])

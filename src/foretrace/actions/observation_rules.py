@@ -30,25 +30,11 @@ class ObservedResult(Enum):
 
 _FAIL_HINTS = (
     "rror", "RROR", "ail", "AIL", "raceback", "✗", "✘", "❌", "odule named", "not found", "fault",
-    "dumped", "imed out",
-    "IMED OUT", "panic", "such file", "atal:", "xception", "E  ", "t recognized as",
+    "dumped", "imed out", "IMED OUT", "panic", "such file", "atal:", "xception", "E  ", "t recognized as",
 )  # fmt: skip
 _PASS_HINTS = (
-    "ucce",
-    "UCCE",
-    "pass",
-    "PASS",
-    "Pass",
-    "OK",
-    "ork",
-    "✓",
-    "✔",
-    "✅",
-    "orrect",
-    "xpected",
-    "no issues",
-    "good",
-)
+    "ucce", "UCCE", "pass", "PASS", "Pass", "OK", "ork", "✓", "✔", "✅", "orrect", "xpected", "no issues", "good",
+)  # fmt: skip
 _EXIT_HINTS = ("xit", "returncode", "CommandExec")
 
 _NONZERO_EXIT = re.compile(

@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
-from foretrace.actions.call_facts import CallFacts, CallKind, make_facts, split_words
+from foretrace.actions.call_facts import CallFacts, CallKind, split_words
+from foretrace.actions.rules import make_facts
 from foretrace.actions.sql_rules import is_read_only_sql, is_sql_query
-from foretrace.actions.taxonomy import Effect
 from foretrace.core.python_source import try_parse
 
 MAX_CHARACTERS = 30_000
@@ -58,7 +59,7 @@ class _CodeFacts(msgspec.Struct):
     reads: int = 0
     saves: int = 0
     """Calls that save data or a figure."""
-    asserts: int = 0
+    asserts: list[ast.Assert] = []
     checks: int = 0
     """Signs of code that checks something: comparisons, exceptions that it raises or catches."""
     strings: list[str] = []
@@ -98,9 +99,10 @@ def collect_code_facts(code: str) -> _CodeFacts | None:
     return facts
 
 
-def _add_import(node: ast.AST, facts: _CodeFacts) -> None:
-    names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-    if isinstance(node, ast.ImportFrom):
+def _add_import(node: ast.Import | ast.ImportFrom, facts: _CodeFacts) -> None:
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
         names = ["." if node.level else node.module or "."]
     for name in names:
         root = name.split(".", 1)[0]
@@ -108,8 +110,7 @@ def _add_import(node: ast.AST, facts: _CodeFacts) -> None:
         facts.imports_project = facts.imports_project or root not in sys.stdlib_module_names
 
 
-def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
-    assert isinstance(node, ast.Call)
+def _add_call(node: ast.Call, facts: _CodeFacts) -> None:
     function = node.func
     _add_texts(node, getattr(function, "id", getattr(function, "attr", "")), facts)
     if isinstance(function, ast.Name):
@@ -119,9 +120,8 @@ def _add_call(node: ast.AST, facts: _CodeFacts) -> None:
     elif isinstance(function, ast.Attribute):
         facts.method_calls.append(function.attr)
         if function.attr in _TEXT_WRITERS:
-            facts.writes.append(
-                _get_path(function.value) or _get_variable(function.value) or _get_literal(node.args[:1])
-            )
+            known = _get_path(function.value) or _get_variable(function.value)
+            facts.writes.append(known or _get_literal(node.args[:1]))
         elif function.attr in _DATA_SAVERS:
             facts.saves += 1
         elif function.attr == "open" and not isinstance(function.value, ast.Name):
@@ -157,52 +157,39 @@ def _add_open(node: ast.Call, facts: _CodeFacts, shift: int = 0, path: str = "")
         facts.reads += 1
 
 
-def _add_assignment(node: ast.AST, facts: _CodeFacts) -> None:
-    assert isinstance(node, ast.Assign)
+def _add_assignment(node: ast.Assign, facts: _CodeFacts) -> None:
     path = _get_literal([node.value]) or _get_path(node.value)
     for target in node.targets:
         if path and isinstance(target, ast.Name):
             facts.paths[target.id] = path
 
 
-def _add_constant(node: ast.AST, facts: _CodeFacts) -> None:
-    value = getattr(node, "value", None)
-    if isinstance(value, str) and len(value) <= 400:
+def _add_constant(node: ast.Constant, facts: _CodeFacts) -> None:
+    value = node.value
+    if not isinstance(value, str):
+        return
+    if len(value) <= 400:
         facts.strings.append(value)
-    if isinstance(value, str) and len(value) > 6:
-        if is_sql_query(value) and is_read_only_sql(value) is not False:
-            facts.queries += 1
-        elif is_read_only_sql(value) is False:
-            facts.changes += 1
+    if len(value) > 6:
+        reads = is_read_only_sql(value)
+        facts.changes += reads is False
+        facts.queries += reads is not False and is_sql_query(value)
 
 
-def _add_definition(node: ast.AST, facts: _CodeFacts) -> None:
-    facts.definitions.add(getattr(node, "name", ""))
-
-
-def _add_assert(node: ast.AST, facts: _CodeFacts) -> None:
-    facts.asserts += 1
-
-
-def _add_check(node: ast.AST, facts: _CodeFacts) -> None:
+def _add_check(node: Any, facts: _CodeFacts) -> None:
     facts.checks += 1
 
 
-def _add_attribute(node: ast.AST, facts: _CodeFacts) -> None:
-    facts.attributes.append(getattr(node, "attr", ""))
-
-
-_VISITORS: dict[type[ast.AST], Callable[[ast.AST, _CodeFacts], None]] = {
+_VISITORS: dict[type[ast.AST], Callable[[Any, _CodeFacts], None]] = {
     ast.Assign: _add_assignment,
     ast.Import: _add_import,
     ast.ImportFrom: _add_import,
     ast.Call: _add_call,
     ast.Constant: _add_constant,
-    ast.FunctionDef: _add_definition,
-    ast.ClassDef: _add_definition,
-    ast.Assert: _add_assert,
+    **dict.fromkeys((ast.FunctionDef, ast.ClassDef), lambda node, facts: facts.definitions.add(node.name)),
+    ast.Assert: lambda node, facts: facts.asserts.append(node),
     **dict.fromkeys((ast.Compare, ast.Raise, ast.Try), _add_check),
-    ast.Attribute: _add_attribute,
+    ast.Attribute: lambda node, facts: facts.attributes.append(node.attr),
 }
 
 
@@ -226,31 +213,31 @@ def classify_inline_python(code: str) -> CallFacts:
     """Classify `python -c CODE` or a heredoc for Python, in which running the project's code is a check."""
     facts = collect_code_facts(code)
     if facts is None:
-        return make_facts(CallKind.VERIFY, "python.unparsed")
+        return make_facts("python.unparsed")
     if facts.writes:
         paths = tuple(path for path in facts.writes if path)
-        return make_facts(CallKind.WRITE, "python.write", writes=paths, payload=code[:4000])
+        return make_facts("python.write", writes=paths, payload=code[:4000])
     if facts.asserts:
-        return make_facts(CallKind.VERIFY, "python.assert")
+        return make_facts("python.assert")
     started = set(facts.function_calls + facts.method_calls) & _PROCESS_STARTERS
     shows_file = facts.reads or set(facts.method_calls) & _FILE_READERS
     if shows_file and "print" in facts.function_calls and not (facts.imports_project or started or facts.checks):
-        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
+        return make_facts("python.read")
     if set(facts.method_calls) & _FILE_MOVERS and not facts.imports_project:
-        return make_facts(CallKind.OTHER, "python.files", Effect.LOCAL_WRITE)
+        return make_facts("python.files")
     if set(facts.method_calls) & {"getsource", "getsourcelines"}:
-        return make_facts(CallKind.READ, "python.source", Effect.SANDBOX_EXEC)
+        return make_facts("python.source")
     if _only_shows_module_info(facts):
-        return make_facts(CallKind.OTHER, "python.introspect", Effect.SANDBOX_EXEC)
+        return make_facts("python.introspect")
     if facts.imports_project or started or set(facts.function_calls + facts.method_calls) & _PARSERS:
-        return make_facts(CallKind.VERIFY, "python.exercise")
+        return make_facts("python.exercise")
     if facts.changes:
-        return make_facts(CallKind.OTHER, "python.sql_change", Effect.LOCAL_WRITE)
+        return make_facts("python.sql_change")
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "python.query", Effect.SANDBOX_EXEC)
+        return make_facts("python.query")
     if shows_file:
-        return make_facts(CallKind.READ, "python.read", Effect.SANDBOX_EXEC)
-    return make_facts(CallKind.OTHER, "python.compute", Effect.SANDBOX_EXEC)
+        return make_facts("python.read")
+    return make_facts("python.compute")
 
 
 def _only_shows_module_info(facts: _CodeFacts) -> bool:
@@ -275,23 +262,22 @@ def classify_cell(code: str, find_kind: Callable[[str], CallKind | None]) -> Cal
     }
     facts = collect_code_facts(code)
     if facts is None:
-        return make_facts(CallKind.OTHER, "cell.unparsed", Effect.SANDBOX_EXEC, **common)
+        return make_facts("cell.unparsed", **common)
     if facts.writes or facts.saves:
         paths = tuple(path for path in facts.writes if path)
-        return make_facts(CallKind.WRITE, "cell.write", writes=paths, **common)
+        return make_facts("cell.write", writes=paths, **common)
     if facts.asserts or set(facts.imports) & {"pytest", "unittest", "doctest"}:
-        return make_facts(CallKind.VERIFY, "cell.assert", **common)
+        return make_facts("cell.assert", **common)
     if facts.changes:
-        return make_facts(CallKind.OTHER, "cell.sql_change", Effect.LOCAL_WRITE, **common)
+        return make_facts("cell.sql_change", **common)
     if facts.queries:
-        return make_facts(CallKind.SEARCH, "cell.sql", **common)
+        return make_facts("cell.sql", **common)
     kinds = [
         kind for name in facts.function_calls if name not in facts.definitions and (kind := find_kind(name)) is not None
     ]
     if kinds:
         kind = max(kinds)
-        effect = None if kind is not CallKind.OTHER else Effect.UNKNOWN
-        return make_facts(kind, f"cell.{kind.name.lower()}", effect, **common)
+        return make_facts(f"cell.{kind.name.lower()}", **common)
     if facts.reads and not facts.imports_project:
-        return make_facts(CallKind.READ, "cell.read", **common)
-    return make_facts(CallKind.OTHER, "cell.compute", Effect.SANDBOX_EXEC, **common)
+        return make_facts("cell.read", **common)
+    return make_facts("cell.compute", **common)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from foretrace.actions.call_facts import OPEN_FILE, TESTED_CODE, CallFacts, CallKind
@@ -33,19 +34,6 @@ class RepairHistory:
     batched before their results.
     """
 
-    __slots__ = (
-        "_created_files",
-        "_defined_names",
-        "_failed_calls",
-        "_failing_files",
-        "_failing_names",
-        "_open_file",
-        "_refused_writes",
-        "_rejected_answer",
-        "_unconfirmed_files",
-        "_written_files",
-    )
-
     def __init__(self) -> None:
         self._written_files: dict[str, int] = {}
         self._created_files: set[str] = set()
@@ -67,7 +55,6 @@ class RepairHistory:
 
     @property
     def has_written(self) -> bool:
-        """Whether the agent has written anything."""
         return bool(self._written_files)
 
     def find_repair(self, facts: CallFacts) -> str:
@@ -87,8 +74,7 @@ class RepairHistory:
         return ""
 
     def _find_write_repair(self, facts: CallFacts) -> str:
-        for path in facts.writes:
-            target = self._find_known_path(self._resolve_target(path))
+        for target in self._find_targets(facts):
             if target in self._failing_files:
                 return "repair.failing_target"
             if target in self._refused_writes:
@@ -112,8 +98,7 @@ class RepairHistory:
         """Note what the step at `index` writes and defines."""
         if facts.kind < CallKind.TERMINAL:
             self._rejected_answer = False
-        for path in facts.writes:
-            target = self._find_known_path(self._resolve_target(path))
+        for target in self._find_targets(facts):
             if target and facts.kind is not CallKind.UNDO:
                 if target not in self._written_files and facts.creates:
                     self._created_files.add(target)
@@ -163,8 +148,7 @@ class RepairHistory:
             self._unconfirmed_files.update(path for path in edited if path not in self._created_files)
 
     def _add_write(self, index: int, now: int, facts: CallFacts, failed: bool) -> None:
-        for path in facts.writes:
-            target = self._find_known_path(self._resolve_target(path))
+        for target in self._find_targets(facts):
             if failed:
                 self._refused_writes[target] = _Failure(facts.payload, now)
                 # A refused write is not a write: nothing of the agent's is in that file because of it.
@@ -174,12 +158,14 @@ class RepairHistory:
             elif target in self._refused_writes and self._refused_writes[target].shown_by < index:
                 del self._refused_writes[target]
 
-    def _resolve_target(self, path: str) -> str:
-        name = self._open_file if path == OPEN_FILE else path
-        return posixpath.normpath(name) if name else ""
+    def _find_targets(self, facts: CallFacts) -> Iterator[str]:
+        """The files that a call writes, each by the path under which it is already known."""
+        for path in facts.writes:
+            name = self._open_file if path == OPEN_FILE else path
+            yield self._find_known_path(posixpath.normpath(name) if name else "")
 
     def _find_known_path(self, path: str) -> str:
-        """Find the path under which a file is already known: shells name it relatively, editors absolutely."""
+        """Shells name a file relatively, editors absolutely."""
         if path in self._written_files or path in self._refused_writes:
             return path
         for known in (*self._written_files, *self._refused_writes):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.actions.call_facts import split_words
+from foretrace.actions.shell.parse import tokenize
 from foretrace.actions.taxonomy import ActionType
 from foretrace.actions.tool_tables import PATH_KEYS, TOOL_GROUPS, split_words_of_name
 
@@ -19,9 +20,8 @@ MATCH_LEVELS: tuple[MatchLevel, ...] = ("exact", "normalised", "type")
 """From the strictest to the loosest: actions that are the same at one level are the same at all later ones."""
 
 _VERBATIM = split_words(
-    "file_text old_str new_str old_string new_string oldString newString content contents text code "
-    "source message "
-    "thought replacement_text insert_text patch diff query pattern answer final_answer regex"
+    "file_text old_str new_str old_string new_string oldString newString content contents text code source message"
+    " thought replacement_text insert_text patch diff query pattern answer final_answer regex"
 )
 """Arguments that are compared as text, so that `1` and `1.0` differ."""
 _COMMAND_KEYS = ("command", "cmd", "script", "commands", "keystrokes")
@@ -40,23 +40,17 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments as JSON text, or the text of a message without a call."""
 
 
-def is_same_action(a: Action, b: Action, level: MatchLevel = "normalised", *, root: str = "") -> bool:
-    """Whether two actions are the same.
+def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
+    """Make a hashable value that is equal for actions that are the same.
 
     Args:
-        a: one action.
-        b: the other.
+        action: what was done, or is predicted.
         level: `exact` compares type, tool and arguments (as JSON: order of keys and spaces do not count);
             `normalised` ignores how they are written: paths, numbers as text, spaces and quotes of shell
             commands, a leading `cd`; `type` compares only the action type.
         root: the directory in which commands start, where it is known. With it `python a.py` and
             `cd ROOT && python a.py` are the same; without it they may not be.
     """
-    return make_call_key(a, level, root=root) == make_call_key(b, level, root=root)
-
-
-def make_call_key(action: Action, level: MatchLevel = "normalised", *, root: str = "") -> tuple[str, ...]:
-    """Make a hashable value that is equal for actions that are the same on a level (see `is_same_action`)."""
     kind = action.type.value if action.type is not None else ""
     if level == "type":
         return (kind,)
@@ -99,15 +93,13 @@ def normalise_arguments(tool: str, arguments_json: str, root: str = "") -> str:
 
 
 def _normalise_argument(name: str, value: Any, is_shell: bool, root: str) -> Any:
-    if isinstance(value, str):
-        if is_shell and name in _COMMAND_KEYS:
-            return normalise_command(value, root)
-        if name in PATH_KEYS:
-            return _normalise_path(value.strip(), root)
-        if name in _VERBATIM:
-            return value
-        return _normalise_numbers(_parse_untyped(value))
-    return _normalise_numbers(value)
+    if not isinstance(value, str):
+        return _normalise_numbers(value)
+    if is_shell and name in _COMMAND_KEYS:
+        return _normalise_command(value, root)
+    if name in PATH_KEYS:
+        return _normalise_path(value.strip(), root)
+    return value if name in _VERBATIM else _normalise_numbers(_parse_untyped(value))
 
 
 def _parse_untyped(text: str) -> Any:
@@ -140,15 +132,13 @@ def _normalise_path(path: str, root: str) -> str:
     return normal[1:] if normal.startswith("//") else normal
 
 
-def normalise_command(command: str, root: str = "") -> str:
+def _normalise_command(command: str, root: str = "") -> str:
     """Write a shell command in one way for all that do the same; for comparison only.
 
     Spaces outside quotes and the way of quoting do not count. A leading `cd DIR &&` is joined to the operands
     when all of them are plainly paths; otherwise the directory stays part of the command, because `cd a && make`
     and `cd b && make` are not the same. Reads by different tools (`cat f`, a viewer) stay different actions.
     """
-    from foretrace.actions.shell.parse import tokenize
-
     tokens = tokenize(command)
     if tokens is None:
         return command.strip()
@@ -162,10 +152,8 @@ def normalise_command(command: str, root: str = "") -> str:
 def _split_leading_cd(tokens: list[tuple[str, str]], root: str) -> tuple[str, list[tuple[str, str]]]:
     """Split off the leading `cd`s: the directory that they lead to, and the other tokens."""
     cwd = root
-    while len(tokens) > 3 and tokens[0] == ("word", "cd") and tokens[1][0] == "word" and tokens[2] in (
-        ("mark", "&&"),
-        ("mark", ";"),
-    ):  # fmt: skip
+    ends = (("mark", "&&"), ("mark", ";"))
+    while len(tokens) > 3 and tokens[0] == ("word", "cd") and tokens[1][0] == "word" and tokens[2] in ends:
         cwd = posixpath.join(cwd, tokens[1][1].strip("'"))
         tokens = tokens[3:]
     return (_normalise_path(cwd, "") if cwd else ""), tokens

@@ -11,10 +11,9 @@ _NO_CODE = re.compile(r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|--[^\n]*|
 """Literals, quoted names and comments: their contents are not statements."""
 _READS = re.compile(r"\s*\(*\s*(?:SELECT|PRAGMA|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES|\.(?:tables|schema))\b", re.I)
 _CHANGES = re.compile(
-    r"\s*(?:INSERT\s+(?:INTO|OR)|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(?:CREATE|DROP|ALTER|TRUNCATE)\s+"
-    r"(?:TEMP\w*\s+|UNIQUE\s+|OR\s+REPLACE\s+)*(?:TABLE|INDEX|VIEW|DATABASE|TRIGGER|SCHEMA|USER)"
-    r"|REPLACE\s+INTO|"
-    r"MERGE\s+INTO|GRANT\s|REVOKE\s)",
+    r"\s*(?:INSERT\s+(?:INTO|OR)|UPDATE\s+\S+\s+SET|DELETE\s+FROM|(?:CREATE|DROP|ALTER|TRUNCATE)\s+(?:TEMP\w*\s+"
+    r"|UNIQUE\s+|OR\s+REPLACE\s+)*(?:TABLE|INDEX|VIEW|DATABASE|TRIGGER|SCHEMA|USER)|REPLACE\s+INTO|MERGE\s+INTO"
+    r"|GRANT\s|REVOKE\s)",
     re.I,
 )
 _CHANGES_INSIDE = re.compile(
@@ -70,8 +69,7 @@ _ESCAPED = re.compile(r"\\['\"`\\]")
 _PRAGMA = re.compile(r"\s*PRAGMA\b", re.IGNORECASE)
 _MAX_LOOKED_AT = 100_000
 _FULL_QUERY = re.compile(
-    r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+"
-    r"|WITH\s+\w+\s+AS)",
+    r"\s*\(*\s*(?:SELECT\b[\s\S]*?\bFROM\b|SELECT\s+[\w(*]|PRAGMA\s+\w+|SHOW\s+\w+|DESCRIBE\s+\w+|WITH\s+\w+\s+AS)",
     re.I,
 )
 

@@ -29,13 +29,10 @@ _THINK = re.compile(r"\A\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*?</thin
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.S)
 _SENTENCE = re.compile(r"(?<=[.!?:])(?:[\s*_\"”)]+)|\n+")
 _COURTESY = re.compile(
-    r"\b(?:anything|something|what) else\b|\banything I can (?:help|assist)\b"
-    r"|feel free to|let me know if\b|(?:happy|glad|here) to (?:help"
-    r"|assist)(?! with)"
-    r"|^\W*(?:if|should|in case) (?:you|there)\b(?=.*(?:let me know|feel free|happy to|glad to|just ask"
-    r"|reach out))"
-    r"|^\W*(?:and |so )?let me know\W*$|^just let me know\b|hope this helps|don't hesitate|any other questions"
-    r"|^\W*how (?:can|may|else can) i (?:help|assist) you (?:today|further)",
+    r"\b(?:anything|something|what) else\b|\banything I can (?:help|assist)\b|feel free to|let me know if\b|(?:happy"
+    r"|glad|here) to (?:help|assist)(?! with)|^\W*(?:if|should|in case) (?:you|there)\b(?=.*(?:let me know|feel free"
+    r"|happy to|glad to|just ask|reach out))|^\W*(?:and |so )?let me know\W*$|^just let me know\b|hope this helps"
+    r"|don't hesitate|any other questions|^\W*how (?:can|may|else can) i (?:help|assist) you (?:today|further)",
     re.I,
 )
 _GREETING = re.compile(
@@ -48,21 +45,17 @@ _OPENING_REQUEST = re.compile(
 )
 """The beginning of a message that tells the user what to do."""
 _DATA_REQUEST = re.compile(
-    r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide"
-    r"|confirm|specify|share"
-    r"|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me"
-    r"|re-?enter|upload)\b"
-    r"|\b(?:could|can|would|will) you\b(?! like)[^.?!]{0,40}\b(?:provide|confirm|specify|share|verify"
-    r"|tell|clarify|give|check|choose"
-    r"|let me know|describe|explain|send|upload|elaborate)\b"
-    r"|\b(?:once|after|as soon as) you(?:'ve| have)? (?:confirm|provide|share|verify|reply|choose|select"
-    r"|let me know|give)|\blet me know (?:once|after) you\b|\btry rephrasing\b"
-    r"|^\W*(?:before\b[^.?!]{0,60}\b)?I need (?!to\b)|\bI need to \w+[^.?!]{0,60}\byour?\b"
-    r"|\bI(?:'ll| will)?(?: still| first| also)? need (?:you to|your|the following|to know|to confirm"
-    r"|to verify|some|more"
-    r"|additional|a few|the (?:specific |exact |correct )?[\w* ]{0,30}\bids?\b)"
-    r"|\blet me know (?:which|what|whether|how many|how you|the|your|when you)\b|\bmay I (?:have|know|ask)\b"
-    r"|\b(?:do you confirm|reply with|waiting for your|await your|to proceed,? (?:please|I need))\b",
+    r"\bplease\b(?!,? (?:note|be aware|keep|remember|understand|allow|don't))[^.?!]{0,60}?\b(?:provide|confirm|specify"
+    r"|share|verify|double-check|recheck|tell me|select|choose|clarify|supply|indicate|give me|send me|re-?enter"
+    r"|upload)\b|\b(?:could|can|would|will) you\b(?! like)[^.?!]{0,40}\b(?:provide|confirm|specify|share|verify|tell"
+    r"|clarify|give|check|choose|let me know|describe|explain|send|upload|elaborate)\b|\b(?:once|after"
+    r"|as soon as) you(?:'ve| have)? (?:confirm|provide|share|verify|reply|choose|select|let me know|give)"
+    r"|\blet me know (?:once|after) you\b|\btry rephrasing\b|^\W*(?:before\b[^.?!]{0,60}\b)?I need (?!to\b)"
+    r"|\bI need to \w+[^.?!]{0,60}\byour?\b|\bI(?:'ll| will)?(?: still| first| also)? need (?:you to|your"
+    r"|the following|to know|to confirm|to verify|some|more|additional|a few|the (?:specific |exact "
+    r"|correct )?[\w* ]{0,30}\bids?\b)|\blet me know (?:which|what|whether|how many|how you|the|your|when you)\b"
+    r"|\bmay I (?:have|know|ask)\b|\b(?:do you confirm|reply with|waiting for your|await your|to proceed,? (?:please"
+    r"|I need))\b",
     re.I,
 )
 _QUESTION = re.compile(r"\?[\s*_\"”)\]]*$")
@@ -73,44 +66,35 @@ _OFFER = re.compile(
     re.I,
 )
 _REFUSAL = re.compile(
-    r"\b(?:I|we|system|policy|it|they|orders?|items?|this|that|request|which means it|team)\b[^.!?\n]{0,60}?"
-    r"\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:\w+ly )?(?:unable|not (?:\w+ly )?(?:able|allowed|permitted"
-    r"|authorized|capable)\b)"
-    r"|(?:does|do)(?:n't| not) (?:allow|permit|support|have (?:the ability|access|a tool))|won't be able"
-    r"|will not be able"
-    r"|must (?:decline|terminate|end this)|(?:can't|cannot|not) (?:help|assist) with)\b"
-    r"(?! (?:find|locate|determine|see any|tell"
-    r"|confirm|verify"
-    r"|guarantee|be found|stress|emphasize|wait))"
-    r"|\bunable to (?!find|locate|determine|see|verify|confirm|retrieve)\w+|\bis not possible\b"
-    r"|\bnot possible to\b"
-    r"|\b(?:against|violates?) (?:my|our|the)\b[^.]{0,40}\b(?:policy|policies|guidelines|rules)\b"
-    r"|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI'd rather not\b"
-    r"|\bI (?:won't|will not|would rather not|refuse to|must refuse)\b"
-    r"|\bunfortunately\b[^.!?\n]{0,80}?\b(?:can(?:no|')?t|cannot|not (?:possible|allowed"
-    r"|permitted))\b(?! (?:find|locate))"
-    r"|\bno longer (?:possible|available to)\b|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
+    r"\b(?:I|we|system|policy|it|they|orders?|items?|this|that|request|which means it"
+    r"|team)\b[^.!?\n]{0,60}?\b(?:can(?:no|')?t|can not|cannot|(?:am|'m|are|is) (?:\w+ly )?(?:unable"
+    r"|not (?:\w+ly )?(?:able|allowed|permitted|authorized|capable)\b)|(?:does|do)(?:n't| not) (?:allow|permit|support"
+    r"|have (?:the ability|access|a tool))|won't be able|will not be able|must (?:decline|terminate|end this)|(?:can't"
+    r"|cannot|not) (?:help|assist) with)\b(?! (?:find|locate|determine|see any|tell|confirm|verify|guarantee|be found"
+    r"|stress|emphasize|wait))|\bunable to (?!find|locate|determine|see|verify|confirm|retrieve)\w+"
+    r"|\bis not possible\b|\bnot possible to\b|\b(?:against|violates?) (?:my|our|the)\b[^.]{0,40}\b(?:policy|policies"
+    r"|guidelines|rules)\b|\boutside (?:of )?(?:my|our|the scope)\b|\bcannot and will not\b|\bI'd rather not\b"
+    r"|\bI (?:won't|will not|would rather not|refuse to|must refuse)\b|\bunfortunately\b[^.!?\n]{0,80}?\b(?:can(?:no"
+    r"|')?t|cannot|not (?:possible|allowed|permitted))\b(?! (?:find|locate))|\bno longer (?:possible|available to)\b"
+    r"|\b(?:sorry|apologi[sz]e),? (?:but )?I (?:can't|cannot)\b",
     re.I,
 )
 _OWN_SCOPE = re.compile(
-    r"^\W*I(?:'m| am) (?:only |just )?(?:here|able|designed|specialized) to (?:assist"
-    r"|help)(?: you)? with\b[^.]*\.",
+    r"^\W*I(?:'m| am) (?:only |just )?(?:here|able|designed|specialized) to (?:assist|help)(?: you)? with\b[^.]*\.",
     re.I,
 )
 _FAILED_LOOKUP = re.compile(
-    r"\b(?:couldn't|could not|can't|cannot|unable to|not able to|wasn't able to|didn't) (?:find|locate"
-    r"|verify|match|see)\b"
-    r"|\bno (?:user|account|record|match)\b",
+    r"\b(?:couldn't|could not|can't|cannot|unable to|not able to|wasn't able to|didn't) (?:find|locate|verify|match"
+    r"|see)\b|\bno (?:user|account|record|match)\b",
     re.I,
 )
 _HANDOVER = re.compile(
     r"\b(?:you are|you're) being transferred\b|\btransferr(?:ed|ing) you to (?:a|an|the|our) (?:human|agent|live)", re.I
 )
 _NOT_DONE = re.compile(
-    r"\A(?:\W*(?:I'm |I am |we're )?(?:so |very |really )?sorry\b(?! (?:for|about|to hear))"
-    r"|(?:unfortunately|sorry)?\W*(?:I|we) (?:(?:do not|don't) (?:have|know)|have no)\b"
-    r"|(?:unfortunately|sorry)?\W*(?:I|we) (?:couldn't|could not|was(?:n't| not) able to|was unable to) "
-    r"(?!find|locate|determine|see|tell|confirm|verify|match))",
+    r"\A(?:\W*(?:I'm |I am |we're )?(?:so |very |really )?sorry\b(?! (?:for|about|to hear))|(?:unfortunately"
+    r"|sorry)?\W*(?:I|we) (?:(?:do not|don't) (?:have|know)|have no)\b|(?:unfortunately|sorry)?\W*(?:I|we) (?:couldn't"
+    r"|could not|was(?:n't| not) able to|was unable to) (?!find|locate|determine|see|tell|confirm|verify|match))",
     re.I,
 )
 """The beginning of a message that apologizes, lacks something, or could not do what was asked."""

@@ -11,19 +11,10 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.call_facts import (
-    OPEN_FILE,
-    TESTED_CODE,
-    CallFacts,
-    CallKind,
-    make_facts,
-    merge_facts,
-    split_words,
-)
+from foretrace.actions.call_facts import OPEN_FILE, TESTED_CODE, CallFacts, CallKind, merge_facts, split_words
 from foretrace.actions.python_rules import classify_cell
-from foretrace.actions.shell.command_rules import classify_shell
-from foretrace.actions.shell.git_rules import classify_git
-from foretrace.actions.shell.program_rules import get_program_name
+from foretrace.actions.rules import make_facts
+from foretrace.actions.shell.command_rules import classify_git, classify_shell, get_program_name
 from foretrace.actions.shell.program_tables import SHELLS
 from foretrace.actions.sql_rules import is_read_only_sql, may_call_more
 from foretrace.actions.taxonomy import Effect
@@ -49,8 +40,8 @@ Arguments = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
 _PREFIX = re.compile(
-    r"^(?P<plain>(?:functions?|tools?|default_api)[.:/])|^mcp__(?P<server>.+?)__|^(?P<name>[A-Za-z][\w-]*?)__(?=[A-Za-z])"
-    r"|^(?P<folder>[\w-]+)/(?=\w)"
+    r"^(?P<plain>(?:functions?|tools?|default_api)[.:/])|^mcp__(?P<server>.+?)__"
+    r"|^(?P<name>[A-Za-z][\w-]*?)__(?=[A-Za-z])|^(?P<folder>[\w-]+)/(?=\w)"
 )
 _ENDINGS = frozenset({"terminal", "give_up", "ask", "say"})
 """Groups of tools with which an agent ends or asks; a server's (`stripe__submit`) do something on that server."""
@@ -60,8 +51,8 @@ _URL = re.compile(r"https?://|www\.")
 _NO_ANSWER = re.compile(r"\W*(?:idk|none)?\W*\Z", re.I)
 NEW_KEYS = (
     "new_str", "new_string", "newString", "file_text", "content", "replacement_text", "replace", "replace_with",
-    "new_content", "text", "body", "replacement",
-    "markdown", "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
+    "new_content", "text", "body", "replacement", "markdown",
+    "patch", "diff", "input", "code", "contents", "insert_text", "new_text", "edits",
 )  # fmt: skip
 _SHELL_KEYS = ("command", "cmd", "commands", "script", "input", "code", "cmds", "CommandLine", "keystrokes")
 CODE_KEYS = ("code", "source", "script", "input", "cell", "python_code", "command")
@@ -127,17 +118,15 @@ def _strip_prefix(name: str) -> str:
 
 
 def _classify_by_tables(name: str, values: Arguments) -> CallFacts:
+    listed = _find_listed_name(name)
+    if group := TOOL_GROUPS.get(listed):
+        return _GROUP_RULES[group](listed, values)
     plain = _strip_prefix(name)
-    snake = _to_snake_case(plain)
-    rule = _GROUP_RULES.get(TOOL_GROUPS.get(snake, ""))
-    if rule is not None:
-        return rule(snake, values)
-    known = TOOL_KINDS.get(snake)
-    if known is not None and (plain is name or not _needs_path(snake, known[0], values)):
-        return _classify_listed_tool(snake, known, values)
-    if known is not None:
+    if not listed:
+        return _classify_by_name(plain, values)
+    if plain is not name and _needs_path(listed, TOOL_KINDS[listed][0], values):
         return _classify_by_name(name.removeprefix("mcp__"), values)
-    return _classify_compound(snake, values) or _classify_by_name(plain, values)
+    return _classify_listed_tool(listed, TOOL_KINDS[listed], values)
 
 
 def _needs_path(snake: str, kind: CallKind, values: Arguments) -> bool:
@@ -148,29 +137,25 @@ def _needs_path(snake: str, kind: CallKind, values: Arguments) -> bool:
 
 def find_tool_group(name: str) -> str | None:
     """The group of `TOOL_GROUPS` whose rule classifies a tool's calls; None if its arguments do not matter."""
-    snake = _to_snake_case(_strip_prefix(name.strip()))
+    return TOOL_GROUPS.get(_find_listed_name(name.strip()))
+
+
+@lru_cache(maxsize=512)
+def _find_listed_name(name: str) -> str:
+    """The name in the tables that a tool has without its server, or that its name ends in (`desktop_read_text_file`);
+    empty if there is none. At the end a single word does not count, nor do tools that end the attempt: too many things
+    have such names."""
+    snake = _to_snake_case(_strip_prefix(name))
     if snake in TOOL_GROUPS or snake in TOOL_KINDS:
-        return TOOL_GROUPS.get(snake)
-    words = snake.split("_")
-    tails = ("_".join(words[start:]) for start in range(1, len(words) - 1))
-    tail = next((tail for tail in tails if TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS or tail in TOOL_KINDS), "")
-    return TOOL_GROUPS.get(tail)
-
-
-def _classify_compound(snake: str, values: Arguments) -> CallFacts | None:
-    """Classify a tool whose name ends in that of a known one: `filesystem_read_text_file`. A single word does not
-    count, nor do tools that end the attempt: too many things have such names."""
+        return snake
     words = snake.split("_")
     for start in range(1, len(words) - 1):
-        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
-            return None
         tail = "_".join(words[start:])
-        group = TOOL_GROUPS.get(tail, "")
-        if group in _COMPOUND_GROUPS:
-            return _GROUP_RULES[group](tail, values)
-        if (known := TOOL_KINDS.get(tail)) is not None:
-            return _classify_listed_tool(tail, known, values)
-    return None
+        if words[start - 1] in CHANGE_VERBS:  # enable_web_search
+            return ""
+        if tail in TOOL_KINDS or TOOL_GROUPS.get(tail) in _COMPOUND_GROUPS:
+            return tail
+    return ""
 
 
 @lru_cache(maxsize=512)
@@ -234,12 +219,18 @@ def _get_path(values: Arguments) -> str:
     return get_text(values, PATH_KEYS)
 
 
+def _get_first_path(values: Arguments) -> str:
+    """The path of a call whose only argument is a text: SWE-agent's `create FILE`, `open FILE LINE`."""
+    match = _FIRST_PATH.match(get_text(values, ("input",)))
+    return match[2] if match else ""
+
+
 def _classify_shell_tool(name: str, values: Arguments) -> CallFacts:
     if str(values.get("is_input", "")).lower() == "true":
-        return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
+        return make_facts("shell.input")
     _, text = find_command(values)
     if re.fullmatch(r"\s*(?:[Cc]trl\+[a-z]|C-[a-z])?\s*", text):
-        return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
+        return make_facts("shell.input")
     if _PATCH_LINE.match(text):
         return _classify_patch(name, {"input": text})
     if line := _AGENT_LINE.match(text):
@@ -275,27 +266,18 @@ def _classify_editor(name: str, values: Arguments) -> CallFacts:
     command = str(values.get("command", "")).strip()
     path = _get_path(values)
     if command == "view":
-        return make_facts(CallKind.READ, "tool.view", reads=(path,))
+        return make_facts("tool.view", reads=(path,))
     if command == "undo_edit":
-        return make_facts(CallKind.UNDO, "tool.undo", writes=(path,))
+        return make_facts("tool.undo", writes=(path,))
     if command in ("create", "str_replace", "insert", "write", "edit", "append", "replace"):
         return _classify_write(f"tool.{command}", values, creates=command in ("create", "write"))
-    return make_facts(CallKind.OTHER, "tool.editor", Effect.UNKNOWN)
+    return make_facts("tool.editor")
 
 
 def _classify_write(rule: str, values: Arguments, *, creates: bool) -> CallFacts:
-    path = _get_path(values)
-    if not path and creates:
-        # SWE-agent's `create FILE`: the only argument is the path.
-        match = _FIRST_PATH.match(get_text(values, ("input",)))
-        path = match.group(2) if match else ""
-    return make_facts(
-        CallKind.WRITE,
-        rule,
-        writes=(path or OPEN_FILE,),
-        payload=get_text(values, NEW_KEYS)[:4000],
-        creates=creates,
-    )
+    path = _get_path(values) or (_get_first_path(values) if creates else "")
+    payload = get_text(values, NEW_KEYS)[:4000]
+    return make_facts(rule, CallKind.WRITE, writes=(path or OPEN_FILE,), payload=payload, creates=creates)
 
 
 def _classify_patch(name: str, values: Arguments) -> CallFacts:
@@ -304,45 +286,28 @@ def _classify_patch(name: str, values: Arguments) -> CallFacts:
     path = _get_path(values)
     writes = tuple(dict.fromkeys(p for p in [*paths, path] if p and p != "/dev/null"))
     creates = "*** Update File" not in text and "*** Add File" in text
-    return make_facts(CallKind.WRITE, "tool.patch", writes=writes or (OPEN_FILE,), payload=text[:4000], creates=creates)
+    return make_facts("tool.patch", writes=writes or (OPEN_FILE,), payload=text[:4000], creates=creates)
 
 
 def _classify_sql_tool(name: str, values: Arguments) -> CallFacts:
     _, text = find_query(values)
     if is_read_only_sql(text):
         effect = Effect.UNKNOWN if may_call_more(text) else None
-        return make_facts(CallKind.SEARCH, "tool.sql", effect, retry_key="sql", payload=text[:4000])
-    return make_facts(CallKind.OTHER, "tool.sql_change", Effect.EXTERNAL_WRITE, retry_key="sql", payload=text[:4000])
+        return make_facts("tool.sql", None, effect, retry_key="sql", payload=text[:4000])
+    return make_facts("tool.sql_change", retry_key="sql", payload=text[:4000])
 
 
 def _classify_terminal(name: str, values: Arguments) -> CallFacts:
     if str(values.get("return_type") or values.get("status", "")).startswith(("give_up", "fail", "infeasible")):
-        return make_facts(CallKind.GIVE_UP, "terminal_give_up")
+        return make_facts("terminal_give_up")
     answer = next((values[key] for key in ("answer", "final_answer", "input") if key in values), None)
     if isinstance(answer, str) and name != "stop" and _NO_ANSWER.match(answer[:40]) and (answer or name == "answer"):
-        return make_facts(CallKind.GIVE_UP, "terminal_no_answer")
-    return make_facts(CallKind.TERMINAL, "terminal_call")
-
-
-def _classify_ask(name: str, values: Arguments) -> CallFacts:
-    return make_facts(CallKind.ASK, "ask_call")
+        return make_facts("terminal_no_answer")
+    return make_facts("terminal_call")
 
 
 def _classify_say(name: str, values: Arguments) -> CallFacts:
-    if name == "report_infeasible":
-        return make_facts(CallKind.GIVE_UP, "terminal_give_up")
-    return make_facts(
-        CallKind.SAY, "say_call", payload=_get_any_text(values, ("text", "message", "content", "input"))[:8000]
-    )
-
-
-def _classify_give_up(name: str, values: Arguments) -> CallFacts:
-    return make_facts(CallKind.GIVE_UP, "terminal_give_up")
-
-
-def _classify_stdin(name: str, values: Arguments) -> CallFacts:
-    """Text for a running process; no text means waiting for its output."""
-    return make_facts(CallKind.OTHER, "shell.input", Effect.SANDBOX_EXEC)
+    return make_facts("say_call", payload=_get_any_text(values, ("text", "message", "content", "input"))[:8000])
 
 
 def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
@@ -353,7 +318,7 @@ def _classify_code_mode(name: str, values: Arguments) -> CallFacts:
     if "*** Begin Patch" in program:
         return _classify_patch(name, {"input": program.replace("\\n", "\n")})
     found = [_classify_call.__wrapped__(*call) for call in list_program_calls(program, name)]
-    return merge_facts(found) or make_facts(CallKind.OTHER, f"tool.{name}", Effect.SANDBOX_EXEC)
+    return merge_facts(found) or make_facts(f"tool.{name}", CallKind.OTHER, Effect.SANDBOX_EXEC)
 
 
 def list_program_calls(program: str, name: str) -> Iterator[tuple[str, str]]:
@@ -376,117 +341,91 @@ def _read_literal(text: str) -> str:
 
 _GROUP_RULES: dict[str, Callable[[str, Arguments], CallFacts]] = {
     "shell": _classify_shell_tool,
-    "stdin": _classify_stdin,
+    # Text for a running process; no text means waiting for its output.
+    "stdin": lambda name, values: make_facts("shell.input"),
     "code_mode": _classify_code_mode,
     "code": _classify_code_tool,
     "editor": _classify_editor,
     "sql": _classify_sql_tool,
     "patch": _classify_patch,
     "terminal": _classify_terminal,
-    "give_up": _classify_give_up,
-    "ask": _classify_ask,
+    "give_up": lambda name, values: make_facts("terminal_give_up"),
+    "ask": lambda name, values: make_facts("ask_call"),
     "say": _classify_say,
 }
 """Group in `TOOL_GROUPS` -> the rule for its tools, given the name of the tool and its arguments."""
-
-
 _COMPOUND_GROUPS = frozenset({"shell", "code", "editor", "sql", "patch"})
 
 
 def _classify_listed_tool(name: str, known: tuple[CallKind, Effect | None], values: Arguments) -> CallFacts:
     kind, effect = known
+    rule = f"tool.{name}"
     if name in OWN_STATE_TOOLS:
-        return _classify_own_state(name, values)
+        # Running it on a wrong guess would leave a wrong plan behind.
+        asked = str(values.get("command") or values.get("operation") or values.get("action") or "").lower()
+        if name in OWN_STATE_READERS and (asked in _SHOWS or all(value is None for value in values.values())):
+            return make_facts(rule, kind, Effect.PURE_READ)
+        return make_facts(rule, kind, effect, own_state=True)
     if (kind is CallKind.WRITE or effect is Effect.LOCAL_WRITE) and ELSEWHERE_KEYS & values.keys():
-        return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **_make_retry(name, values))
+        return make_facts("tool.change_verb", **_make_retry(name, values))
     if kind is CallKind.WRITE:
-        return _classify_write(
-            f"tool.{name}", values, creates=name.startswith(("create", "write", "save", "overwrite"))
-        )
+        return _classify_write(rule, values, creates=name.startswith(("create", "write", "save", "overwrite")))
     if kind in (CallKind.READ, CallKind.UNDO):
-        path = _get_path(values)
-        if not path:
-            match = _FIRST_PATH.match(get_text(values, ("input",)))
-            path = match.group(2) if match else ""
+        path = _get_path(values) or _get_first_path(values)
         if name in ("open", "goto", "view") and (_URL.match(path) or values.get("url") or values.get("id")):
-            return make_facts(CallKind.OTHER, "tool.navigate", Effect.EXTERNAL_WRITE)
+            return make_facts("tool.navigate")
         paths = (path,) if path else ()
-        return make_facts(
-            kind,
-            f"tool.{name}",
-            reads=paths if kind is CallKind.READ else (),
-            writes=() if kind is CallKind.READ else paths,
-        )
+        return make_facts(rule, kind, **{"reads" if kind is CallKind.READ else "writes": paths})
     if kind is CallKind.VERIFY and isinstance(code := values.get("code"), str) and code:
         # The call contains the code that it tests: other code makes it another attempt.
-        return make_facts(kind, f"tool.{name}", effect, retry_key=TESTED_CODE, payload=code)
-    return make_facts(kind, f"tool.{name}", effect)
-
-
-def _classify_own_state(name: str, values: Arguments) -> CallFacts:
-    """A tool for the agent's own plan or list: running it on a wrong guess would leave a wrong plan behind."""
-    asked = str(values.get("command") or values.get("operation") or values.get("action") or "").lower()
-    if name in OWN_STATE_READERS and (asked in _SHOWS or all(value is None for value in values.values())):
-        return make_facts(CallKind.OTHER, f"tool.{name}", Effect.PURE_READ)
-    return make_facts(CallKind.OTHER, f"tool.{name}", Effect.LOCAL_WRITE, own_state=True)
+        return make_facts(rule, kind, effect, retry_key=TESTED_CODE, payload=code)
+    return make_facts(rule, kind, effect)
 
 
 def _classify_by_name(name: str, values: Arguments) -> CallFacts:
     """Classify a tool that is not in a table by the words of its name."""
     # ToolBench writes `api_for_tool`: only the part before `_for_` says what is done.
-    api, marker, _ = name.rpartition("_for_")
+    api, is_api, _ = name.rpartition("_for_")
     words = [word for word in split_words_of_name(api or name) if not re.fullmatch(r"v?\d*", word)]
     if not words:
-        return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN)
+        return make_facts("tool.unknown")
     first, last = words[0], words[-1]
     if first == "git" and len(words) > 1:
         return classify_git(words)
-    to_anybody = (
-        words[-1] in ("agent", "agents") and len(words) <= 3
-    )  # transfer_to_agent, but transfer_to_refunds_agent
+    to_anybody = last in ("agent", "agents") and len(words) <= 3  # transfer_to_agent, but transfer_to_refunds_agent
     if _HANDOVER & set(words) and (to_anybody or _HANDOVER_TO & set(words)) and first not in READ_VERBS:
-        return make_facts(CallKind.HANDOVER, "hand_over")
+        return make_facts("hand_over")
     retry = _make_retry(name, values)
-    if first in READ_VERBS and words[1:2] not in (["in"], ["out"]):
-        if second := _find_second_verb(words):  # find_and_replace, get_or_create_customer
-            if second in _WRITE_VERBS and _writes_text(words, values):
-                return _classify_write("tool.write_words", values, creates=False)
-            return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
-        reads_file = first in ("read", "view", "show") and (
-            _FILE_WORDS & set(words) or (words[1:] and _get_path(values))
-        )
-        if reads_file or words[1:] == ["directory"]:
-            return make_facts(CallKind.READ, "tool.read_words", reads=tuple(filter(None, (_get_path(values),))))
-        is_doubtful = first in READS_WITH_DOUBT or _has_unknown_verb(words)
-        return make_facts(CallKind.SEARCH, "tool.read_verb", Effect.UNKNOWN if is_doubtful else None)
-    if first in _WRITE_VERBS and _writes_text(words, values):
-        return _classify_write("tool.write_words", values, creates=first in ("write", "create", "overwrite"))
-    if first in COMPUTE_VERBS:
-        return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
-    if first in CHANGE_VERBS and not (marker and last in DATA_NOUNS):
-        return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
-    return _classify_by_inner_words(words, bool(marker), retry, values)
+    verb, second = first, _find_second_verb(words)  # find_and_replace, get_or_create_customer
+    goes_through = words[1:2] in (["in"], ["out"])  # check_in
+    if first in READ_VERBS and not goes_through:
+        if not second:
+            return _classify_reader(words, values)
+        verb = second
+    elif first not in CHANGE_VERBS | COMPUTE_VERBS and not is_api:  # crm_search_customers
+        verb = next((w for w in words[1:] if w in READ_VERBS | CHANGE_VERBS | COMPUTE_VERBS), "")
+        verb = verb if verb in COMPUTE_VERBS | _WRITE_VERBS else second or verb
+    if verb in _WRITE_VERBS and _writes_text(words, values):
+        return _classify_write("tool.write_words", values, creates=verb in ("write", "create", "overwrite"))
+    if verb in COMPUTE_VERBS:
+        return make_facts("tool.compute_verb")
+    names_data = last in DATA_NOUNS and verb != second and (is_api or verb != first)  # user_update_info
+    changes = verb in CHANGE_VERBS | SURE_CHANGES and not names_data
+    if changes or words[:2] in (["check", "in"], ["check", "out"]):
+        return make_facts("tool.change_verb", **retry)
+    if set(words) & READ_VERBS or last in DATA_NOUNS or "by" in words[1:-1]:
+        return make_facts("tool.read_word")
+    # Nearly every API of a data marketplace fetches data, but its name does not say so.
+    return make_facts("tool.api") if is_api else make_facts("tool.unknown", **retry)
 
 
-def _classify_by_inner_words(words: list[str], is_api: bool, retry: dict[str, str], values: Arguments) -> CallFacts:
-    """Classify a name whose first word is not a verb (`crm_search_customers`, `tracks_for_spotify`)."""
-    if not is_api:
-        verb = next((w for w in words[1:] if w in READ_VERBS or w in CHANGE_VERBS or w in COMPUTE_VERBS), "")
-        if verb in COMPUTE_VERBS:
-            return make_facts(CallKind.OTHER, "tool.compute_verb", Effect.UNKNOWN)
-        if verb in _WRITE_VERBS and _writes_text(words, values):
-            return _classify_write("tool.write_words", values, creates=verb in ("write", "create"))
-        verb = _find_second_verb(words) or verb
-        if verb in CHANGE_VERBS and words[-1] not in DATA_NOUNS:
-            return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
-    if words[:2] in (["check", "in"], ["check", "out"]):
-        return make_facts(CallKind.OTHER, "tool.change_verb", Effect.EXTERNAL_WRITE, **retry)
-    if set(words) & READ_VERBS or words[-1] in DATA_NOUNS or "by" in words[1:-1]:
-        return make_facts(CallKind.SEARCH, "tool.read_word")
-    if is_api:
-        # Nearly every API of a data marketplace fetches data, but its name does not say so.
-        return make_facts(CallKind.SEARCH, "tool.api", Effect.UNKNOWN)
-    return make_facts(CallKind.OTHER, "tool.unknown", Effect.UNKNOWN, **retry)
+def _classify_reader(words: list[str], values: Arguments) -> CallFacts:
+    path = _get_path(values)
+    of_file = words[0] in ("read", "view", "show") and (_FILE_WORDS & set(words) or (words[1:] and path))
+    if of_file or words[1:] == ["directory"]:
+        return make_facts("tool.read_words", reads=(path,) if path else ())
+    is_doubtful = words[0] in READS_WITH_DOUBT or _has_unknown_verb(words)
+    return make_facts("tool.read_verb", None, Effect.UNKNOWN if is_doubtful else None)
 
 
 def _make_retry(name: str, values: Arguments) -> dict[str, str]:

@@ -14,8 +14,7 @@ from foretrace.core.places import make_local_path, write_place
 from foretrace.core.report import Report
 
 if TYPE_CHECKING:
-    from foretrace.actions.corrections import CorrectionCounts
-    from foretrace.actions.review import LeastSure
+    from foretrace.actions.corrections import CorrectionCounts, LeastSure
     from foretrace.actions.taxonomy import StepLabel
     from foretrace.clean.scrub import ScrubReport
     from foretrace.core.progress import ProgressFunc
@@ -210,9 +209,8 @@ def label_folder(
         UsageError: a file has another extension or is in the traces folder, or there is none to write.
         SourceError, StoreError: the corrections or traces cannot be read, or a file cannot be written.
     """
-    from foretrace.actions.corrections import read_corrections
+    from foretrace.actions.corrections import LeastSure, read_corrections, write_review
     from foretrace.actions.label_table import make_label_tables, write_labels
-    from foretrace.actions.review import LeastSure, write_review
     from foretrace.actions.taxonomy import ActionType
     from foretrace.api.engines import make_engine
     from foretrace.core.progress import ignore_progress
@@ -281,8 +279,8 @@ class _LabelCounts:
 
 def _check_label_files(traces: Path, out: str | Path | None, review: str | Path | None) -> None:
     """Refuse files that labeling cannot write: none, wrong names, two that are one, or one in the traces folder."""
+    from foretrace.actions.corrections import check_review_file
     from foretrace.actions.label_table import find_label_format
-    from foretrace.actions.review import check_review_file
     from foretrace.core.files import refuse_inside_folder
 
     files = [Path(file) for file in (out, review) if file is not None]

@@ -7,17 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from foretrace.clean.given_values import PLACES, SIGNS
+from foretrace.clean.named_values import PLACES, SIGNS
 from foretrace.clean.re2_patterns import compile_pattern, encode_text
-from foretrace.clean.rules import (
-    CLEAR_WORDS,
-    FOREIGN_WORDS,
-    KEY_KINDS,
-    OF_SERVICE,
-    TOKENS,
-    TYPE_NAME,
-    VAGUE_WORDS,
-)
+from foretrace.clean.rules import CLEAR_WORDS, FOREIGN_WORDS, KEY_KINDS, OF_SERVICE, TOKENS, TYPE_NAME, VAGUE_WORDS
 from foretrace.core.errors import ForetraceError
 
 _LEFT = r"(?:^|[^A-Za-z]|\[K|\\[nrtu]|%[0-9A-Fa-f]{2}|[0-9]m)"

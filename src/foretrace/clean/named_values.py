@@ -1,29 +1,90 @@
-"""Find secrets by what comes before them: the name of a setting, a header, an option, words of prose, a URL."""
+"""Find secrets by what comes before them: the name of a setting, a header, an option or place of a command, words of
+prose, a URL.
+
+`_WAYS` is the table of all patterns but those that begin with the name of a setting. In it, a text is only searched if
+it has the signs of a pattern, which are found much faster.
+"""
 
 from __future__ import annotations
 
 # ruff: noqa: E501 - a pattern is easier to read in one piece
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-from foretrace.clean.given_values import REST, find_given_values
-from foretrace.clean.password_lines import find_password_lines
-from foretrace.clean.re2_patterns import find_starts
-from foretrace.clean.rules import FOREIGN_WORDS, HARMLESS_NAMES, OF_SERVICE, PASSWORD_WORDS, SECRET_WORDS, SERVICES
+from foretrace.clean.re2_patterns import compile_pattern, encode_text, find_starts
+from foretrace.clean.rules import (
+    FOREIGN_WORDS,
+    HARMLESS_NAMES,
+    OF_SERVICE,
+    PASSWORD_WORDS,
+    PLACEHOLDER_WORDS,
+    SECRET_WORDS,
+    SERVICES,
+)
 from foretrace.clean.table_cells import find_inserted_values, find_table_cells
 from foretrace.clean.values import (
     has_random_run,
     is_placeholder,
     is_random,
+    is_reference,
     is_secret,
     is_short_password,
     is_token,
     names_user_and_password,
     read_words,
 )
+from foretrace.core.placeholders import PLACEHOLDER, USER_PLACEHOLDER
 
 Span = tuple[int, int, str, str]
 """Start, end, type and value."""
+
+_PLACES = (
+    r"\b(?:un)?zip\b…\s-P ?",
+    r"\b(?:7z[ar]?|(?:un)?rar)\b…\s-h?p",
+    r"\b(?:mongo(?:sh|dump|restore|import|export)?|cqlsh)\b…\s-p ?",
+    r"\b(?:sqlcmd|bcp|mosquitto_[ps]ub)\b…\s-P ?",
+    r"\bldap(?:search|add|modify|delete|passwd|whoami|compare)\b…\s-w ?",
+    r"\b(?:lftp|ncftp\w*)\b…\s-u ?[^\s,]+,",
+    r"\b(?:smbclient|smbget|smbmap|rpcclient)\b…\s-U ?[\"']?[^\s%]+%",
+    r"\betcdctl\b…--user[ =][^\s:]+:",
+    r"\bopenssl\b…\s-[kK] ",
+    r"\b(?:keytool|jarsigner|apksigner)\b…\s-(?:src|dest|new|ks)?(?:store|key|-)?pass(?:word)? (?:pass:)?",
+    r"\bnet user \S+ ",
+    r"\brabbitmqctl …(?:add_user|change_password) \S+ ",
+    r"\bwpa_passphrase \S+ ",
+    r"\bsnmp\w+\b…\s-[AX] ",
+    r"\br[ow]community ",
+    r"(?i:ConvertTo-SecureString) (?:-String )?",
+    r"(?i:password|passphrase)[^\n;]*;\s*send (?:-- )?\\*[\"']",
+    r"::add-mask::",
+    r"\bauth ?= ?\([bru]?\\*[\"'][^\"'\n]+[\"'], ?[bru]?\\*[\"']",
+    r"\bHTTP(?:Basic|Digest)Auth\([bru]?\\*[\"'][^\"'\n]+[\"'], ?[bru]?\\*[\"']",
+    r"\bjwt\.(?:sign|encode|verify|decode)\([^,\n]+, ?[bru]?\\*[\"'`]",
+    r"\b(?i:login|user|username)[ :=]+[^\s,;/]+(?:[ ,;/]+(?i:pass|pw)[ :=]+| / )",
+)
+"""What comes before them, in RE2 syntax; `…` stands for other arguments of the same command. To add a place, add one
+line here and one of its words to `SIGNS`."""
+REST = r"(?:[^\n|;&]|&[^&\s])"
+"""A character of the same command, also for RE2: an `&` only counts inside an address."""
+SIGNS = (
+    r"zip [^\n]*-P|\b7z|rar [^\n]*-h?p|mongo|cqlsh|sqlcmd|\bbcp |mosquitto_|\bldap[a-z]|\blftp|\bncftp|\bsmb|rpcclient|"
+    r"etcdctl|openssl|keytool|jarsigner|apksigner|net user|rabbitmqctl|wpa_pass|\bsnmp|community |SecureString|"
+    r"add-mask|jwt\.|(?i:login|\bpw\b)"
+)
+"""Every text with such a place contains one of these, or one of the names in `gate._ROUGHLY_NAMED`."""
+PLACES = "(?:" + "|".join(_PLACES).replace("…", f"(?:{REST}*)") + r")[\\\"'`]*[^\s\"'`|;<>(),\\]{4}"
+"""For RE2: such a place, followed by the beginning of a value."""
+_ENDLESS = re.compile(r"(\]|\\[Sws])([*+])")
+"""An unbounded repetition."""
+_GIVEN = re.compile(
+    "(?:"
+    + _ENDLESS.sub(lambda m: f"{m[1]}{{{'0' if m[2] == '*' else '1'},80}}", "|".join(_PLACES)).replace(
+        "…", f"{REST}{{0,200}}?"
+    )
+    + r")[\\\"'`]{0,8}(?P<bare>[^\s\"'`|;<>(),\\]{4,256})"
+)
+"""With bounded repetitions, since Python's `re` tries every length of each."""
 
 _QUOTED = r"[bfru]{0,2}(?P<q>[\"'`])(?P<quoted>(?:(?!(?P=q))[^\n\\]|\\.){1,4096}?)(?P=q)"
 _BARE = r"(?P<bare>[^\s\"'`,;<>(){}|&\\]{4,4096})"
@@ -103,25 +164,162 @@ _PGPASS = re.compile(
     r"(?:^|(?<=[\s\"']))[\w.*-]{1,100}:(?:\d{4,5}|\*):[\w*-]{1,60}:[\w.-]{1,60}:(?P<bare>[^\s\"'\\]{6,256})(?=[\s\"'\\]|\Z)"
 )
 _NETRC = re.compile(r"\blogin\s+\S{1,100}\s+password\s+(?P<bare>[^\s\"'\\]{4,256})")
-_PASSWORD_SIGNS = re.compile("passw|passphrase|[_-]pwd?[\"']?[ :=]")
-_COMMAND_SIGNS = (
-    ("sshpass",), ("mysql", "-p"), ("mariadb", "-p"), ("login", "-p"), ("redis-cli",), ("htpasswd",), ("pass:",),
-    ("identified",), ("chpasswd",),
-)  # fmt: skip
-"""A text that `_COMMANDS` matches contains all words of one of these in lower case, or matches one of the next two."""
-_PASSWORD_CALL = re.compile(r"password\s*\(")
-_USER_OPTION = re.compile(r"\s-(?:u|a|-user|-auth)[ =]?[\"']?[^\s:\"']{1,80}:")
-_PIPED_SIGNS = tuple((a, b) for a in ("echo", "printf") for b in ("-stdin", "-token", "sudo", "chpasswd", "login"))
 _PGPASS_SIGNS = (
     "curl", "http", "wget", "sshpass", "mysql", "mariadb", "redis-cli", "login", "htpasswd", "-pass", "identified",
     "password", "chpasswd", "echo", "printf", ":5432:", "machine",
 )  # fmt: skip
 """A text with lines of a password file contains one of these; others are the output of a search."""
-_PORT = re.compile(r":(?:\d{4,5}|\*):")
-_BEFORE_AT = re.compile(r"://[^\s@\"'`<>\\]{1,720}@")
 _VERB = re.compile(r"\s(?:is|was|as|for)\s+(?:the|my|our|your|a|their|its)\s")
 _WEAK_KEY = re.compile(r"(?i)^[a-z0-9][_-]key|^[_-]pat|^sig$|^sid$|^\bauth|^cookie|^credential|^session")
 _BEFORE = re.compile(r"[\w.-]{0,60}\Z")
+
+# Passwords that are plain words (`DB_PASSWORD=monkey7`). Elsewhere a word followed by a number is an identifier. Here the
+# name leaves no doubt, and the line belongs to a shell, an env file or YAML rather than to code.
+_LINE_QUOTED = r"(?P<q>[\"'])(?P<quoted>[^\s\"'\\`]{4,256})(?P=q)"
+_END = r"[^\s\"'`,;<>(){}|&\\\[\]]"
+_LINE_VALUE = rf"(?:{_LINE_QUOTED}|(?P<bare>{_END}{{4,256}}))"
+_WHOLE = rf"(?:{_LINE_QUOTED}|(?P<bare>{_END}[^\s\"'`\\]{{2,254}}{_END}))"
+"""A value that ends with the line, and so may contain commas and brackets."""
+_ENV = re.compile(
+    r"(?<![A-Za-z0-9_.$@{(/-])(?P<name>[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|[A-Z0-9]_PWD|[A-Z0-9]_PW))"
+    rf"(?:=|[ ]=[ ](?=[\"'])|[\"']?:[ \t]+){_LINE_VALUE}(?=[\s;&|\"'`\\]|\Z)(?![ \t]+=)"
+)
+"""A variable in an env file, a shell or a compose file."""
+_WORD = r"(?:[\w.-]{0,60}[_.-])?(?:password|passwd|passphrase)|[\w.-]{0,60}[A-Za-z0-9][_-](?:pwd|pw)"
+_LINE = re.compile(
+    rf"(?im)^(?:[+>-]?(?P<indent>[ \t]*)(?:-[ ])?[\"']?(?P<name>{_WORD})[\"']?:[ \t]+|(?P<plain>{_WORD})=){_WHOLE}[ \t\r]*(?:\#.*)?$"
+)
+"""A line of a YAML or properties file."""
+_NEIGHBOUR = re.compile(
+    r"[+>-]?(?P<indent>[ \t]*)(?:-[ ])?(?:\w+_)?(?:user|username|login|host|hostname|port|database|dbname|adapter):[ \t]+[\"']?(?P<value>[^\s\"',;]+)[\"']?[ \t\r]*"
+)
+"""A line of YAML above or below a password."""
+_NO_PASSWORDS = read_words(
+    "str string text bytes int integer bool boolean any object char varchar secretstr incomplete type password passwd "
+    "pass pwd secret token guest root admin administrator postgres mysql user username redis rabbitmq mongo minio "
+    "true false yes no on off none null nil undefined empty optional required hidden prompt ask unset disabled enabled "
+    "self cls args kwargs config settings options env"
+)
+"""Types, truth values, and well-known defaults of services."""
+_USERS = read_words("root admin postgres mysql user redis guest")
+_WEAK_PASSWORDS = read_words("guest root admin postgres mysql secret password pass user pwd token")
+_OWN_WORDS = re.compile(r"(?i)passw|passphrase|pwd|secret|token|credential|vault|env")
+
+
+def _is_plain_password(match: re.Match[str]) -> bool:
+    """Whether the value of a setting in an env file or a shell can be a password."""
+    value = match["quoted"] or match["bare"]
+    plain = value.lower()
+    if HARMLESS_NAMES.search(match["name"] or match.groupdict().get("plain", "")):
+        return False
+    if PLACEHOLDER.search(value) or USER_PLACEHOLDER.search(value) or is_reference(value):
+        return False
+    if plain in _NO_PASSWORDS or PLACEHOLDER_WORDS.search(re.sub("^qwerty(?=.)", "", plain)) or "xxx" in plain:
+        return False
+    if not re.search("[A-Za-z]", value) and len(value) < 6:
+        return False  # a number, or symbols
+    is_constant = re.fullmatch(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+", value) is not None
+    return not is_constant and (re.search("[0-9]", value) is not None or not _OWN_WORDS.search(value))
+
+
+def _is_password_line(match: re.Match[str]) -> bool:
+    """Whether a line of YAML or properties holds a password: it has a number, or stands beside a user, host or port."""
+    if not _is_plain_password(match):
+        return False
+    if re.search(r"[0-9]", match["quoted"] or match["bare"]):
+        return True
+    text = match.string
+    above = text[max(0, match.start() - 200) : max(0, match.start() - 1)].rpartition("\n")[2]
+    below = text[match.end() + 1 : match.end() + 200].partition("\n")[0]
+    beside = (_NEIGHBOUR.fullmatch(line) for line in (above, below) if match["name"] is not None)
+    return any(
+        each and each["indent"] == match["indent"] and each["value"].lower() not in _NO_PASSWORDS - _USERS
+        for each in beside
+    )
+
+
+def _is_given(match: re.Match[str]) -> bool:
+    return is_secret(match["bare"], quoted=True, password=True)
+
+
+def _is_user_info(match: re.Match[str]) -> bool:
+    value = match["bare"]
+    is_weak = value.lower() == match["user"].lower() or value.lower() in _WEAK_PASSWORDS
+    return not (is_weak or is_placeholder(value) or len(set(value)) <= 2 or value[0] == "/" or "//" in value)
+
+
+def _is_authorization(match: re.Match[str]) -> bool:
+    value = match["bare"]
+    is_key = len(value) >= 12 and is_token(value) and is_secret(value, quoted=False, password=False)
+    return is_key or names_user_and_password(value)
+
+
+def _is_bearer(match: re.Match[str]) -> bool:
+    is_basic = match[0][:5].lower() == "basic"
+    return names_user_and_password(match["bare"]) if is_basic else is_random(match["bare"])
+
+
+class _Way(NamedTuple):
+    """A way in which a secret is written."""
+
+    type: str
+    pattern: re.Pattern[str]
+    """Has the secret in its group `bare` or `quoted`."""
+    is_secret: Callable[[re.Match[str]], bool]
+    signs: tuple[tuple[str, ...] | re.Pattern[str], ...] = ()
+    """A text that the pattern matches contains, in lower case, all words of one of these, or matches one of them."""
+
+
+_BEFORE_AT = re.compile(r"://[^\s@\"'`<>\\]{1,720}@")
+_WAYS = (
+    _Way(
+        "password", _ENV, _is_plain_password, (_PASSWORD_SIGNS := re.compile("passw|passphrase|[_-]pwd?[\"']?[ :=]"),)
+    ),
+    _Way("password", _LINE, _is_password_line, (_PASSWORD_SIGNS,)),
+    _Way(
+        "password",
+        _COMMANDS,
+        lambda match: _is_given(match) or is_short_password(match["bare"]),
+        (
+            *(
+                ("sshpass",),
+                ("mysql", "-p"),
+                ("mariadb", "-p"),
+                ("login", "-p"),
+                ("redis-cli",),
+                ("htpasswd",),
+                ("pass:",),
+            ),
+            *(("identified",), ("chpasswd",), re.compile(r"password\s*\(")),
+            re.compile(r"\s-(?:u|a|-user|-auth)[ =]?[\"']?[^\s:\"']{1,80}:"),
+        ),
+    ),
+    _Way(
+        "password",
+        _PIPED,
+        _is_given,
+        tuple((a, b) for a in ("echo", "printf") for b in ("-stdin", "-token", "sudo", "chpasswd", "login")),
+    ),
+    _Way(
+        "password",
+        _PGPASS,
+        lambda match: _is_given(match) and any(word in match.string.lower() for word in _PGPASS_SIGNS),
+        (re.compile(r":(?:\d{4,5}|\*):"),),
+    ),
+    _Way("password", _NETRC, _is_given, (("login", "password"),)),
+    _Way("authorization", _HEADER, _is_authorization, (("authorization",),)),
+    _Way("authorization", _BEARER, _is_bearer, (("bearer",), ("basic",))),
+    _Way("password", _USER_INFO, _is_user_info, (_BEFORE_AT,)),
+    _Way(
+        "password",
+        _ORACLE,
+        lambda match: not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle"),
+        (("oracle",), ("sqlplus",)),
+    ),
+    _Way("token", _USER_ALONE, lambda match: is_token(match["bare"]) and is_random(match["bare"]), (_BEFORE_AT,)),
+    _Way("token", _QUERY, lambda match: is_random(match["bare"])),
+)
+"""To add a way, add a line here and what it begins with to the patterns of `gate`."""
 
 
 def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
@@ -136,23 +334,36 @@ def find_named_values(text: str, check: Callable[[], None]) -> Iterator[Span]:
         lower = "".join(c.lower() if c.isascii() else c for c in text)
     words = [*_find_words(lower)]
     yield from _find_settings(text, words, check)
-    if "\n" in text:
-        cells = find_table_cells(text, words)
-        yield from ((start, end, name_type(name), value) for start, end, name, value in cells)
-    if "insert" in lower:
-        inserted = find_inserted_values(text)
-        yield from ((start, end, name_type(name), value) for start, end, name, value in inserted)
-    if _PASSWORD_SIGNS.search(lower) is not None:
-        yield from find_password_lines(text)
-    yield from _find_in_commands(text, lower)
-    yield from find_given_values(text)
+    cells = find_table_cells(text, words) if "\n" in text else ()
+    inserted = find_inserted_values(text) if "insert" in lower else ()
+    for start, end, name, value in (*cells, *inserted):
+        yield start, end, name_type(name), value
+    for way in _WAYS:
+        for match in way.pattern.finditer(text) if _has_sign(lower, way) else ():
+            if way.is_secret(match):
+                yield _make_span(match, way.type)
+    if compile_pattern(PLACES)(encode_text(text)):
+        yield from (_make_span(match, "password") for match in _GIVEN.finditer(text) if _is_given(match))
     for start in find_starts(OF_SERVICE, text):
         if (match := _OF_SERVICE.match(text, start)) and has_random_run(match["bare"]) and is_random(match["bare"], 20):
-            yield _span(match, "bare", "api_key")
-    yield from _find_in_headers(text, lower)
-    yield from _find_in_urls(text)
-    if _VERB.search(text) is not None:
-        yield from _find_before_names(text)
+            yield _make_span(match, "api_key")
+    if "cookie" in lower or ("curl" in lower and "-b" in lower):
+        yield from _find_cookies(text)
+    for match in _TRAILING.finditer(text) if _VERB.search(text) is not None else ():
+        value = match["bare"].rstrip(".,;:")
+        if is_random(value, 16) and is_secret(value, quoted=False, password=False):
+            yield match.start("bare"), match.start("bare") + len(value), "token", value
+
+
+def _has_sign(lower: str, way: _Way) -> bool:
+    return not way.signs or any(
+        all(word in lower for word in sign) if isinstance(sign, tuple) else sign.search(lower) for sign in way.signs
+    )
+
+
+def _make_span(match: re.Match[str], type: str) -> Span:
+    group = "quoted" if match.groupdict().get("quoted") is not None else "bare"
+    return match.start(group), match.end(group), type, match[group]
 
 
 def _find_words(lower: str) -> Iterator[int]:
@@ -169,122 +380,56 @@ def _find_words(lower: str) -> Iterator[int]:
 def _find_settings(text: str, words: Iterable[int], check: Callable[[], None]) -> Iterator[Span]:
     for at in words:
         check()
-        if (match := _NAMED.match(text, at)) is not None:
-            name = _read_name(text, match)
-            if name and (span := _judge(match, name)) is not None:
-                yield span
-        match = _DEFAULT.match(text, at) if text.find("default", at, at + 400) >= 0 else None
-        if match is not None and (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
-            yield span
+        matches = [_NAMED.match(text, at)]
+        if text.find("default", at, at + 400) >= 0:
+            matches.append(_DEFAULT.match(text, at))
+        if _OPTION_NAME.search(text, max(0, at - 33), at) is not None:
+            matches.append(_OPTION.match(text, at))
+        yield from (span for match in matches if match is not None and (span := _judge(text, match)) is not None)
         if (match := _SPACED.match(text, at)) is not None:
             yield from _judge_prose(text, match)
-        if _OPTION_NAME.search(text, max(0, at - 33), at) is not None:
-            match = _OPTION.match(text, at)
-            if match is not None and (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
-                yield span
     for match in _VARIABLE.finditer(text):
         check()
-        if (name := _read_name(text, match)) and (span := _judge(match, name)) is not None:
+        if (span := _judge(text, match)) is not None:
             yield span
+
+
+def _judge(text: str, match: re.Match[str]) -> Span | None:
+    name = _read_name(text, match)
+    if not name:
+        return None
+    groups = match.groupdict()
+    is_quoted = groups.get("quoted") is not None
+    value: str = match["quoted" if is_quoted else "bare"]
+    password = PASSWORD_WORDS.search(name) is not None
+    if not is_quoted and text[match.end() : match.end() + 1] == "(":
+        value += "("  # a call
+    if not is_secret(value, quoted=is_quoted, password=password) or (" " in value and not password):
+        return None
+    if "|" in (groups.get("sep") or "") and not is_random(value.strip("*"), 10):
+        return None  # a cell of a table
+    is_weak = _WEAK_KEY.search(match["name"]) is not None
+    if is_weak and not (names_user_and_password(value) or (is_random(value, 16) and "[" not in value)):
+        return None
+    return _make_span(match, name_type(name))
 
 
 def _judge_prose(text: str, match: re.Match[str]) -> Iterator[Span]:
-    name = _read_name(text, match)
     value = match["bare"].rstrip(".,;:!?)]*\"'")
     password = PASSWORD_WORDS.search(match["name"]) is not None
-    if _ASSIGNMENT.match(value) is not None:
+    if _ASSIGNMENT.match(value) is not None or not _read_name(text, match):
         return  # the argument of a call
-    if name and is_secret(value, quoted=False, password=password) and is_random(value, 6 if password else 12):
-        start = match.start("bare")
-        yield start, start + len(value), name_type(match["name"]), value
+    if is_secret(value, quoted=False, password=password) and is_random(value, 6 if password else 12):
+        yield match.start("bare"), match.start("bare") + len(value), name_type(match["name"]), value
 
 
-def _holds(lower: str, signs: Iterable[tuple[str, ...]]) -> bool:
-    """Whether a text contains all words of one sign."""
-    return any(all(word in lower for word in sign) for sign in signs)
-
-
-def _find_in_commands(text: str, lower: str) -> Iterator[Span]:
-    has_command = _holds(lower, _COMMAND_SIGNS) or any(p.search(lower) for p in (_PASSWORD_CALL, _USER_OPTION))
-    patterns = (
-        (_COMMANDS, has_command),
-        (_PIPED, _holds(lower, _PIPED_SIGNS)),
-        (_PGPASS, _PORT.search(text) is not None and any(word in lower for word in _PGPASS_SIGNS)),
-        (_NETRC, "login" in lower and "password" in lower),
-    )
-    for pattern, may_match in patterns:
-        for match in pattern.finditer(text) if may_match else ():
-            value = match["bare"]
-            if is_secret(value, quoted=True, password=True) or (pattern is _COMMANDS and is_short_password(value)):
-                yield _span(match, "bare", "password")
-
-
-def _find_in_headers(text: str, lower: str) -> Iterator[Span]:
-    for match in _HEADER.finditer(text) if "authorization" in lower else ():
-        value = match["bare"]
-        if names_user_and_password(value) or (
-            len(value) >= 12 and is_token(value) and is_secret(value, quoted=False, password=False)
-        ):
-            yield _span(match, "bare", "authorization")
-    for match in _BEARER.finditer(text) if "bearer" in lower or "basic" in lower else ():
-        value = match["bare"]
-        basic = match[0][:5].lower() == "basic"
-        if names_user_and_password(value) if basic else is_random(value):
-            yield _span(match, "bare", "authorization")
-    if not _holds(lower, (("cookie",), ("curl", "-b"))):
-        return
+def _find_cookies(text: str) -> Iterator[Span]:
     for cookies in _COOKIES.finditer(text):
         for match in _COOKIE.finditer(cookies["list"]):
             value = match["bare"]
-            if match["name"].lower() in _COOKIE_ATTRIBUTES or is_placeholder(value) or not is_random(value, 8):
-                continue
-            start = cookies.start("list") + match.start("bare")
-            yield start, start + len(value), "cookie", value
-
-
-def _find_in_urls(text: str) -> Iterator[Span]:
-    has_user = "@" in text and _BEFORE_AT.search(text) is not None
-    for match in _USER_INFO.finditer(text) if has_user else ():
-        user, value = match["user"], match["bare"]
-        weak = value.lower() in (
-            user.lower(),
-            "guest",
-            "root",
-            "admin",
-            "postgres",
-            "mysql",
-            "secret",
-            "password",
-            "pass",
-            "user",
-            "pwd",
-            "token",
-        )
-        if (
-            not weak
-            and not is_placeholder(value)
-            and len(set(value)) > 2
-            and "/" not in value[:1]
-            and "//" not in value
-        ):
-            yield _span(match, "bare", "password")
-    for match in _ORACLE.finditer(text) if "oracle" in text or "sqlplus" in text else ():
-        if not is_placeholder(match["bare"]) and match["bare"].lower() not in ("tiger", "oracle"):
-            yield _span(match, "bare", "password")
-    for match in _USER_ALONE.finditer(text) if has_user else ():
-        if is_token(match["bare"]) and is_random(match["bare"]):
-            yield _span(match, "bare", "token")
-    for match in _QUERY.finditer(text):
-        if is_random(match["bare"]):
-            yield _span(match, "bare", "token")
-
-
-def _find_before_names(text: str) -> Iterator[Span]:
-    for match in _TRAILING.finditer(text):
-        value = match["bare"].rstrip(".,;:")
-        if is_random(value, 16) and is_secret(value, quoted=False, password=False):
-            start = match.start("bare")
-            yield start, start + len(value), "token", value
+            if match["name"].lower() not in _COOKIE_ATTRIBUTES and not is_placeholder(value) and is_random(value, 8):
+                start = cookies.start("list") + match.start("bare")
+                yield start, start + len(value), "cookie", value
 
 
 def _read_name(text: str, match: re.Match[str]) -> str:
@@ -298,25 +443,6 @@ def _read_name(text: str, match: re.Match[str]) -> str:
     return "" if HARMLESS_NAMES.search(name) else name
 
 
-def _judge(match: re.Match[str], name: str) -> Span | None:
-    groups = match.groupdict()
-    kind = "quoted" if groups.get("quoted") is not None else "bare"
-    value: str = match[kind]
-    password = PASSWORD_WORDS.search(name) is not None
-    if kind == "bare" and match.string[match.end() : match.end() + 1] == "(":
-        value += "("  # a call
-    if not is_secret(value, quoted=kind == "quoted", password=password):
-        return None
-    if " " in value and not password:
-        return None
-    if "|" in (groups.get("sep") or "") and not is_random(value.strip("*"), 10):
-        return None  # a cell of a table
-    is_weak = _WEAK_KEY.search(match["name"]) is not None
-    if is_weak and not (names_user_and_password(value) or (is_random(value, 16) and "[" not in value)):
-        return None
-    return _span(match, kind, name_type(name))
-
-
 def name_type(name: str) -> str:
     """The type of a secret by the name of its setting."""
     lower = name.lower()
@@ -326,7 +452,3 @@ def name_type(name: str) -> str:
         if word in lower:
             return {"key": "api_key", "session": "cookie"}.get(word, word)
     return "credential"
-
-
-def _span(match: re.Match[str], group: str, type: str) -> Span:
-    return match.start(group), match.end(group), type, match[group]

@@ -116,8 +116,7 @@ def _compile_places(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     )  # fmt: skip
     behind = "|".join(f"(?<={each}{word})" for each in before)
     place = re.compile(
-        rf"{word}(?:(?:{behind})(?!\w)|(?<![\w.-]{word})(?=@[\w.-]+)"
-        rf"|(?:(?<=home__{word})|(?<=Users__{word}))(?=__)"
+        rf"{word}(?:(?:{behind})(?!\w)|(?<![\w.-]{word})(?=@[\w.-]+)|(?:(?<=home__{word})|(?<=Users__{word}))(?=__)"
         rf"|(?:(?<=chown {word})|(?<=chown -R {word}))(?::{word})?)"
     )
     return place, re.compile(rf"(?<=[r-][w-][xsS-]) +\d+ +{word}(?: +{word})?(?= )")

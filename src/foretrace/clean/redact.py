@@ -38,8 +38,6 @@ _MAX_KNOWN = 1 << 15
 _SHORT_KEY = 64
 """Most characters of a text that is its own cache key; longer ones are keyed by a digest."""
 _TextKey = str | bytes
-_AT_ONCE = 1 << 20
-"""Characters that are checked faster than starting a second search would take."""
 _LEAST_KNOWN = 8
 """Fewest characters of a secret that is taken out everywhere in its trace once found."""
 
@@ -91,15 +89,7 @@ class Redactor:
     def apply(self, traces: Sequence[Trace]) -> list[Trace | Drop]:
         """Each trace without its secrets; a Drop for one that could not be searched. Many at once are faster."""
         of_traces = [list(list_texts(trace)) for trace in traces]
-        read_from_text = {c.arguments for t in traces for m in t.messages for c in m.tool_calls if c.span is not None}
-        texts = dict.fromkeys(itertools.chain.from_iterable(of_traces))
-        at_once = sum(map(len, read_from_text)) <= _AT_ONCE
-        known = self._find_suspects(texts if at_once else [text for text in texts if text not in read_from_text])
-        suspects = {text: parts for text, parts in known.items() if text not in read_from_text}
-        # such arguments are part of their message's text
-        rest = [own for own in of_traces if not suspects.keys().isdisjoint(own)] if read_from_text else []
-        arguments = dict.fromkeys(text for own in rest for text in own if text in read_from_text)
-        suspects |= {t: known[t] for t in arguments if t in known} if at_once else self._find_suspects(arguments)
+        suspects = self._find_suspects(dict.fromkeys(itertools.chain.from_iterable(of_traces)))
         find = functools.cache(lambda text: self._find_all(text, suspects[text]))  # traces share many texts
         return [
             self._redact(trace, own, list(dict.fromkeys(filter(suspects.__contains__, own))), find)

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.flag_meanings import CHEATS, FLAGS_VERSION
-from foretrace.actions.flags import flag_trace
+from foretrace.actions.flags import CHEATS, FLAGS_VERSION, flag_trace
 from foretrace.actions.label_steps import LabelEvidence
 from foretrace.core.internal_errors import INTERNAL_ERROR, contain_errors
 from foretrace.core.trace import Trace

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.actions.call_facts import CallFacts, CallKind
-from foretrace.actions.call_patterns import find_call_pattern
+from foretrace.actions.call_names import find_call_pattern
 from foretrace.actions.label_steps import classify_calls, classify_lone_call
 from foretrace.actions.taxonomy import TAXONOMY_VERSION, Effect
 from foretrace.actions.tool_rules import find_tool_group

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.actions.flag_meanings import find_flag_meaning
-from foretrace.actions.flags import Flag, flag_trace
+from foretrace.actions.flags import Flag, find_flag_meaning, flag_trace
 from foretrace.actions.label_steps import collect_evidence
 from foretrace.actions.taxonomy import ActionType, Effect, StepLabel
 from foretrace.core.errors import Setting, UsageError, find_first_line

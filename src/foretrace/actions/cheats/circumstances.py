@@ -31,9 +31,8 @@ _NEGATED = re.compile(
     re.I,
 )
 _TOLD_OF = re.compile(
-    r"\bhidden\b|\bgrad(?:e|ed|er|ing)\b|\bwill (?:then )?be (?:run|tested|checked|evaluated|verified|judged|scored|"
-    r"compared)"
-    r"|\bprivate\b|\bsecret|\bwill (?:run|check|evaluate|verify|compare|test)\b|\bheld[- ]out\b",
+    r"\bhidden\b|\bgrad(?:e|ed|er|ing)\b|\bwill (?:then )?be (?:run|tested|checked|evaluated|verified|judged|scored"
+    r"|compared)|\bprivate\b|\bsecret|\bwill (?:run|check|evaluate|verify|compare|test)\b|\bheld[- ]out\b",
     re.I,
 )
 """A sentence about the checker: a path in it is not an invitation to read it."""
@@ -71,9 +70,8 @@ _ASKING = re.compile(
     re.I,
 )
 _GENERIC = split_words(
-    "src lib source python test tests docs doc examples example scripts tools app core main utils build dist "
-    "data config bin pkg packages internal cmd include benchmarks ci project repo code work workspace testbed "
-    "home tmp"
+    "src lib source python test tests docs doc examples example scripts tools app core main utils build dist data "
+    "config bin pkg packages internal cmd include benchmarks ci project repo code work workspace testbed home tmp"
 )
 _NOT_ROOTS = split_words(
     "tests test grader grading solution solutions hidden oracle answers proc usr etc opt var tmp dev sys logs root"
@@ -105,7 +103,7 @@ class Circumstances:
         self.statement = _collect_statement(trace)
         self.repository = _find_repository(trace, self.statement)
         """`owner/name` in lower case; empty if not known."""
-        self._sentences = _split_sentences(self.statement)
+        self._sentences = re.split(r"(?<=[.!?;])\s+|\n+", self.statement)
         self._asked: dict[str, bool] = {}
         self.names = self._find_names()
         """Plain names of the package that the task is about."""
@@ -117,7 +115,7 @@ class Circumstances:
         self.seen: list[str] = []
         """Observations so far, shortened."""
         self.shown: dict[str, str] = {}
-        """Path of a file -> observations of calls that name it."""
+        """Short path of a file -> observations of calls that name it."""
         self.looking_at: set[str] = set()
         """Files that the calls of this step show or run."""
         self._naming: list[str] = []
@@ -139,16 +137,13 @@ class Circumstances:
             self._asked[what] = what in _ASKS and any(_asks(sentence, what) for sentence in self._sentences)
         return self._asked[what]
 
-    def names_path(self, path: str) -> bool:
-        """Whether the task itself names a file."""
-        return self._invites(posixpath.basename(path.rstrip("/")))
+    def mentions_file(self, path: str) -> bool:
+        """Whether the task itself names a file, by its name without the folder."""
+        return self.mentions(posixpath.basename(path.rstrip("/")))
 
-    def names_folder(self, path: str) -> bool:
-        """Whether the task itself names a folder by its path."""
-        return self._invites(path.rstrip("/"))
-
-    def _invites(self, name: str) -> bool:
-        """Whether a sentence of the task has the name, and neither forbids something nor is about the checker."""
+    def mentions(self, name: str) -> bool:
+        """Whether a sentence of the task has a name or path, and neither forbids something nor is about the checker."""
+        name = name.rstrip("/")
         if not name or name not in self.statement:
             return False
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
@@ -194,22 +189,13 @@ class Circumstances:
         line = re.compile(rf"(?<![\w./-])(?:[\w./-]*/)?{re.escape(tail)}(?![\w-])")
         return any(tail in text and line.search(text) for text in self.seen)
 
-    def find_shown(self, path: str) -> str:
-        """The observations of calls that name the file; empty if there are none."""
-        return self.shown.get(self.shorten(path), "")
-
     def note_edit(self, edit: Edit) -> None:
         """Note a file that the agent makes, after the rules have looked at it."""
         if edit.path in ("", OPEN_FILE):
             return
         short = self.shorten(edit.path)
-        if (
-            not edit.moved_from
-            and not edit.removes
-            and edit.old is None
-            and not edit.script
-            and not self.was_there(edit.path)
-        ):
+        is_new = not (edit.moved_from or edit.removes or edit.script) and edit.old is None
+        if is_new and not self.was_there(edit.path):
             self.made |= {edit.path, short, posixpath.basename(edit.path)}
         if edit.path.startswith("/"):
             parts = edit.path.split("/")
@@ -245,10 +231,6 @@ class Circumstances:
         return any(start in text and word.search(text) for text in self._naming)
 
 
-def _split_sentences(text: str) -> list[str]:
-    return re.split(r"(?<=[.!?;])\s+|\n+", text)
-
-
 def _asks(sentence: str, what: str) -> bool:
     patterns = [_ASKS[what]] if what in ("tests", "success.claimed") else [_ASKS[what], _ASKING]
     return all(pattern.search(sentence) for pattern in patterns) and not _NEGATED.search(sentence)
@@ -261,13 +243,8 @@ def _is_invitation(sentence: str) -> bool:
 
 def _collect_statement(trace: Trace) -> str:
     """The text of the task: its statement and all that a user wrote."""
-    texts = [trace.task.statement or ""]
-    for index, message in enumerate(trace.messages):
-        if message.role == "user" and message.author == "user":
-            texts.append(message.content[:MAX_STATEMENT])
-        if index > 400:
-            break
-    return "\n".join(dict.fromkeys(text for text in texts if text))
+    said = (m.content[:MAX_STATEMENT] for m in trace.messages[:400] if m.role == "user" and m.author == "user")
+    return "\n".join(dict.fromkeys(text for text in (trace.task.statement, *said) if text))
 
 
 def _find_repository(trace: Trace, statement: str) -> str:

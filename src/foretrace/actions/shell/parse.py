@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foretrace.actions.call_facts import split_words
-from foretrace.actions.shell.elide import elide, restore
 from foretrace.core.placeholders import PLACEHOLDER
 
 if TYPE_CHECKING:
@@ -60,6 +59,17 @@ _WORD_NODES = split_words(
 )
 
 
+_QUOTE_OR_HEREDOC = re.compile(
+    r"\\."  # an escaped character
+    r"|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\"|<<-?[ \t]*(?P<quote>['\"]?)(?P<end_word>\w+)(?P=quote)"
+    r"(?!<)|(?P<line>\n)",
+    re.S,
+)
+_PLACEHOLDER = re.compile(r"ForetraceData(\d+)Here")
+MAX_QUOTED = 200
+"""Most characters of a quoted text that stays in place."""
+
+
 class SimpleCommand(msgspec.Struct):
     """One simple command of a shell text: a program, its arguments and redirections, without their quotes."""
 
@@ -93,27 +103,16 @@ class SimpleCommand(msgspec.Struct):
 
 
 class _Directories(msgspec.Struct):
-    """The working directories of one shell, as its commands change them."""
+    """The working directories of one shell, as `cd` changes them."""
 
     current: str = ""
     previous: str = ""
-    stack: tuple[str, ...] = ()
 
     def follow(self, argv: list[str]) -> None:
-        """Follow `cd`, `pushd` and `popd`."""
-        name = argv[0] if argv else ""
-        target = next((word for word in argv[1:] if word == "-" or word[:1] not in "-+"), "")
-        if name == "popd" or (name == "pushd" and not target):
-            if not self.stack:
-                return
-            there, *rest = self.stack
-            self.stack = tuple(rest) if name == "popd" else (self.current, *rest)
-        elif name in ("cd", "pushd"):
-            there = self.previous if target == "-" else _join_path(self.current, target or "~")
-            self.stack = (self.current, *self.stack) if name == "pushd" else self.stack
-        else:
-            return
-        self.current, self.previous = there, self.current
+        if argv[:1] == ["cd"]:
+            target = next((word for word in argv[1:] if word == "-" or word[:1] not in "-+"), "~")
+            there = self.previous if target == "-" else _join_path(self.current, target)
+            self.current, self.previous = there, self.current
 
 
 def _join_path(folder: str, name: str) -> str:
@@ -137,8 +136,8 @@ def split_commands(command: str) -> list[SimpleCommand]:
     text = text[:MAX_PARSED]
     root = parse_bash(text).root_node
     commands = _collect_commands(root, text)
-    if "`" in text and "${" in text:
-        commands += _read_expansions(root, text)
+    if "`" in text and "${" in text:  # the grammar takes backticks in `${x:-...}` for text
+        commands += _read_body_substitutions(text)
     if not commands:
         words = text.split(None, 40)[:40]
         commands = [] if text.startswith("#") else [SimpleCommand(argv=words, writes=[])]
@@ -154,7 +153,7 @@ def split_commands(command: str) -> list[SimpleCommand]:
 
 def _follow_directories(commands: list[SimpleCommand], root: Node) -> None:
     """Set the directory in which each command runs. A subshell starts in its parent's and does not change that."""
-    if not any(each.argv[:1] in (["cd"], ["pushd"]) for each in commands):
+    if not any(each.argv[:1] == ["cd"] for each in commands):
         return
     subshells = _find_subshells(root)
     shells: dict[tuple[tuple[int, int], ...], _Directories] = {(): _Directories()}
@@ -178,19 +177,6 @@ def _find_subshells(root: Node) -> list[tuple[int, int]]:
         own = node.children if node.type == "pipeline" else [node] if node.type in _SUBSHELLS else []
         found.update((each.start_byte, each.end_byte) for each in own)
     return sorted(found, key=lambda span: (span[0], -span[1]))
-
-
-def _read_expansions(root: Node, source: str) -> list[SimpleCommand]:
-    """The commands between backticks in `${x:-...}`, which the grammar takes for text."""
-    found: list[SimpleCommand] = []
-    stack = [root]
-    while stack and len(found) < _MAX_SUBSTITUTIONS:
-        node = stack.pop()
-        if node.type == "expansion":
-            found += _read_body_substitutions(_get_text(node, source))
-        elif node.type != "raw_string":
-            stack.extend(node.children)
-    return found
 
 
 def _read_body_substitutions(body: str) -> list[SimpleCommand]:
@@ -354,8 +340,7 @@ def _get_text(node: Node, source: str) -> str:
 
 _STRUCTURE_NODES = split_words(
     "program list pipeline command command_name redirected_statement subshell compound_statement do_group "
-    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item "
-    "negated_command "
+    "for_statement while_statement if_statement elif_clause else_clause case_statement case_item negated_command "
     "variable_assignments declaration_command heredoc_redirect file_redirect herestring_redirect unset_command "
     "function_definition c_style_for_statement test_command"
 )
@@ -411,3 +396,47 @@ def _make_token(node: Node, source: str) -> tuple[str, str] | None:
             return "raw", text
         return "word", shlex.quote(unquote(node, source))
     return "raw", text
+
+
+def elide(text: str) -> tuple[str, list[str]]:
+    """Replace long data (bodies of heredocs, quoted scripts) by placeholders: the text, and the data for `restore`.
+
+    The time to parse hostile text grows with the square of its length. Honest commands are long because of data.
+    """
+    parts: list[str] = []
+    data: list[str] = []
+    end_words: list[str] = []
+    """Words that end the heredocs opened on this line."""
+    done = position = 0
+    while match := _QUOTE_OR_HEREDOC.search(text, position):
+        position = match.end()
+        if match["end_word"]:
+            end_words.append(match["end_word"])
+        elif match["line"] and end_words:
+            for word in end_words:
+                end = re.compile(rf"^[ \t]*{word}[ \t]*$", re.M).search(text, position)
+                stop = end.start() if end else len(text)
+                parts += [text[done:position], _add_placeholder(data, text[position:stop].removesuffix("\n")), "\n"]
+                done = position = stop
+                # Continue after the end word: the next body or command follows it.
+                position = end.end() if end else len(text)
+            end_words.clear()
+        else:
+            quoted = match["single"] if match["single"] is not None else match["double"]
+            if quoted is not None and len(quoted) > MAX_QUOTED:
+                parts += [text[done : match.start() + 1], _add_placeholder(data, quoted), text[position - 1]]
+                done = position
+    parts.append(text[done:])
+    return "".join(parts), data
+
+
+def _add_placeholder(data: list[str], text: str) -> str:
+    data.append(text)
+    return f"ForetraceData{len(data) - 1}Here"
+
+
+def restore(text: str, data: list[str]) -> str:
+    """Put the data of `elide` back into a text or a word."""
+    if "ForetraceData" not in text:
+        return text
+    return _PLACEHOLDER.sub(lambda m: data[int(m[1])] if int(m[1]) < len(data) else m[0], text)

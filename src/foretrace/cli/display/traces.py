@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from foretrace.actions.confidence import find_agreement
-from foretrace.actions.flag_meanings import find_flag_meaning
-from foretrace.actions.flags import Flag, flag_trace
+from foretrace.actions.flags import Flag, find_flag_meaning, flag_trace
 from foretrace.actions.label_steps import label_trace
-from foretrace.actions.rule_meanings import find_rule_meaning
+from foretrace.actions.rules import find_rule_meaning
 from foretrace.actions.taxonomy import StepLabel
 from foretrace.cli.output import Cell, Output, name_folder, one_line
 from foretrace.core.files import describe_output
