@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.core.predictions import PredictionsFile
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
-    from foretrace.evaluation.ceiling_report import CeilingReport
+    from foretrace.evaluation.ceiling import CeilingReport
     from foretrace.evaluation.effects_manifest import CheckedCall, EffectsManifest
     from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.predictors.base import Predictor
@@ -106,8 +106,8 @@ def check_call(
     import json
 
     from foretrace.core.trace import ToolCall
-    from foretrace.evaluation.checked_settings import choose_safe_effects
     from foretrace.evaluation.effects_manifest import check_call, read_manifest
+    from foretrace.evaluation.savings import choose_safe_effects
 
     text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
     if isinstance(manifest, (str, Path)):
@@ -125,10 +125,6 @@ def replay(
     threshold: float | None = None,
     ahead: int = 1,
     top: int = 1,
-    parallel: int | None = None,
-    cancel: bool = True,
-    price_token: float = 0.0,
-    price_tool_s: float = 0.0,
     allow: Sequence[str] = (),
     seed: int = 0,
     progress: ProgressFunc | None = None,
@@ -144,10 +140,6 @@ def replay(
         threshold: Launch only guesses of this score, or of this confidence where none has a score.
         ahead: Steps that are guessed at once.
         top: Guesses at a step that are run at once.
-        parallel: Guessed calls that run at one time at most (default: no limit).
-        cancel: End a wrong call when the model's reply is known; if not, it runs on and holds its place.
-        price_token: Price of a token of the proposer.
-        price_tool_s: Price of a second of a tool.
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 

@@ -65,7 +65,7 @@ COMMANDS = {
             "replay",
             evaluation.replay,
             like=f"{_API}evaluation:replay",
-            hidden="parallel cancel verifier_s price_token price_tool_s",
+            hidden="verifier_s",
         ),
         Command(
             "serve",

@@ -28,9 +28,9 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
-from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows, read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
+from foretrace.evaluation.savings import check_number
 
 PredictedRows = Literal["eval", "proposer", "validation"]
 """`eval` rows and `validation` rows of `proposer` are predicted after learning from all train rows; train rows of

@@ -25,7 +25,6 @@ from foretrace.core.predictions import (
     read_guess,
 )
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all, make_answer
-from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
 from foretrace.evaluation.predict import (
     Guessed,
@@ -35,6 +34,7 @@ from foretrace.evaluation.predict import (
     start_header,
     write_guesses,
 )
+from foretrace.evaluation.savings import check_number
 from foretrace.models.base import ChatModel, ConfiguredModel
 
 

@@ -22,7 +22,6 @@ from foretrace.core.predictions import (
 from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.cascade import measure_cascade
-from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
 from foretrace.evaluation.confidences import measure_calibration, measure_verifier
 from foretrace.evaluation.dataset_rows import (
     GoldStep,
@@ -44,6 +43,7 @@ from foretrace.evaluation.figures import (
     measure_parts,
     round_estimate,
 )
+from foretrace.evaluation.savings import check_number, choose_safe_effects
 from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, Difference, ScoreReport
 
 SLICES = ("natural", "balanced", "eligible")

@@ -37,9 +37,9 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, QuestionId, ask_all
-from foretrace.evaluation.checked_settings import check_number
 from foretrace.evaluation.dataset_rows import check_known, check_version, read_columns, read_target
 from foretrace.evaluation.predict import summarise_latency
+from foretrace.evaluation.savings import check_number
 from foretrace.models.base import ChatModel
 
 QUESTION = "Is this the agent's next action? Answer with one word: yes or no."

@@ -11,7 +11,7 @@ import msgspec
 from foretrace.cli.display.speculation import write_points
 from foretrace.cli.output import Cell, Output
 from foretrace.core.errors import count_things
-from foretrace.evaluation.ceiling_report import write_share
+from foretrace.evaluation.savings import write_share
 from foretrace.evaluation.score_report import Share
 
 if TYPE_CHECKING:
