@@ -72,7 +72,7 @@ def test_perfect_predictions_score_one(scored: Any, gold: list[Row]) -> None:
     assert {s.slice for s in report.scores} == {"natural", "balanced", "eligible"}
     assert all((s.value, s.low, s.high) == (1, 1, 1) for s in report.scores)
     present = {f"f1/{ACTIONS[r['action']]}" for r in gold}
-    metrics = {"type_accuracy", "macro_f1", "tool", "exact_call", "normalised_call"}
+    metrics = {"type_accuracy", "macro_f1", "tool", "exact_call", "normalised_call", "right"}
     assert set(figures(report)) == metrics | present, "one guess a step has no top-3"
 
 
@@ -189,7 +189,7 @@ def test_intervals_are_over_groups_not_tasks(tmp_path: Path) -> None:
 def test_predictions_for_another_dataset_are_refused(scored: Any, gold: list[Row]) -> None:
     """A score of none of what was predicted is not a score: it needs to be asked for."""
     others = [{"key": f"other{n}", "step": 1, "action": "repair"} for n in range(11)]
-    with pytest.raises(PredictionError, match=r"11 of 21 predictions are for rows .* allow_partial=True"):
+    with pytest.raises(PredictionError, match=r"11 of 21 steps are not among the eval rows .* allow_partial=True"):
         scored([*others, *map(right, gold[:10])])
     report = scored([*others, *map(right, gold[:10])], allow_partial=True)
     assert (report.unknown, report.missing) == (11, len(gold) - 10)

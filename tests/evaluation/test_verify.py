@@ -362,7 +362,7 @@ def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: P
     with pytest.raises(PredictionError, match="or allow_other_version=True takes what fits"):
         verify(write(tmp_path / "p.jsonl", [{"predictions": 1, "dataset": "00"}, *good]), dataset, out=out, model=model)
     foreign = [{"key": "other", "step": n, "prediction": {"action": "repair"}} for n in range(30)]
-    with pytest.raises(PredictionError, match="30 of 50 predictions are for rows that are not among the eval rows"):
+    with pytest.raises(PredictionError, match="30 of 50 steps are not among the eval rows"):
         verify(write(tmp_path / "p.jsonl", [*good, *foreign]), dataset, out=out, model=model)
     report = verify(write(tmp_path / "p.jsonl", [*good, *foreign[:9]]), dataset, out=out, model=model)
     assert (report.unknown, report.scored, report.rows) == (9, 20, 29)
@@ -440,7 +440,7 @@ def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
     assert (report.missing, report.problems) == (2, {"bad_chosen": 1})
     assert report.families[0].accuracy.value == round((len(pairs) // 2 - 1) / len(pairs), 4)
     foreign = [line | {"key": "other"} for line in lines]
-    with pytest.raises(PredictionError, match="scores are of pairs that are not among the test pairs"):
+    with pytest.raises(PredictionError, match="steps are not among the test pairs"):
         score_pairs(write(tmp_path / "r.jsonl", foreign), dataset)
     header = {"pair_scores": 1, "dataset": "00"}
     with pytest.raises(PredictionError, match="another version of"):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,24 +28,10 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
-from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows, read_target
+from foretrace.evaluation.dataset_rows import ACTIONS, NO_ROWS, PLACES, DatasetRow, RowKind, read_rows, read_target
 from foretrace.evaluation.predictors.base import Guess, Predictor
 from foretrace.evaluation.savings import check_number
 
-PredictedRows = Literal["eval", "proposer", "validation"]
-"""`eval` rows and `validation` rows of `proposer` are predicted after learning from all train rows; train rows of
-`proposer`, each after learning from other groups."""
-_PLACES: dict[PredictedRows, tuple[str, str]] = {
-    "eval": ("eval", "test"),
-    "proposer": ("proposer", "train"),
-    "validation": ("proposer", "validation"),
-}
-"""Config and split of the rows."""
-_NO_ROWS: dict[PredictedRows, str] = {
-    "eval": "eval rows; build it with an eval config and test groups",
-    "proposer": "train rows",
-    "validation": "validation rows of `proposer`; build it with validation groups",
-}
 FOLDS = 5
 """Default number of folds of the train rows."""
 
@@ -53,7 +39,9 @@ FOLDS = 5
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which rows are predicted, and how."""
 
-    rows: PredictedRows = "eval"
+    rows: RowKind = "eval"
+    """`eval` and `validation` rows are predicted after learning from all train rows; train rows (`proposer`), each
+    after learning from other groups."""
     k: int = 5
     """Most guesses for a step."""
     limit: int | None = None
@@ -206,7 +194,7 @@ def write_guesses(
 
 def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
     """The header, as far as it is known before the first guess."""
-    config, split = _PLACES[settings.rows]
+    config, split = PLACES[settings.rows]
     return PredictionsHeader(
         predictor=name,
         dataset=digest_dataset(dataset),
@@ -353,9 +341,9 @@ def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
 
 def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
     """The rows to predict."""
-    rows = read_rows(dataset, *_PLACES[settings.rows])
+    rows = read_rows(dataset, *PLACES[settings.rows])
     if not rows:
-        raise PredictionError(f"{dataset}: has no {_NO_ROWS[settings.rows]}")
+        raise PredictionError(f"{dataset}: has no {NO_ROWS[settings.rows]}")
     return rows[: settings.limit]
 
 
@@ -364,7 +352,7 @@ def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetR
     asked = read_asked(dataset, settings)
     train = read_rows(dataset, "proposer", "train")
     if not train:
-        raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
+        raise PredictionError(f"{dataset}: has no {NO_ROWS['proposer']}")
     if settings.rows != "proposer":
         return asked, [_Fold(train, asked)]
     groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
