@@ -27,7 +27,7 @@ def ceiling(
     traces: str | Path | Iterable[Trace],
     *,
     guess_latency: float = 0.2,
-    assume_times: str | Path | Mapping[str, float] | AssumedTimes | None = None,
+    assume_times: str | Mapping[str, float] | AssumedTimes | None = None,
     allow: Sequence[str] = (),
     seed: int = 0,
     progress: ProgressFunc | None = None,
@@ -37,8 +37,7 @@ def ceiling(
     Args:
         traces: Traces folder.
         guess_latency: Seconds that one guess of a predictor takes.
-        assume_times: Times for steps that have none: tracelab (published medians), model=6,tool=0.5 (seconds), or a
-            TOML file with such keys.
+        assume_times: Times for steps that have none: tracelab (published medians), or model=6,tool=0.5 (seconds).
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 
@@ -120,7 +119,7 @@ def replay(
     predictions: str | Path | PredictionsFile,
     *,
     guess_latency: float | None = None,
-    assume_times: str | Path | Mapping[str, float] | AssumedTimes | None = None,
+    assume_times: str | Mapping[str, float] | AssumedTimes | None = None,
     verifier_s: float | None = None,
     threshold: float | None = None,
     ahead: int = 1,

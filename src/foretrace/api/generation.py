@@ -69,8 +69,6 @@ def generate(
     speculate_width: int | None = None,
     speculate_top: int | None = None,
     speculate_threshold: float | None = None,
-    speculate_max_wasted: float | None = None,
-    speculate_max_tokens: int | None = None,
     engine: Literal["processes", "ray"] | Engine = "processes",
     ray_address: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
@@ -115,8 +113,6 @@ def generate(
         speculate_width: Operations that run early at one time (default: 2).
         speculate_top: Guesses at each reply that are run (default: 2).
         speculate_threshold: Confidence that a guess needs.
-        speculate_max_wasted: CPU seconds run for nothing after which no more is run early.
-        speculate_max_tokens: Tokens that the guesses may take in all.
         engine: This process, or a Ray cluster, where model, protocol and sandbox are named (docs/scale.md).
         ray_address: Ray cluster: auto or HOST:PORT (default: RAY_ADDRESS, else a Ray of this machine).
 

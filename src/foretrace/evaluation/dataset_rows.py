@@ -146,6 +146,18 @@ def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
     return rows
 
 
+def read_rows_of_kind(dataset: Path, kind: RowKind) -> list[DatasetRow]:
+    """All rows of a kind, in file order.
+
+    Raises:
+        PredictionError: there are none, or a file cannot be read.
+    """
+    rows = read_rows(dataset, *PLACES[kind])
+    if not rows:
+        raise PredictionError(f"{dataset}: has no {NO_ROWS[kind]}")
+    return rows
+
+
 def _make_rows(table: Any) -> Iterator[DatasetRow]:
     prompts, completions = read_messages(table["prompt"]), read_messages(table["completion"])
     plain = (table[name].to_pylist() for name in ("key", "step", "group", "action"))
