@@ -112,13 +112,6 @@ def test_what_is_not_safe_is_not_launched(call: Any) -> None:
     assert replay(traces, wrong).launched == 0, "the predicted call decides, whatever the step does"
 
 
-def test_one_unsafe_call_keeps_the_whole_guess_back() -> None:
-    traces = [make_trace([Timed(5.0, 2.0)])]
-    assert replay(traces, make_file(guess(READ, WRITE))).launched == 0
-    assert replay(traces, make_file(guess(READ, RUN))).launched == 0
-    assert replay(traces, make_file(guess(READ, RUN)), allow=("sandbox_exec",)).launched == 2
-
-
 def test_a_read_beside_a_write_is_not_used() -> None:
     calls = (ToolCall(id="a", name=READ[0], arguments=json.dumps(READ[1])), ToolCall(id="b", name="write_file"))
     results = [Message(role="tool", author="environment", tool_call_ids=(i,), tool_s=1.0) for i in "ab"]
@@ -233,13 +226,6 @@ def test_a_verdict_says_how_good_the_guesses_are_and_must_be() -> None:
     )
 
 
-def test_guess_latency_takes_the_place_of_what_was_measured() -> None:
-    traces = reads(5)
-    slow = plant(traces, describe=lambda n: {"seconds": 4.5})
-    assert replay(traces, slow).saved_s == pytest.approx(5 * 0.5)
-    assert replay(traces, slow, guess_latency=0.0).saved_s == pytest.approx(5 * 2.0)
-
-
 def test_assumed_times_fill_what_is_unknown() -> None:
     traces = [make_trace([Timed(), Timed(4.0, 1.0), Timed(call=None)])]
     assert replay(traces, plant(traces)).base_s == 5.0
@@ -261,14 +247,6 @@ def test_times_that_cannot_be_are_left_out_and_below_half_it_is_unknown() -> Non
     assert (found.low, found.oracle.saved_s, found.per_task.base_s.p50) == (None, None, None)
 
 
-def test_a_clock_that_runs_backwards_is_left_out() -> None:
-    trace = make_trace([Timed(5.0, 2.0)] * 2)
-    stamps = [None, "2026-01-01T00:00:10Z", None, "2026-01-01T00:00:05Z", None]
-    messages = [msgspec.structs.replace(m, started=at) for m, at in zip(trace.messages, stamps, strict=True)]
-    found = replay([make(messages)], plant([make(messages)]))
-    assert found.unknown_steps == {"clock_backwards": 1} and found.base_s == 7.0
-
-
 def test_a_threshold_is_held_against_the_score_and_without_one_against_the_confidence() -> None:
     traces = reads(10)
     both = plant(traces, describe=lambda n: {"confidence": 1 - n / 10, "score": float(n)})
@@ -278,13 +256,6 @@ def test_a_threshold_is_held_against_the_score_and_without_one_against_the_confi
     assert (found.launched, found.gate) == (5, "confidence")
     with pytest.raises(UsageError, match=r"threshold=0.5: p.jsonl holds neither scores nor confidences"):
         replay(traces, plant(traces), threshold=0.5)
-
-
-def test_ahead_costs_more_tokens() -> None:
-    traces = reads(4, model_s=1.0, tool_s=6.0)
-    found = replay(traces, plant(traces, describe=lambda n: {"tokens": 10}), ahead=2, guess_latency=0.0)
-    assert found.tokens == 10 * (1 + 2 + 2 + 2)
-    assert found.saved_s == pytest.approx(measure_ceiling(traces, guess_latency=0.0).ahead["2"].saved_s)
 
 
 def test_nothing_is_guessed_over_a_person() -> None:

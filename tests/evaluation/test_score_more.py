@@ -72,14 +72,6 @@ def test_top_k_looks_at_the_first_k_guesses(scored: Any, gold: list[Row]) -> Non
     assert found["exact_call"] < found["exact_call@3"] < found["exact_call@5"] < 1
 
 
-def test_ranks_and_not_the_order_of_lines_count(scored: Any, gold: list[Row]) -> None:
-    lines = [guess(row, right=rank == 2, rank=rank) for row in gold for rank in (1, 2)]
-    report = scored(*lines)
-    assert scored(*reversed(lines)) == report
-    assert (figures(report)["exact_call"], figures(report)["exact_call@3"], report.guesses) == (0, 1, 2)
-    assert "exact_call@5" not in figures(report), "nobody made more than three guesses"
-
-
 def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> None:
     """In these traces: `ls` and two `cat`; with `sandbox_exec` also pytest. Nothing that ends the attempt."""
     of_natural = [row for row in gold if row["natural"]]
@@ -221,12 +213,6 @@ def test_a_file_without_predictions_is_no_score_of_0(dataset: Path, tmp_path: Pa
     packed.write_bytes(gzip.compress(b"{}"))
     with pytest.raises(PredictionError, match=r"p\.jsonl\.gz: is compressed, or is not text"):
         score(packed, dataset)
-
-
-def test_rows_that_the_other_file_lacks_are_said(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    lines = [{"key": row["key"], "step": row["step"], "prediction": WRONG} for row in gold]
-    found = score(write(tmp_path / "all.jsonl", *lines), dataset, against=write(tmp_path / "few.jsonl", *lines[5:]))
-    assert found.missing == 0 and found.against is not None and found.against.missing == 5
 
 
 READ = '{"action": "file_read", "tool": "bash", "arguments": {"command": "cat a.py"}}'

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -322,23 +322,12 @@ class Replay:
         return [Assumption(text=text, count=count) for text, count in found.items() if count]
 
 
-def replay_traces(
-    traces: Iterable[Trace],
-    predictions: PredictionsFile,
-    settings: ReplaySettings,
-    *,
-    report_traces: Callable[[int], None] = lambda n: None,
-) -> ReplayReport:
-    """Replay predictions on traces; see `Replay` for the errors.
-
-    Args:
-        report_traces: Called with the number of traces so far.
-    """
+def replay_traces(traces: Iterable[Trace], predictions: PredictionsFile, settings: ReplaySettings) -> ReplayReport:
+    """Replay predictions on traces; see `Replay` for the errors."""
     replay = Replay(predictions, settings)
-    for number, trace in enumerate(traces, 1):
+    for trace in traces:
         with contain_errors("replay", trace.key):
             replay.add(trace)
-        report_traces(number)
     return replay.make_report()
 
 
