@@ -99,7 +99,7 @@ async def run_once(problems: Sequence[Problem], protocol: str, proposer: Propose
 
 def forecast(out: Path) -> float:
     """Seconds that `replay` says these guesses save."""
-    report = foretrace.replay(out, out / GUESSES_FILE, top=TOP, parallel=WIDTH, allow=("sandbox_exec",))
+    report = foretrace.replay(out, out / GUESSES_FILE, top=TOP, allow=("sandbox_exec",))
     return report.saved_s or 0.0
 
 

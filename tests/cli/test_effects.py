@@ -42,13 +42,6 @@ def test_a_table_and_a_file(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_a_long_table_says_how_much_it_leaves_out(run: Run, tmp_path: Path) -> None:
-    calls = [Timed(call=(f"tool_{number}", READ[1])) for number in range(32)]
-    write_traces([make_trace(calls)], tmp_path / "t")
-    out = tmp_path / "effects.json"
-    assert f"and 2 more: {out} has all" in run("effects", tmp_path / "t", "--out", out).out.splitlines()
-
-
 @pytest.mark.parametrize(
     ("call", "more", "says"),
     [

@@ -357,7 +357,6 @@ def test_a_predictor_and_a_model_may_guess_with_a_dataset(
         (["--speculate", "memory"], "--speculate memory learns from a dataset"),
         (["--speculate", "nobody", "--speculate-dataset", "."], "is not a foretrace dataset"),
         (["--speculate", "tests", "--speculate-width", "0"], "--speculate-width 0: choose 1 or more"),
-        (["--speculate", "tests", "--speculate-max-wasted", "-0.5"], "--speculate-max-wasted -0.5: choose 0 or more"),
         (["--speculate", "nofile.jsonl"], "--speculate nofile.jsonl: no such file or folder"),
         (["--speculate", "tests", "--speculate-threshold", "0.5"], "--speculate-threshold needs a confidence"),
         (["--speculate-width", "4"], "--speculate-width 4 does nothing without --speculate"),

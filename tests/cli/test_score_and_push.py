@@ -27,7 +27,7 @@ def test_predictions_for_another_dataset_are_refused(run: Run, sample_dataset: P
     file = write_rows(tmp_path / "p.jsonl", [*foreign, *known])
     refused = run("score", file, sample_dataset, "--quiet")
     assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
-    assert "3 of 5 predictions are for rows that are not among the eval rows" in refused.err
+    assert "3 of 5 steps are not among the eval rows" in refused.err
     assert "or --allow-partial scores the others" in refused.err
     scored = run("score", file, sample_dataset, "--quiet", "--allow-partial", "--json")
     assert (scored.code, scored.err) == (0, "")
@@ -77,7 +77,7 @@ def test_score_shows_what_decides_and_writes_all(run: Run, sample_dataset: Path,
     assert written == run("score", file, sample_dataset, "--quiet", "--against", other, "--json").json
     assert {row["metric"]: row["value"] for row in written["scores"]}["exact_call@3"] == 1
     every = run("score", file, sample_dataset, "--quiet", "--details").out
-    for words in ("balanced", "all arguments", "all right", "type accuracy"):
+    for words in ("balanced", "source", "type accuracy"):
         assert words in every
     same = run("score", other, sample_dataset, "--quiet", "--against", other).out
     assert "exact call         the same\n" in same and "-0.0" not in same

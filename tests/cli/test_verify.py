@@ -36,7 +36,7 @@ def test_verify_then_score(run: Run, sample_dataset: Path, predictions: Path, ju
     assert shown.out.endswith(f"next: foretrace score {out} {sample_dataset}\n")
     scored = run("score", out, sample_dataset, "--quiet")
     assert f"verifier {judge}" in scored.out and "AUROC of its scores -" in scored.out, "all guesses are right"
-    assert "nothing is accepted: with one test group there is no half to choose a threshold on" in scored.out
+    assert "nothing is accepted: no first guess in the half that is measured has a score" in scored.out
     found = run("score", out, sample_dataset, "--quiet", "--json").json
     assert (found["groups"], found["verifier"]["n"], found["verifier"]["policies"]) == (1, 0, [])
 

@@ -281,26 +281,6 @@ def test_a_block_that_may_write_a_file_is_not_run_early(ground: Ground, tmp_path
     assert sum(row.launched for row in report.rows.values()) == 0
 
 
-def test_no_more_is_run_early_once_enough_was_wasted(ground: Ground, tmp_path: Path) -> None:
-    model = Waits(lambda _: "<code>\nx = 1\n</code>", 0.05)
-    wasted = [
-        attempt(ground, tmp_path / str(limit), "interleaved_tools", Always(), samples=1, model=model, max_wasted=limit)
-        for limit in (None, 0.0)
-    ]
-    assert wasted[0] is not None and wasted[0].wasted_s > 0
-    assert wasted[1] is not None and wasted[1].guesses == 0
-
-
-def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
-    speculation = Speculation(Says(("python", {"code": "x"})), ground.sandbox, SpeculationSettings(max_wasted=1.0))
-    speculation.begin_attempt(SITUATION.key)
-    row = speculation.find_row(*CODE)
-    row.wasted_s, row.wasted_cpu_s = 60.0, 0.9
-    assert len(ground.runner.run(speculation.propose(SITUATION))) == 1
-    row.wasted_cpu_s = 1.0
-    assert not ground.runner.run(speculation.propose(SITUATION))
-
-
 class Always(Proposer):
     """Guesses a block that is never asked for."""
 
@@ -345,7 +325,6 @@ class Never(Proposer):
     """Is asked in vain."""
 
     name = "never"
-    max_tokens = 512
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         await asyncio.Event().wait()
@@ -415,7 +394,7 @@ def test_only_what_was_kept_and_came_to_its_own_end_is_handed_over(
     assert ground.runner.run(work()) == runs
 
 
-def test_guesses_are_limited_by_confidence_and_by_tokens_also_of_late_ones(ground: Ground) -> None:
+def test_guesses_are_limited_by_confidence_and_late_ones_are_counted(ground: Ground) -> None:
     calls = (("python", {"code": "x"}),)
 
     def ask(proposer: Proposer, **settings: Any) -> tuple[list[int], SpeculationReport]:
@@ -432,10 +411,8 @@ def test_guesses_are_limited_by_confidence_and_by_tokens_also_of_late_ones(groun
 
     assert ask(Says(*calls, confidence=0.5), threshold=0.5)[0] == [1, 1]
     assert ask(Says(*calls, confidence=0.4), threshold=0.5)[0] == ask(Says(*calls), threshold=0.5)[0] == [0, 0]
-    assert ask(Says(*calls, tokens=5), max_tokens=6)[0] == [1, 1]
-    assert ask(Says(*calls, tokens=5), max_tokens=5)[0] == [1, 0]
-    counts, report = ask(Never(), max_tokens=5)
-    assert (counts, report.late, report.tokens) == ([0], 1, 512)
+    counts, report = ask(Never())
+    assert (counts, report.late) == ([], 2)
 
 
 def test_a_failure_inside_is_reported_and_a_run_that_ends_in_an_error_leaves_its_figures(

@@ -27,7 +27,7 @@ def check_agreement(trace: Trace) -> None:
         if index in labels and message.author == "model"
     }
     true = {at: [Prediction(key=at[0], step=at[1], action="tool_call", calls=made)] for at, made in calls.items()}
-    plan = ReplayPlan(true, top=1, assume_times=TIMES)
+    plan = ReplayPlan(true, 1, TIMES)
     plan.add(trace)
     steps = [step for run in plan.runs for step in run]
     for guess in (guess for step in steps for guess in step.guesses if guess.calls):

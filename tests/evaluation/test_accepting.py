@@ -170,11 +170,11 @@ def test_thresholds_never_come_from_what_is_measured(verified: Any, gold: list[R
 
 
 def test_the_halves_are_whole_groups(gold: list[Row]) -> None:
-    from foretrace.evaluation.confidences import _choose_half
+    from foretrace.evaluation.confidences import choose_half
     from foretrace.evaluation.dataset_rows import GoldStep
 
     steps = [GoldStep("k", n, "t", r["group"], "s", "repair", "", (), "", (), ()) for n, r in enumerate(gold)]
-    first = _choose_half(steps)
+    first = choose_half(steps)
     groups = [{step.group for step, chosen in zip(steps, first, strict=True) if chosen == side} for side in (0, 1)]
     assert not groups[0] & groups[1] and abs(len(groups[0]) - len(groups[1])) <= 1
 

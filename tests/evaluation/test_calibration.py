@@ -18,7 +18,7 @@ _COARSE = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]), st.bool
 
 def measure(guesses: list[tuple[float, bool]]) -> Calibration:
     confidence, right = (np.array(column) for column in zip(*guesses, strict=True))
-    found = measure_calibration(confidence.astype(float), right.astype(bool), "call")
+    found = measure_calibration(confidence.astype(float), right.astype(bool), "guess")
     assert found is not None
     return found
 

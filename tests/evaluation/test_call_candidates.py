@@ -1,4 +1,4 @@
-"""What may be called next: earlier calls, pages, and templates with what the prompt names."""
+"""What may be called next: earlier calls, and templates with what the prompt names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
 from foretrace.evaluation.call_candidates import (
     Candidates,
-    PastCall,
     TemplateBook,
     fill_template,
     find_context,
     list_candidates,
     list_past_calls,
     make_templates,
-    turn_page,
 )
 from foretrace.evaluation.prompt_reading import PromptReader, PromptView
 
@@ -72,15 +70,6 @@ def test_earlier_calls_know_what_happened_since() -> None:
     again = past['{"command":"python a.py"}']
     assert (again.turns_ago, again.times, again.writes_since) == (1, 2, 1)
     assert len(past) == 4 and len(list_past_calls(seen, 2)) == 2
-
-
-def test_the_next_page() -> None:
-    def turn(arguments: str) -> list[str]:
-        return turn_page(PastCall("file_read", "view", arguments, 0, 1, False, 0))
-
-    assert '{"path":"a.py","view_range":[51,100]}' in turn('{"path":"a.py","view_range":[1,50]}')
-    assert turn('{"limit":40,"offset":80,"path":"a.py"}') == ['{"limit":40,"offset":120,"path":"a.py"}']
-    assert turn('{"path":"a.py"}') == turn("no json") == turn("[1,2]") == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.core.predictions import PredictedCall, Prediction
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.cascade import SHARES, measure_cascade
+from foretrace.evaluation.confidences import SHARES, measure_cascade
 from foretrace.evaluation.dataset_rows import GoldStep
 from foretrace.evaluation.figures import JudgedSteps, judge_guesses
 from foretrace.evaluation.score_report import CascadeRow
@@ -53,7 +53,7 @@ def recompute(of: JudgedSteps, groups: list[str], row: CascadeRow, cost: float) 
     figures: list[list[float]] = []
     for drawn in draws:
         rows = np.concatenate([members[number] for number in drawn])
-        t, r = taken[rows], of.right[rows]
+        t, r = taken[rows], of.is_right()[rows]
         figures.append([t.mean(), r[t].mean() if t.any() else np.nan, (r | ~t).mean(), cost + (~t).mean()])
     whole = np.array(figures)
     low, high = np.nanquantile(whole[1:], (0.025, 0.975), axis=0)

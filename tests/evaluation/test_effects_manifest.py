@@ -62,13 +62,6 @@ def test_what_wrote_once_is_not_read_only() -> None:
     assert with_write.tools[0].effect_class == "unsafe"
 
 
-def test_a_shell_of_which_only_reads_were_seen_is_unknown() -> None:
-    (tool,) = collect(bash("ls"), bash("cat f")).tools
-    assert (tool.effect_class, tool.effects) == ("unknown", {"pure_read": 2})
-    assert not tool.annotations.read_only_hint and tool.annotations.destructive_hint
-    assert find_classes(collect(bash("cat f | xargs ls"))) == {"bash cat | xargs": "unknown"}
-
-
 @pytest.mark.parametrize(
     ("effects", "whole", "expected"),
     [

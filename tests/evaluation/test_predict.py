@@ -113,11 +113,6 @@ def test_validation_rows_are_predicted_by_all_train_rows_and_choose_thresholds(t
     assert (verifier.thresholds_from, verifier.chosen_on) == ("validation", len(asked))
 
 
-def test_validation_rows_that_are_not_there(dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(PredictionError, match="has no validation rows of `proposer`; build it with validation groups"):
-        foretrace.predict(dataset, predictor=Spy, out=tmp_path / "p.jsonl", rows="validation")
-
-
 @pytest.mark.parametrize("name", ["majority", "markov:2", "regression", pytest.param("memory", marks=pytest.mark.slow)])
 def test_without_times_the_same_rows_give_the_same_bytes(dataset: Path, tmp_path: Path, name: str) -> None:
     one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
@@ -125,13 +120,6 @@ def test_without_times_the_same_rows_give_the_same_bytes(dataset: Path, tmp_path
         foretrace.predict(dataset, predictor=name, out=out, k=3, times=False)
     assert one.read_bytes() == two.read_bytes()
     assert b'"seconds"' not in one.read_bytes() and b'"latency_s":{}' in one.read_bytes()
-
-
-def test_limit_asks_for_the_first_rows(dataset: Path, tmp_path: Path) -> None:
-    report = foretrace.predict(dataset, predictor="majority", out=tmp_path / "p.jsonl", limit=3, k=1)
-    first = [(row.key, row.step) for row in read_rows(dataset, "eval", "test")[:3]]
-    assert (report.steps, report.guesses) == (3, 3)
-    assert [(row.key, row.step) for row in read_predictions(tmp_path / "p.jsonl").rows] == first
 
 
 @pytest.mark.parametrize("says", [("file_read", "\ud800", {}, 0.2), ("file_read", "x", '{"a": "\ud800"}', 0.2)])

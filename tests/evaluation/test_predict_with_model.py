@@ -18,10 +18,9 @@ import pytest
 import foretrace
 from evaluation.test_predict import write_dataset
 from fakes.model_server import Asked, ModelServer, serving
-from foretrace.core.completion import Capabilities, Completion, Request
+from foretrace.core.completion import Completion, Request
 from foretrace.core.errors import ModelError, PredictionError, StoreError, UsageError
 from foretrace.core.predictions import read_predictions
-from foretrace.core.trace import Usage
 from foretrace.evaluation.ask_model import Answer, AnswerJournal
 from foretrace.evaluation.dataset_rows import read_rows
 from foretrace.evaluation.predict_with_model import rank_guesses
@@ -88,19 +87,6 @@ def test_each_sample_has_its_own_seed_and_the_prompt_of_its_row(dataset: Path, t
     assert found.header is not None and found.header.predictor == "scripted:toy"
     assert found.header.settings == {"samples": 3, "temperature": 0.7, "max_tokens": 1024, "confidence": "share"}
     assert {path.name for path in tmp_path.iterdir()} == {"p.jsonl", "p.jsonl.answers"}
-
-
-def test_latency_of_a_row_is_that_of_its_slowest_sample(dataset: Path, tmp_path: Path) -> None:
-    took = iter([0.1, 0.5, 0.2])
-
-    def respond(request: Request) -> Completion:
-        return Completion(text=LS, seconds=next(took), usage=Usage(completion_tokens=7))
-
-    out = tmp_path / "p.jsonl"
-    report = foretrace.predict(dataset, model=model(respond), out=out, samples=3, limit=1)
-    assert report.latency_s == {"p50": 0.5, "p95": 0.5, "mean": 0.5} and report.completion_tokens == 21
-    row = read_predictions(out).rows[0]
-    assert (row.seconds, row.tokens) == (0.5, 21)
 
 
 def test_a_run_that_was_stopped_goes_on_and_asks_nothing_twice(dataset: Path, tmp_path: Path) -> None:
@@ -274,15 +260,3 @@ def test_a_command_that_was_killed_goes_on(dataset: Path, tmp_path: Path) -> Non
 def read_answers(journal: Path) -> list[dict[str, Any]]:
     whole = journal.read_bytes().rpartition(b"\n")[0]
     return [json.loads(line) for line in whole.splitlines()[1:]]
-
-
-def test_capabilities_are_asked_for_once(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probes: list[int] = []
-
-    async def probe(self: Scripted) -> Capabilities:
-        probes.append(1)
-        return Capabilities()
-
-    monkeypatch.setattr(Scripted, "probe", probe)
-    foretrace.predict(dataset, model=model(lambda r: LS), out=tmp_path / "p.jsonl", limit=2)
-    assert probes == [1]

@@ -46,25 +46,10 @@ def test_files_say_where_they_stand() -> None:
     )
     assert list_created(seen, "/w") == ["try.py"]
     files = {file.path: file for file in list_files(seen, "/w", 9)}
-    assert [*files] == ["src/a.py", "try.py", "src/b.py"], "in the task and the traceback; made and run; edited"
+    assert [*files] == ["try.py", "src/a.py", "src/b.py"], "made and run; in the task; edited"
     assert (files["src/a.py"].in_result, files["try.py"].in_result) == (0, -1)
     assert (files["try.py"].calls, files["try.py"].turns_ago) == (2, 0)
     assert len(list_files(seen, "/w", 2)) == 2
-
-
-def test_a_name_and_a_module_stand_for_the_file_that_is_listed() -> None:
-    listed = bash("find . -name '*.py'", "./src/pkg/core.py\n./src/pkg/table.py\n./src/pkg/other.py")
-    seen = look("from pkg.core import run\nsee table.py and df.loc", listed)
-    assert [file.path for file in list_files(seen, "", 9)] == [
-        "src/pkg/core.py",
-        "src/pkg/table.py",
-        "src/pkg/other.py",
-    ]
-
-
-def test_files_of_a_diff_and_of_the_web_are_those_of_the_repository() -> None:
-    assert find_files("diff --git a/src/x.py b/src/x.py", "/w") == ["src/x.py"]
-    assert find_files("see https://github.com/a/b/blob/0f1e/src/x.py#L3", "/w") == ["src/x.py"]
 
 
 @given(

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from evaluation.planted import make_file
 from evaluation.timed import READ, Timed, make_trace
 from foretrace.core.predictions import PredictedCall, Prediction
-from foretrace.evaluation.event_simulator import GuessedCall, SimulatedStep, Speculation, simulate
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_report import ReplayReport, ReplaySettings
+from foretrace.evaluation.simulator import GuessedCall, SimulatedStep, simulate
 from timing import assert_quick, thrice_if_late
 
 pytestmark = pytest.mark.integration
@@ -38,8 +38,6 @@ class World(NamedTuple):
     wrong_first: int = 0
     """Wrong guesses that are launched before."""
     ahead: int = 1
-    parallel: int | None = None
-    cancel: bool = True
 
     def guess(self, step: int) -> list[PredictedCall]:
         others = [PredictedCall("read_file", f'{{"path": "{n}.py"}}') for n in range(self.wrong_first)]
@@ -58,7 +56,6 @@ class Agent:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.slots = asyncio.Semaphore(world.parallel or 1000)
         self.launched: dict[tuple[int, PredictedCall], asyncio.Task[float]] = {}
         self.begun: set[tuple[int, PredictedCall]] = set()
         self.called_s: dict[tuple[int, PredictedCall], float] = {}
@@ -74,7 +71,7 @@ class Agent:
             self.model_s.append(await sleep(self.world.model_s))
             right = self.launched.get((step, RIGHT))
             for key, task in self.launched.items():
-                if key[0] == step and (key not in self.begun or (task is not right and self.world.cancel)):
+                if key[0] == step and (key not in self.begun or task is not right):
                     task.cancel()
             used = right is not None and (step, RIGHT) in self.begun
             self.tool_s.append(await right if used and right is not None else await sleep(self.world.tool_s))
@@ -97,10 +94,9 @@ class Agent:
                 return  # what it would guess behind a wrong guess is wrong
 
     async def call(self, step: int, call: PredictedCall) -> float:
-        async with self.slots:
-            self.begun.add((step, call))
-            seconds = self.called_s[step, call] = await sleep(self.world.tool_s)
-            return seconds
+        self.begun.add((step, call))
+        seconds = self.called_s[step, call] = await sleep(self.world.tool_s)
+        return seconds
 
 
 async def run_agent(world: World) -> tuple[Agent, float]:
@@ -119,7 +115,7 @@ def simulate_agent(agent: Agent) -> float:
         )
         foreseen = world.guess(step)[0] == RIGHT
         steps.append(SimulatedStep(model_s, tool_s, (tool_s,), True, 0, agent.proposer_s[step], guesses, foreseen))
-    return simulate(steps, Speculation(world.ahead, world.parallel, world.cancel)).took_s
+    return simulate(steps, world.ahead).took_s
 
 
 def replay_agent(agent: Agent) -> ReplayReport:
@@ -133,8 +129,7 @@ def replay_agent(agent: Agent) -> ReplayReport:
         for step in range(STEPS)
         for rank, call in enumerate(world.guess(step), 1)
     ]
-    options: dict[str, Any] = {"ahead": world.ahead, "parallel": world.parallel, "cancel": world.cancel}
-    return replay_traces([trace], make_file(*rows), ReplaySettings(top=9, **options))
+    return replay_traces([trace], make_file(*rows), ReplaySettings(top=9, ahead=world.ahead))
 
 
 @pytest.mark.parametrize(
@@ -144,9 +139,7 @@ def replay_agent(agent: Agent) -> ReplayReport:
         World(0.08, 0.16, 0.02, (True, False)),
         World(0.16, 0.16, 0.0, (True,)),
         World(0.16, 0.08, 0.02, (False,)),
-        World(0.28, 0.08, 0.02, (True,), wrong_first=2, parallel=1),
-        World(0.20, 0.08, 0.02, (True,), wrong_first=2, parallel=2),
-        World(0.08, 0.20, 0.01, (False, True), wrong_first=1, parallel=2, cancel=False),
+        World(0.20, 0.08, 0.02, (True,), wrong_first=2),
         World(0.08, 0.20, 0.0, (True,), ahead=3),
         World(0.08, 0.20, 0.0, (True, True, False), ahead=3),
     ],
@@ -155,7 +148,7 @@ def replay_agent(agent: Agent) -> ReplayReport:
 def test_it_takes_as_long_as_the_real_run(world: World) -> None:
     agent, took = asyncio.run(run_agent(world))
     simulated, found = simulate_agent(agent), replay_agent(agent)
-    for seconds in (simulated, found.remaining_s) if world.parallel is None else (simulated,):
+    for seconds in (simulated, found.remaining_s):
         assert seconds < 1.03 * took
         assert_quick(took, seconds / 0.97)
     assert 0.02 * found.hits <= (found.saved_s or 0.0), "the run was one in which guesses save"

@@ -121,13 +121,6 @@ def test_adding_again_changes_nothing_and_own_predictions_count(dataset: Path) -
     assert (dataset / "README.md").read_text().count("## What free predictors reach") == 1
 
 
-def test_a_card_with_a_section_behind_keeps_it(dataset: Path) -> None:
-    card = dataset / "README.md"
-    card.write_text(card.read_text() + "\n## Mine\n\nwords\n")
-    add_planted(dataset)
-    assert card.read_text().endswith("|\n\n## Mine\n\nwords\n") and card.read_text().count("## What free") == 1
-
-
 def test_score_shows_them_beside_its_own(dataset: Path, run: Run, tmp_path: Path) -> None:
     mine = dataset / "references" / "nothing.jsonl"
     report = score(mine, dataset)
@@ -175,10 +168,3 @@ def test_what_cannot_have_references(traces: Path, tmp_path: Path, run: Run) -> 
     build(traces, out=tmp_path / "e", split=(0.2, 0.0, 0.8), statistical_gates=False)
     with pytest.raises(PredictionError, match="holds no predictions"):
         add_planted(tmp_path / "e")
-
-
-def test_the_option_of_build(traces: Path, tmp_path: Path, run: Run) -> None:
-    with planting("commands", "nothing"):
-        built = run("build", traces, "--out", tmp_path / "d", "--references", "--quiet", "--json", "--workers", 1)
-    assert built.code == 0 and built.json["references"]
-    assert [path.stem for path in sorted((tmp_path / "d" / "references").iterdir())] == ["commands", "nothing"]

@@ -17,8 +17,8 @@ from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.actions.label_steps import classify_calls, label_trace
 from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.errors import ForetraceWarning, PredictionError, UsageError
-from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader, digest_traces
-from foretrace.core.trace import Message, ToolCall, Trace, add_trace_id
+from foretrace.core.predictions import PredictedCall, Prediction, PredictionsFile, PredictionsHeader
+from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.evaluation import ceiling as ceiling_module
 from foretrace.evaluation.replay import replay_traces
 from foretrace.evaluation.replay_plan import ReplayPlan
@@ -55,7 +55,7 @@ def test_a_planted_hit_rate_gives_the_formula(hits: int) -> None:
     assert found.speedup == pytest.approx(1400 / (1400 - saved), abs=1e-9)
     assert (found.launched, found.hits) == (200, 20 * hits)
     assert found.wasted_s == pytest.approx((200 - 20 * hits) * t), "the median of the tool is 2 s"
-    assert found.accuracy.hit_rate == found.accuracy.eligible_hit_rate == pytest.approx(hits / 10)
+    assert found.hit_rate == found.eligible_hit_rate == pytest.approx(hits / 10)
     assert found.oracle.saved_s == pytest.approx(200 * min(m - g, t), abs=1e-9)
 
 
@@ -93,17 +93,8 @@ def test_a_planted_predictor_is_measured_as_what_it_is() -> None:
     def describe(n: int) -> dict[str, Any]:
         return {"confidence": 0.9 if n % 14 < 10 else 0.3, "seconds": 0.1 + 0.01 * (n % 11), "tokens": 7}
 
-    found = replay(traces, plant(traces, right, describe), price_token=0.5, price_tool_s=0.25)
-    assert found.accuracy.hit_rate == pytest.approx(10 / 14)
-    assert found.accuracy.mean_confidence == pytest.approx((10 * 0.9 + 4 * 0.3) / 14)
-    assert found.accuracy.calibration_error == pytest.approx(10 / 14 * 0.1 + 4 / 14 * 0.2)
-    assert found.accuracy.proposer_s.p50 == pytest.approx(0.15, abs=0.011)
-    assert found.accuracy.proposer_s.p95 == pytest.approx(0.2)
-    assert found.cost.tokens == 280 * 7 and found.cost.proposer == 280 * 3.5
-    assert found.cost.wasted_tools == pytest.approx(80 * 2.0 * 0.25)
-    assert found.cost.extra == found.cost.proposer + found.cost.wasted_tools
-    assert found.cost.base_tools == 280 * 2.0 * 0.25
-    assert found.cost.per_saved_s == pytest.approx(found.cost.extra / (found.saved_s or 0))
+    found = replay(traces, plant(traces, right, describe))
+    assert found.hit_rate == pytest.approx(10 / 14) and found.tokens == 280 * 7
     assert found.gate == "confidence"
     by_threshold = {point.threshold: point for point in found.frontier}
     assert set(by_threshold) == {None, 0.3, 0.9}
@@ -119,13 +110,6 @@ def test_what_is_not_safe_is_not_launched(call: Any) -> None:
     name, arguments = call
     wrong = plant(traces, lambda n: False, wrong=PredictedCall(name, json.dumps(arguments)))
     assert replay(traces, wrong).launched == 0, "the predicted call decides, whatever the step does"
-
-
-def test_one_unsafe_call_keeps_the_whole_guess_back() -> None:
-    traces = [make_trace([Timed(5.0, 2.0)])]
-    assert replay(traces, make_file(guess(READ, WRITE))).launched == 0
-    assert replay(traces, make_file(guess(READ, RUN))).launched == 0
-    assert replay(traces, make_file(guess(READ, RUN)), allow=("sandbox_exec",)).launched == 2
 
 
 def test_a_read_beside_a_write_is_not_used() -> None:
@@ -149,14 +133,13 @@ def test_parallel_calls_are_a_hit_together_and_in_part() -> None:
     trace = parallel(3.0, 1.0)
     first, second = ("read_file", {"path": "0"}), ("read_file", {"path": "1"})
     both = replay([trace], make_file(guess(second, first, step=0)))
-    assert (both.saved_s, both.hits, both.accuracy.hit_rate) == (3.0, 2, 1.0), "in any order"
+    assert (both.saved_s, both.hits, both.hit_rate) == (3.0, 2, 1.0), "in any order"
     part = replay([trace], make_file(guess(first, step=0)))
-    assert (part.saved_s, part.hits, part.accuracy.hit_rate) == (2.0, 1, 0.0), "the other one takes a second"
+    assert (part.saved_s, part.hits, part.hit_rate) == (2.0, 1, 0.0), "the other one takes a second"
     assert replay([trace], make_file(guess(second, step=0))).saved_s == 0.0
     ranked = make_file(guess(second, step=0), guess(first, step=0, rank=2))
     assert replay([trace], ranked).saved_s == 0.0
     assert replay([trace], ranked, top=2).saved_s == 3.0
-    assert replay([trace], ranked, top=2, parallel=1).saved_s == pytest.approx(3.0), "launched at 1.2 s"
 
 
 def test_one_call_is_launched_once() -> None:
@@ -179,20 +162,7 @@ def test_a_guess_at_a_later_message_of_a_reply_comes_later() -> None:
     assert found.saved_s == pytest.approx(1.0), "88 of 110 characters come before it"
     slow = msgspec.structs.replace(later, seconds=0.5)
     assert replay([make(messages)], make_file(at_once, slow)).saved_s == pytest.approx(0.5), "the slower one counts"
-    assert found.accuracy.hit_rate == 1.0 and [each.name for each in found.assumed] == ["later_in_reply"]
-
-
-def test_the_best_guesses_of_all_messages_of_a_reply_come_first() -> None:
-    calls = [ToolCall(id=f"{n}", name="read_file", arguments=f'{{"path": "{n}"}}') for n in range(2)]
-    messages = [
-        Message(role="assistant", author="model", tool_calls=(calls[0],), model_s=2.5),
-        Message(role="assistant", author="model", content="x" * 176, tool_calls=(calls[1],), continues=True),
-        *(Message(role="tool", author="environment", tool_call_ids=(f"{n}",), tool_s=1.0) for n in range(2)),
-    ]
-    first, second = ("read_file", {"path": "0"}), ("read_file", {"path": "1"})
-    guesses = make_file(guess(first, step=0), guess(READ, step=0, rank=2), guess(second, step=1))
-    found = replay([make(messages)], guesses, top=2, parallel=1, guess_latency=0.0)
-    assert found.saved_s == 1.0, "the second call is launched when the first is back, before the other guess"
+    assert found.hit_rate == 1.0
 
 
 def test_a_wrong_guess_takes_the_median_of_its_tool() -> None:
@@ -200,7 +170,7 @@ def test_a_wrong_guess_takes_the_median_of_its_tool() -> None:
     traces = [make_trace(steps)]
 
     def waste(command: str, tool: str = "bash") -> float:
-        return replay(traces, make_file(guess((tool, {"command": command}))), cancel=False).wasted_s
+        return replay(traces, make_file(guess((tool, {"command": command})))).wasted_s
 
     assert waste("grep x y") == 2.0, "the same program"
     assert waste("ls x") == 3.0, "the same tool"
@@ -236,7 +206,7 @@ def test_a_trace_on_which_something_fails_counts_nothing(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("options", "right", "why"),
     [
-        ({"guess_latency": 6.0}, True, "a guess costs 6 s, the replies beside it 5 s, and the calls it could hide 2 s"),
+        ({"guess_latency": 6.0}, True, "no right guess is ready before the reply"),
         ({}, False, "no guess at a call that is safe to run early is right"),
         ({"threshold": 0.9}, True, "no guess reaches the threshold of 0.9"),
     ],
@@ -247,13 +217,6 @@ def test_nothing_saved_says_why(options: dict[str, Any], right: bool, why: str) 
     assert found.saved_s == 0 and found.conclusion.text == f"not worth it: {why}"
 
 
-def test_a_threshold_that_keeps_out_the_right_guesses_is_no_matter_of_their_cost() -> None:
-    traces = reads(6)
-    file = plant(traces, lambda n: n % 2 == 0, lambda n: {"seconds": 0.1, "confidence": 0.5 if n % 2 == 0 else 0.9})
-    found = replay(traces, file, threshold=0.8)
-    assert found.conclusion.text == "not worth it: no guess at a call that is safe to run early is right"
-
-
 def test_a_verdict_says_how_good_the_guesses_are_and_must_be() -> None:
     traces = reads(10)
     found = replay(traces, plant(traces, lambda n: n == 0))
@@ -261,13 +224,6 @@ def test_a_verdict_says_how_good_the_guesses_are_and_must_be() -> None:
         "not worth it: 2.9 % of the time is saved with 10 % of the guesses right; 5 % needs about 18 % of them right "
         "and in time; `read_file` carries 100 % of it"
     )
-
-
-def test_guess_latency_takes_the_place_of_what_was_measured() -> None:
-    traces = reads(5)
-    slow = plant(traces, describe=lambda n: {"seconds": 4.5})
-    assert replay(traces, slow).saved_s == pytest.approx(5 * 0.5)
-    assert replay(traces, slow, guess_latency=0.0).saved_s == pytest.approx(5 * 2.0)
 
 
 def test_assumed_times_fill_what_is_unknown() -> None:
@@ -284,41 +240,22 @@ def test_times_that_cannot_be_are_left_out_and_below_half_it_is_unknown() -> Non
     traces = [make_trace(steps)]
     found = replay(traces, plant(traces))
     assert (found.verdict, found.coverage, found.known_steps) == ("unknown", 0.25, 1)
-    assert found.unknown_steps == {"absurd_time": 3} and "not below 0" in found.to_record[0]
+    assert found.unknown_steps == {"absurd_time": 3}
     nothing = [make_trace([Timed(), Timed()])]
     found = replay(nothing, plant(nothing))
     assert (found.verdict, found.saved_s, found.share, found.speedup) == ("unknown", None, None, None)
     assert (found.low, found.oracle.saved_s, found.per_task.base_s.p50) == (None, None, None)
 
 
-def test_a_clock_that_runs_backwards_is_left_out() -> None:
-    trace = make_trace([Timed(5.0, 2.0)] * 2)
-    stamps = [None, "2026-01-01T00:00:10Z", None, "2026-01-01T00:00:05Z", None]
-    messages = [msgspec.structs.replace(m, started=at) for m, at in zip(trace.messages, stamps, strict=True)]
-    found = replay([make(messages)], plant([make(messages)]))
-    assert found.unknown_steps == {"clock_backwards": 1} and found.base_s == 7.0
-
-
 def test_a_threshold_is_held_against_the_score_and_without_one_against_the_confidence() -> None:
     traces = reads(10)
     both = plant(traces, describe=lambda n: {"confidence": 1 - n / 10, "score": float(n)})
     assert replay(traces, both, threshold=6).launched == 4 and replay(traces, both).gate == "score"
-    assert "verifier_s" in {each.name for each in replay(traces, both).assumed}
     bare = plant(traces, describe=lambda n: {"confidence": 1 - n / 10} if n else {})
     found = replay(traces, bare, threshold=0.5)
     assert (found.launched, found.gate) == (5, "confidence")
-    assert ("not_launched", 1) in {(each.name, each.count) for each in found.assumed}
     with pytest.raises(UsageError, match=r"threshold=0.5: p.jsonl holds neither scores nor confidences"):
         replay(traces, plant(traces), threshold=0.5)
-
-
-def test_ahead_is_an_assumption_and_costs_more_tokens() -> None:
-    traces = reads(4, model_s=1.0, tool_s=6.0)
-    found = replay(
-        traces, plant(traces, describe=lambda n: {"tokens": 10}), ahead=2, price_token=1.0, guess_latency=0.0
-    )
-    assert found.cost.tokens == 10 * (1 + 2 + 2 + 2) and "ahead" in {each.name for each in found.assumed}
-    assert found.saved_s == pytest.approx(measure_ceiling(traces, guess_latency=0.0).ahead["2"].saved_s)
 
 
 def test_nothing_is_guessed_over_a_person() -> None:
@@ -369,10 +306,8 @@ def test_predictions_for_something_else_are_refused(predictions: PredictionsFile
         ({"guess_latency": -1.0}, "guess_latency=-1.0: give seconds, 0 or more"),
         ({"verifier_s": float("inf")}, "verifier_s=inf: give seconds, 0 or more"),
         ({"threshold": float("nan")}, "threshold=nan: give a number"),
-        ({"price_token": -1.0}, "price_token=-1.0: give a price, 0 or more"),
         ({"ahead": 0}, "ahead=0: give 1 or more"),
         ({"top": 0}, "top=0: give 1 or more"),
-        ({"parallel": 0}, "parallel=0: give 1 or more"),
         ({"allow": ("all",)}, "allow='all': is not safe to run early"),
         ({"seed": -1}, "seed=-1: give 0 or more"),
     ],
@@ -389,8 +324,6 @@ folders = st.lists(st.lists(st.builds(Timed, times, times, choices), min_size=1,
 options = st.fixed_dictionaries(
     {
         "ahead": st.integers(1, 3),
-        "parallel": st.none() | st.integers(1, 2),
-        "cancel": st.booleans(),
         "verifier_s": st.sampled_from([0.0, 1.0]),
         "allow": st.sampled_from([(), ("sandbox_exec",)]),
     }
@@ -435,22 +368,8 @@ def test_the_time_that_the_scores_took_counts_unless_another_is_given() -> None:
         header = PredictionsHeader(verifier="v", verifier_latency_s=latency_s)
         return replay(traces, msgspec.structs.replace(file, header=header), **options).saved_s
 
-    assert save({}) == save({"p50": float("nan")}) == save({"p50": 4.0}, verifier_s=0.0) == 20.0
+    assert save({}) == save({"p50": 4.0}, verifier_s=0.0) == 20.0
     assert save({"p50": 4.0}) == save({}, verifier_s=4.0) == 5.0
     measured = msgspec.structs.replace(file, header=PredictionsHeader(verifier_latency_s={"p50": 4.0}))
-    (said,) = [each.text for each in replay(traces, measured).assumed if each.name == "verifier_s"]
+    (said,) = [each.text for each in replay(traces, measured).assumed if "verifier" in each.text]
     assert said == "the verifier takes 4 s, as the median of its scores did"
-
-
-def test_predictions_for_other_traces_are_named() -> None:
-    traces = [add_trace_id(trace) for trace in reads(3, tasks=2)]
-    built = digest_traces((trace.key, trace.id) for trace in traces)
-    file = plant(traces)
-    for shown, header, is_other in (
-        (traces[::-1], PredictionsHeader(built_from={"traces": built}), False),
-        (traces[:1], PredictionsHeader(built_from={"traces": built}), True),
-        (traces, PredictionsHeader(built_from={"traces": "f" * 32}), True),
-        (traces, PredictionsHeader(), False),
-        (traces, None, False),
-    ):
-        assert replay(shown, msgspec.structs.replace(file, header=header)).other_traces is is_other

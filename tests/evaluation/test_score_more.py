@@ -1,4 +1,4 @@
-"""Top-k, eligible calls, arguments, steps in a row, comparisons: planted predictors are measured as what they are."""
+"""Top-k, eligible calls, comparisons: planted predictors are measured as what they are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foretrace.core.errors import PredictionError, UsageError
 from foretrace.core.predictions import PredictedCall, Prediction, digest_dataset
 from foretrace.core.store import write_traces
 from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep
-from foretrace.evaluation.figures import is_eligible, judge_completion, judge_guesses, list_arguments
+from foretrace.evaluation.figures import ASPECTS, is_eligible, judge_completion, judge_guesses
 from foretrace.evaluation.score import score
 from foretrace.evaluation.score_report import ScoreReport
 
@@ -72,14 +72,6 @@ def test_top_k_looks_at_the_first_k_guesses(scored: Any, gold: list[Row]) -> Non
     assert found["exact_call"] < found["exact_call@3"] < found["exact_call@5"] < 1
 
 
-def test_ranks_and_not_the_order_of_lines_count(scored: Any, gold: list[Row]) -> None:
-    lines = [guess(row, right=rank == 2, rank=rank) for row in gold for rank in (1, 2)]
-    report = scored(*lines)
-    assert scored(*reversed(lines)) == report
-    assert (figures(report)["exact_call"], figures(report)["exact_call@3"], report.guesses) == (0, 1, 2)
-    assert "exact_call@5" not in figures(report), "nobody made more than three guesses"
-
-
 def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> None:
     """In these traces: `ls` and two `cat`; with `sandbox_exec` also pytest. Nothing that ends the attempt."""
     of_natural = [row for row in gold if row["natural"]]
@@ -87,7 +79,7 @@ def test_eligible_steps_read_and_were_answered(scored: Any, gold: list[Row]) -> 
     runs = [row for row in of_natural if row["effect"] == "sandbox_exec"]
     report = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold))
     assert report.eligible == len(reads) > 20 and runs
-    assert figures(report, "eligible") == {"type_accuracy": 1, "tool": 1, "exact_call": 1, "normalised_call": 1}
+    assert figures(report, "eligible") == dict.fromkeys(ASPECTS, 1)
     wider = scored(*(guess(row, right=row["effect"] == "pure_read") for row in gold), allow=["sandbox_exec"])
     assert figures(wider, "eligible")["exact_call"] == round(len(reads) / (len(reads) + len(runs)), 4)
     assert figures(wider) == figures(report)
@@ -110,65 +102,6 @@ def test_a_call_that_nobody_waited_for_is_not_eligible() -> None:
     assert not is_eligible(step(0), {"pure_read"}), "no call"
     assert not is_eligible(step(0, call, next_actions=("file_read",)), {"pure_read"}), "the last step"
     assert not is_eligible(step(0, call, effect="unknown"), {"pure_read", "sandbox_exec"})
-
-
-def test_arguments_one_by_one() -> None:
-    gold = step(0, PredictedCall("view", '{"path": "a", "range": [1, 2], "n": 1}'), PredictedCall("run", '{"c": "x"}'))
-
-    def judge(*calls: PredictedCall) -> dict[str, bool]:
-        return dict(list_arguments(gold, Prediction(key="k", step=0, action="file_read", calls=calls)))
-
-    every = {"path", "range", "n", "c"}
-    assert judge(*gold.calls) == dict.fromkeys(every, True)
-    assert judge(PredictedCall("view", '{"range":[1,2],"path":"b","n":1.0}')) == {
-        "path": False, "range": True, "n": False, "c": False,
-    }  # fmt: skip
-    assert not any(judge(PredictedCall("look", gold.calls[0].arguments)).values()), "another tool"
-    assert not any(judge(*reversed(gold.calls)).values()), "another place"
-    assert not any(judge(PredictedCall("view", "nonsense")).values())
-    assert [*list_arguments(gold, None)] == [(name, False) for name in ("path", "range", "n", "c")]
-
-
-def test_arguments_are_reported_by_name(scored: Any, gold: list[Row]) -> None:
-    report = scored(*(guess(row, right=bool(number % 2)) for number, row in enumerate(gold)))
-    every, command = report.arguments
-    with_command = [number for number, row in enumerate(gold) if row["natural"] and row["tool"] == "bash"]
-    assert (every.name, command.name) == ("", "command") and every.right == command.right
-    assert command.right.value == round(sum(number % 2 for number in with_command) / len(with_command), 4)
-
-
-def test_steps_in_a_row(scored: Any, gold: list[Row]) -> None:
-    """Each trace has five calls and an answer. Wrong at its third step: runs that hold it fail."""
-    natural = [row for row in gold if row["natural"]]
-    assert len(natural) == len(gold) > 50
-    place = {id(row): [r["step"] for r in gold if r["key"] == row["key"]].index(row["step"]) for row in gold}
-    lengths = {row["key"]: sum(r["key"] == row["key"] for r in gold) for row in gold}
-    found = scored(*(guess(row, right=place[id(row)] != 2) for row in gold)).ahead
-    for row in found:
-        starts = [at for length in lengths.values() for at in range(length - row.steps + 1)]
-        good = [at for at in starts if not at <= 2 < at + row.steps]
-        assert row.right.n == row.type_accuracy.n == len(starts)
-        assert row.right.value == row.type_accuracy.value == round(len(good) / len(starts), 4), row.steps
-    assert [row.steps for row in found] == [1, 2, 3, 4, 5]
-
-
-def test_steps_that_do_not_follow_one_another_are_no_run(dataset: Path, tmp_path: Path) -> None:
-    """The next actions that two rows tell must agree."""
-    from foretrace.evaluation.bootstrap import Resamples
-    from foretrace.evaluation.figures import measure_ahead
-
-    steps = [
-        step(1, next_actions=("file_read", "file_write", "verifier")),
-        step(3, next_actions=("file_write", "verifier")),
-        step(9, next_actions=("final_answer",)),
-        step(1, next_actions=("file_read", "file_write"), key="longer"),
-        step(3, next_actions=("file_write", "verifier"), key="longer"),
-        step(11, next_actions=("file_read",), key="other"),
-    ]
-    guesses = {(s.key, s.step): [Prediction(key=s.key, step=s.step, action="file_read")] for s in steps}
-    judged = judge_guesses(steps, guesses, "call")
-    rows = measure_ahead(judged, Resamples([s.group for s in steps], 0))
-    assert [(row.steps, row.right.n, row.right.value) for row in rows] == [(1, 6, 1.0), (2, 1, 1.0)]
 
 
 def test_the_same_file_is_as_good_as_itself(scored: Any, gold: list[Row], tmp_path: Path) -> None:
@@ -231,7 +164,7 @@ def test_what_is_wrong_with_lines_is_counted(scored: Any, gold: list[Row]) -> No
     report = scored(*good, *bad, json.dumps(guess(gold[2]))[:-5])
     assert report.problems == {"bad_confidence": 2, "torn_last_line": 1}
     assert (report.missing, report.unreadable) == (1, 0)
-    call = next(each for each in report.calibration or () if each.of == "call")
+    call = next(each for each in report.calibration or () if each.of == "guess")
     assert (call.n, call.without_confidence) == (len(good), 3)
     assert scored(*(guess(row) for row in gold)).calibration is None
 
@@ -245,8 +178,8 @@ def test_types_alone(tmp_path: Path) -> None:
     lines[0]["prediction"] |= {"tool": "bash", "arguments": {}}
     report = score(write(tmp_path / "p.jsonl", *lines), tmp_path / "d")
     assert set(figures(report)) >= {"type_accuracy"} and "exact_call" not in figures(report)
-    assert [each.of for each in report.calibration or ()] == ["type"] and report.calibration[0].ece == 0
-    assert all(row.right.value == 1 for row in report.ahead) and report.arguments == []
+    assert [(each.of, each.ece) for each in report.calibration or ()] == [("type", 0)]
+    assert figures(report)["right"] == 1
 
 
 @given(
@@ -269,6 +202,7 @@ def test_more_guesses_never_do_worse(data: st.DataObject, gold: list[str], k: in
         assert not (few & ~many).any()
     assert not (judged.is_right("exact_call") & ~judged.is_right("normalised_call")).any()
     assert not (judged.is_right("exact_call") & ~judged.is_right("tool")).any()
+    assert not (judged.is_right() & ~judged.is_right("exact_call")).any()
 
 
 def test_a_file_without_predictions_is_no_score_of_0(dataset: Path, tmp_path: Path) -> None:
@@ -277,14 +211,8 @@ def test_a_file_without_predictions_is_no_score_of_0(dataset: Path, tmp_path: Pa
             score(path, dataset)
     packed = tmp_path / "p.jsonl.gz"
     packed.write_bytes(gzip.compress(b"{}"))
-    with pytest.raises(PredictionError, match=r"p\.jsonl\.gz: is compressed; unpack it first"):
+    with pytest.raises(PredictionError, match=r"p\.jsonl\.gz: is compressed, or is not text"):
         score(packed, dataset)
-
-
-def test_rows_that_the_other_file_lacks_are_said(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    lines = [{"key": row["key"], "step": row["step"], "prediction": WRONG} for row in gold]
-    found = score(write(tmp_path / "all.jsonl", *lines), dataset, against=write(tmp_path / "few.jsonl", *lines[5:]))
-    assert found.missing == 0 and found.against is not None and found.against.missing == 5
 
 
 READ = '{"action": "file_read", "tool": "bash", "arguments": {"command": "cat a.py"}}'
@@ -293,11 +221,11 @@ READ = '{"action": "file_read", "tool": "bash", "arguments": {"command": "cat a.
 @pytest.mark.parametrize(
     ("completion", "right"),
     [
-        (f"<think>so</think>```json\n{READ}\n``` and more", (1, 1, 1, 1)),
-        (READ.replace("a.py", "./a.py"), (1, 1, 0, 1)),
-        (READ.replace("file_read", "verifier").replace("a.py", "b.py"), (0, 1, 0, 0)),
-        (READ.replace("file_read", "reading"), (0, 0, 0, 0)),
-        ("cat a.py", (0, 0, 0, 0)),
+        (f"<think>so</think>```json\n{READ}\n``` and more", (1, 1, 1, 1, 1)),
+        (READ.replace("a.py", "./a.py"), (1, 1, 0, 1, 0)),
+        (READ.replace("file_read", "verifier").replace("a.py", "b.py"), (0, 1, 0, 0, 0)),
+        (READ.replace("file_read", "reading"), (0, 0, 0, 0, 0)),
+        ("cat a.py", (0, 0, 0, 0, 0)),
     ],
 )
 def test_one_completion_is_judged_like_a_file_of_them(completion: str, right: tuple[int, ...]) -> None:
@@ -305,5 +233,5 @@ def test_one_completion_is_judged_like_a_file_of_them(completion: str, right: tu
 
 
 def test_a_step_without_calls_has_no_figures_of_calls() -> None:
-    of_type, *of_calls = judge_completion('{"action": "final_answer"}', '{"action": "final_answer"}').values()
-    assert of_type == 1 and all(map(math.isnan, of_calls))
+    of_type, *of_calls, right = judge_completion('{"action": "final_answer"}', '{"action": "final_answer"}').values()
+    assert of_type == right == 1 and all(map(math.isnan, of_calls))

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dataset.little import corpus, rows
-from fakes.model_server import Asked, ModelServer, serving
 from foretrace.api.datasets import build
 from foretrace.api.scoring import verify, verify_pairs
 from foretrace.core.completion import Completion, Request
@@ -23,7 +19,6 @@ from foretrace.core.store import write_traces
 from foretrace.evaluation.pair_accuracy import score_pairs
 from foretrace.evaluation.score import score
 from foretrace.evaluation.verify import QUESTION, VerifyReport, make_guess_text, read_verdict
-from foretrace.models.base import Server
 from foretrace.models.servers.scripted import Scripted
 
 Row = dict[str, Any]
@@ -123,14 +118,6 @@ def test_scores_are_added_and_all_else_stays(dataset: Path, predictions: Path, g
     assert [path.name for path in tmp_path.iterdir() if "journal" in path.name] == []
 
 
-def test_a_folder_of_predictions(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    folder = tmp_path / "guesses"
-    folder.mkdir()
-    for number, some in enumerate((gold[:10], gold[10:])):
-        write(folder / f"{number}.jsonl", [guess(row) for row in some])
-    assert verify(folder, dataset, out=tmp_path / "s.jsonl", model=says("bash")).scored == 20
-
-
 @pytest.mark.parametrize(
     ("completion", "score_of_it", "has_logprobs"),
     [
@@ -165,66 +152,6 @@ def test_answers_that_say_nothing_are_counted(dataset: Path, predictions: Path, 
             model=Scripted("judge", scripts=lambda request: "Well"),
         )
     assert not (tmp_path / "n.jsonl").exists() and [*tmp_path.glob("n*")] == []
-
-
-def test_through_a_server_with_faults_and_again(dataset: Path, predictions: Path, tmp_path: Path) -> None:
-    """A server that fails: nothing is written, and the same call ends as one that never failed."""
-
-    def say(asked: Asked) -> str:
-        return "no" if "repair" in asked.text[-400:] else "yes"
-
-    options = {"backoff_s": "0.01"}
-    with serving(ModelServer(say=say)) as server:
-        where = Server(base_url=server.url, options=options, retries=0)
-        whole = verify(predictions, dataset, out=tmp_path / "whole.jsonl", model="openai:toy", server=where)
-        asked = len(server.sent("/v1/chat/completions"))
-        assert (whole.scored, whole.already_done) == (40, 0) and asked >= 40
-        server.fault("/v1/chat/completions", status=401, times=-1)
-        with pytest.raises(ModelError):
-            verify(predictions, dataset, out=tmp_path / "cut.jsonl", model="openai:toy", server=where)
-    assert not (tmp_path / "cut.jsonl").exists()
-    with serving(ModelServer(say=say)) as server:
-        where = Server(base_url=server.url, options=options, retries=0)
-        again = verify(predictions, dataset, out=tmp_path / "cut.jsonl", model="openai:toy", server=where)
-        assert again.scored == 40
-    rows_of = [[(row.key, row.step, row.rank, row.score) for row in read_predictions(tmp_path / name).rows]
-               for name in ("whole.jsonl", "cut.jsonl")]  # fmt: skip
-    assert rows_of[0] == rows_of[1]
-
-
-def test_a_run_that_was_cut_goes_on(dataset: Path, predictions: Path, tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def respond(request: Request) -> str:
-        asked.append(request.messages[-2].content)
-        if len(asked) == 15:
-            raise ModelError("gone", kind="quota")
-        return "yes"
-
-    out = tmp_path / "s.jsonl"
-    with pytest.raises(ModelError, match="gone"):
-        verify(predictions, dataset, out=out, model=Scripted("judge", scripts=respond), concurrency=1)
-    journal = tmp_path / "s.jsonl.journal"
-    journal.write_bytes(journal.read_bytes()[:-9])  # as if the machine had stopped while it wrote
-    report = verify(predictions, dataset, out=out, model=Scripted("judge", scripts=respond), concurrency=3)
-    assert (report.scored, report.already_done, len(asked)) == (40, 13, 15 + 27)
-    assert not journal.exists()
-
-
-def test_the_answers_of_another_run_are_not_taken(dataset: Path, predictions: Path, tmp_path: Path) -> None:
-    asked: list[Request] = []
-
-    def fail(request: Request) -> str:
-        asked.append(request)
-        if len(asked) > 1:
-            raise ModelError("gone", kind="quota")
-        return "yes"
-
-    out = tmp_path / "s.jsonl"
-    with pytest.raises(ModelError):
-        verify(predictions, dataset, out=out, model=Scripted("judge", scripts=fail), concurrency=1)
-    with pytest.raises(PredictionError, match="other settings, model, predictions or dataset"):
-        verify(predictions, dataset, out=out, model=Scripted("other", scripts=lambda request: "yes"))
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -362,7 +289,7 @@ def test_predictions_that_do_not_fit(dataset: Path, gold: list[Row], tmp_path: P
     with pytest.raises(PredictionError, match="or allow_other_version=True takes what fits"):
         verify(write(tmp_path / "p.jsonl", [{"predictions": 1, "dataset": "00"}, *good]), dataset, out=out, model=model)
     foreign = [{"key": "other", "step": n, "prediction": {"action": "repair"}} for n in range(30)]
-    with pytest.raises(PredictionError, match="30 of 50 predictions are for rows that are not among the eval rows"):
+    with pytest.raises(PredictionError, match="30 of 50 steps are not among the eval rows"):
         verify(write(tmp_path / "p.jsonl", [*good, *foreign]), dataset, out=out, model=model)
     report = verify(write(tmp_path / "p.jsonl", [*good, *foreign[:9]]), dataset, out=out, model=model)
     assert (report.unknown, report.scored, report.rows) == (9, 20, 29)
@@ -402,31 +329,6 @@ def test_a_file_without_pair_scores_is_no_score_of_0(dataset: Path, tmp_path: Pa
         score_pairs(write(tmp_path / "p.jsonl", [{"pair_scores": 1, "verifier": "judge"}]), dataset)
 
 
-@pytest.mark.slow
-def test_a_command_that_was_killed_goes_on(dataset: Path, gold: list[Row], tmp_path: Path) -> None:
-    """As a process, with kill -9 in the middle: what was answered is not asked again."""
-    out, journal = tmp_path / "s.jsonl", tmp_path / "s.jsonl.journal"
-    predictions = write(tmp_path / "p.jsonl", [guess(row) for row in gold[:14]])
-    with serving(ModelServer(say=lambda asked: "yes", latency_s=lambda n: 0.15, context=100_000)) as server:
-        given = ["--model", "openai:toy", "--base-url", f"{server.url}/v1", "--concurrency", "2", "--out", out]
-        command = [sys.executable, "-m", "foretrace", "verify", predictions, dataset, *given, "--quiet"]
-        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 6):
-            time.sleep(0.02)
-        first.kill()
-        first.communicate()
-        answered = {tuple(line["id"]) for line in map(json.loads, journal.read_bytes().splitlines()[1:])}
-        assert 5 <= len(answered) < 14 and not out.exists()
-        before = len(server.requests)
-        done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        asked_again = [s for s in server.requests[before:] if QUESTION in str(s.body.get("messages"))]
-    report = json.loads(done.stdout)
-    assert (report["scored"], report["already_done"]) == (14, len(answered))
-    assert len(asked_again) == 14 - len(answered) and not journal.exists()
-
-
 def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
     """Half preferred rightly; what is missing is wrong, and counted."""
     pairs = list(rows(dataset, "verifier", "test"))
@@ -440,7 +342,7 @@ def test_pair_scores_of_a_reward_model(dataset: Path, tmp_path: Path) -> None:
     assert (report.missing, report.problems) == (2, {"bad_chosen": 1})
     assert report.families[0].accuracy.value == round((len(pairs) // 2 - 1) / len(pairs), 4)
     foreign = [line | {"key": "other"} for line in lines]
-    with pytest.raises(PredictionError, match="scores are of pairs that are not among the test pairs"):
+    with pytest.raises(PredictionError, match="steps are not among the test pairs"):
         score_pairs(write(tmp_path / "r.jsonl", foreign), dataset)
     header = {"pair_scores": 1, "dataset": "00"}
     with pytest.raises(PredictionError, match="another version of"):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foretrace.core.predictions import PredictionsFile
     from foretrace.core.progress import ProgressFunc
     from foretrace.core.trace import Trace
-    from foretrace.evaluation.ceiling_report import CeilingReport
+    from foretrace.evaluation.ceiling import CeilingReport
     from foretrace.evaluation.effects_manifest import CheckedCall, EffectsManifest
     from foretrace.evaluation.predict import PredictReport
     from foretrace.evaluation.predictors.base import Predictor
@@ -27,7 +27,7 @@ def ceiling(
     traces: str | Path | Iterable[Trace],
     *,
     guess_latency: float = 0.2,
-    assume_times: str | Path | Mapping[str, float] | AssumedTimes | None = None,
+    assume_times: str | Mapping[str, float] | AssumedTimes | None = None,
     allow: Sequence[str] = (),
     seed: int = 0,
     progress: ProgressFunc | None = None,
@@ -37,8 +37,7 @@ def ceiling(
     Args:
         traces: Traces folder.
         guess_latency: Seconds that one guess of a predictor takes.
-        assume_times: Times for steps that have none: tracelab (published medians), model=6,tool=0.5 (seconds), or a
-            TOML file with such keys.
+        assume_times: Times for steps that have none: tracelab (published medians), or model=6,tool=0.5 (seconds).
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 
@@ -106,8 +105,8 @@ def check_call(
     import json
 
     from foretrace.core.trace import ToolCall
-    from foretrace.evaluation.checked_settings import choose_safe_effects
     from foretrace.evaluation.effects_manifest import check_call, read_manifest
+    from foretrace.evaluation.savings import choose_safe_effects
 
     text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments))
     if isinstance(manifest, (str, Path)):
@@ -120,15 +119,11 @@ def replay(
     predictions: str | Path | PredictionsFile,
     *,
     guess_latency: float | None = None,
-    assume_times: str | Path | Mapping[str, float] | AssumedTimes | None = None,
+    assume_times: str | Mapping[str, float] | AssumedTimes | None = None,
     verifier_s: float | None = None,
     threshold: float | None = None,
     ahead: int = 1,
     top: int = 1,
-    parallel: int | None = None,
-    cancel: bool = True,
-    price_token: float = 0.0,
-    price_tool_s: float = 0.0,
     allow: Sequence[str] = (),
     seed: int = 0,
     progress: ProgressFunc | None = None,
@@ -144,10 +139,6 @@ def replay(
         threshold: Launch only guesses of this score, or of this confidence where none has a score.
         ahead: Steps that are guessed at once.
         top: Guesses at a step that are run at once.
-        parallel: Guessed calls that run at one time at most (default: no limit).
-        cancel: End a wrong call when the model's reply is known; if not, it runs on and holds its place.
-        price_token: Price of a token of the proposer.
-        price_tool_s: Price of a second of a tool.
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.core.errors import PredictionError, Setting, UsageError, find_first_line
+from foretrace.core.errors import Setting, UsageError
 from foretrace.core.message_columns import ChatText
 from foretrace.core.predictions import PredictionId
 from foretrace.core.progress import ProgressFunc, ignore_progress
@@ -29,7 +29,6 @@ class PredictorGuesser(Proposer):
         self._thread = ThreadPoolExecutor(1, "guessing")
 
     async def propose(self, situation: Situation, k: int) -> list[Prediction]:
-        """See `Proposer.propose`."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._guess, situation, k)
 
     def _guess(self, situation: Situation, k: int) -> list[Prediction]:
@@ -39,7 +38,6 @@ class PredictorGuesser(Proposer):
         return [*make_predictions(_find_place(situation), check_guesses(given, k), None)]
 
     async def close(self) -> None:
-        """See `Proposer.close`."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
@@ -47,7 +45,7 @@ class ModelGuesser(Proposer):
     """Asks a model."""
 
     def __init__(self, model: ChatModel, renderer: PromptRenderer, settings: ModelSettings, seed: int) -> None:
-        self.name, self.max_tokens, self._model, self._renderer = model.spec, settings.max_tokens, model, renderer
+        self.name, self._model, self._renderer = model.spec, model, renderer
         self._settings, self._seed = settings, seed
 
     async def propose(self, situation: Situation, k: int) -> list[Prediction]:
@@ -58,11 +56,9 @@ class ModelGuesser(Proposer):
         return (await guess_with_model(self._model, at, prompt, self._seed, self._settings))[:k]
 
     async def start(self) -> None:
-        """See `Proposer.start`."""
         await self._model.probe()
 
     async def close(self) -> None:
-        """See `Proposer.close`."""
         await self._model.close()
 
 
@@ -102,7 +98,8 @@ def make_guesser(
 
     from foretrace.core.plugins import plugin_names
     from foretrace.dataset.prompts import PromptRenderer
-    from foretrace.evaluation.dataset_rows import read_rows
+    from foretrace.evaluation.dataset_rows import read_rows_of_kind
+    from foretrace.evaluation.predict import fit
     from foretrace.registry import make_model, make_predictor
 
     settings.check()
@@ -113,13 +110,8 @@ def make_guesser(
         raise UsageError(Setting(server.list_settings_except()[0]), " is for a model, and a predictor needs no server")
     name = predictor if isinstance(predictor, str) else type(predictor).__name__
     made = make_predictor(predictor) if isinstance(predictor, str) else predictor
-    rows = read_rows(dataset, "proposer", "train")
-    if not rows:
-        raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
+    rows = read_rows_of_kind(dataset, "proposer")
     progress(f"{name} learns from {len(rows):,} rows", 0, None)
-    try:
-        made.fit(rows)
-    except Exception as error:  # a user's own class may fail in any way
-        raise PredictionError(f"{name}: cannot learn from {len(rows):,} rows: {find_first_line(error)}") from error
+    fit(made, name, rows)
     threadpool_limits(1)  # after the fit, which loads the libraries to limit
     return PredictorGuesser(name, made, renderer)

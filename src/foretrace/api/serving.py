@@ -71,9 +71,9 @@ def serve(
     from foretrace.api.event_loop import run_in_event_loop
     from foretrace.api.guessers import make_guesser
     from foretrace.episodes.proposers import Situation
-    from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
     from foretrace.evaluation.predict_with_model import ModelSettings
     from foretrace.evaluation.prediction_service import PredictionService, ServiceCounts
+    from foretrace.evaluation.savings import check_number, choose_safe_effects
 
     check_number("k", k, lowest=1)
     counts, safe = ServiceCounts(), choose_safe_effects(allow)

@@ -126,7 +126,7 @@ def _parse_weights(texts: Sequence[str]) -> dict[str, float] | None:
 
 
 _OF_TEXT: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("assume_times", "str | Path | Mapping"): str,
+    ("assume_times", "str | Mapping"): str,
     ("split", "Sequence[float]"): _parse_shares,
     ("concurrency", "int | None"): _parse_concurrency,
     ("temperature", "float | None"): _parse_temperature,

@@ -173,7 +173,7 @@ def digest_traces(traces: Iterable[tuple[str, str]]) -> str:
 
 
 _ROW_SETTINGS = (
-    *("target", "max_context_tokens", "outcomes", "split", "seed", "corrections"),
+    *("target", "window", "max_context_tokens", "outcomes", "split", "seed", "corrections"),
     *("keep_flagged", "dedup", "license_allow", "license_deny", "decontaminate", "keep_contaminated"),
 )
 
@@ -182,11 +182,9 @@ def describe_origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What determines the rows of a dataset, from its manifest: its traces, and the settings and versions that turn
     them into prompts, answers and splits. Datasets with the same origin have the same rows."""
     settings, versions = manifest["settings"], manifest["versions"]
-    window = settings.get("window", "sliding")  # once the only window; manifests did not record it then
     return {
         "traces": manifest["inputs"]["digest"],
         **{name: settings[name] for name in _ROW_SETTINGS if settings.get(name) is not None},
-        **({} if window == "sliding" else {"window": window}),
         "token_counter": manifest["token_counter"],
         **{name: versions[name] for name in ("taxonomy", "renderer")},
     }
@@ -205,6 +203,35 @@ def read_origin(dataset: Path) -> dict[str, Any]:
         return {}
 
 
+class CallValue(msgspec.Struct, frozen=True):
+    """A call as a target has it."""
+
+    tool: str | None
+    arguments: Any
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step as the completions of a dataset have it."""
+
+    action: str | None
+    tool: str | None
+    arguments: Any
+    more: list[CallValue] = []
+
+
+def make_target(row: Prediction) -> Target:
+    """The guess in the form of a dataset's targets."""
+    first, *more = [CallValue(call.tool, _read_arguments(call)) for call in row.calls] or [CallValue(None, {})]
+    return Target(row.action, first.tool, first.arguments, more)
+
+
+def _read_arguments(call: PredictedCall) -> Any:
+    try:
+        return msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return call.arguments
+
+
 def write_predictions(path: Path, header: PredictionsHeader, rows: Iterable[Prediction]) -> None:
     """Write a file completely or not at all."""
     with atomic_file(path) as file:
@@ -217,21 +244,13 @@ def encode_prediction(row: Prediction) -> bytes:
     """One line, without its newline; unknown fields are left out."""
     line: dict[str, Any] = {"key": row.key, "step": row.step, "rank": row.rank}
     if row.action is not None:
-        first, *more = [_make_call_value(call) for call in row.calls] or [{"tool": None, "arguments": {}}]
-        line["prediction"] = {"action": row.action, **first} | ({"more": more} if more else {})
+        line["prediction"] = make_target(row)
+    elif row.completion is None:
+        line["completion"] = ""
     for name in ("completion", "confidence", "seconds", "tokens", "score"):
         if (value := getattr(row, name)) is not None:
             line[name] = value
-    if row.action is None and row.completion is None:
-        line["completion"] = ""
     return msgspec.json.encode(line)
-
-
-def _make_call_value(call: PredictedCall) -> dict[str, Any]:
-    try:
-        return {"tool": call.tool, "arguments": msgspec.json.decode(call.arguments)}
-    except (msgspec.DecodeError, RecursionError):
-        return {"tool": call.tool, "arguments": call.arguments}
 
 
 def read_header(path: Path) -> PredictionsHeader | None:
@@ -316,7 +335,8 @@ def read_json_lines(path: Path, kind: str, problems: Counter[str]) -> Iterator[t
         data = path.read_bytes()
     except OSError as error:
         raise PredictionError(f"{path}: cannot read: {error.strerror}") from None
-    _refuse_binary(path, data)
+    if b"\0" in data[:4096] or data.startswith(b"\x1f\x8b"):
+        raise PredictionError(f"{path}: is compressed, or is not text; give JSON lines, or a file NAME.parquet")
     lines = data.splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -351,13 +371,6 @@ def _drop_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _drop_nulls(each) for name, each in value.items() if each is not None}
     return [_drop_nulls(each) for each in value] if isinstance(value, list) else value
-
-
-def _refuse_binary(path: Path, data: bytes) -> None:
-    if data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")):  # gzip, Zstandard, zip
-        raise PredictionError(f"{path}: is compressed; unpack it first")
-    if b"\0" in data:
-        raise PredictionError(f"{path}: is not text; give JSON lines, as `predict` writes them, or a file NAME.parquet")
 
 
 def read_place(value: dict[str, Any], where: str, kind: str) -> tuple[str, int]:

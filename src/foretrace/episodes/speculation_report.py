@@ -27,10 +27,6 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Guesses for each reply that are run."""
     threshold: float | None = None
     """Least confidence of a guess to run; a guess without one is then not run."""
-    max_wasted: float | None = None
-    """Wasted CPU seconds after which nothing more runs early."""
-    max_tokens: int | None = None
-    """Tokens of guesses after which there are no more guesses."""
 
     def check(self) -> None:
         """Refuse values that are out of range.
@@ -38,7 +34,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         Raises:
             UsageError: names the setting.
         """
-        for name, lowest in (("width", 1), ("top", 1), ("threshold", 0), ("max_wasted", 0), ("max_tokens", 0)):
+        for name, lowest in (("width", 1), ("top", 1), ("threshold", 0)):
             value = getattr(self, name)
             if value is not None and not value >= lowest:
                 raise UsageError(Setting(f"speculate_{name}", value), f": choose {lowest} or more")
@@ -93,10 +89,6 @@ class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     unknown or is not undone by dropping a fork."""
     failed: str | None
     """Message of the first failure of the predictor, or of starting its guesses."""
-    tokens: int
-    """Tokens that the predictor wrote, if it reports them; a late guess of a model counts as the most it can write."""
-    guess_s: float
-    """Mean seconds that the predictor took for one reply."""
     tool_s: float
     """Seconds that the model's calls would have taken without early runs; the final judging does not count."""
     saved_s: float
@@ -114,12 +106,6 @@ class SpeculationReport(Report, msgspec.Struct, frozen=True, kw_only=True):
         return self.saved_s / self.tool_s if self.tool_s else None
 
 
-class _Line(msgspec.Struct):
-    """The fields of a guess or launch that decide whether it is kept."""
-
-    key: str
-
-
 class SpeculationFiles:
     """Appends the guesses and early runs of each attempt before its trace is stored: however the run ends, every stored
     trace has them.
@@ -133,8 +119,9 @@ class SpeculationFiles:
 
     def __init__(self, folder: Path, header: PredictionsHeader, again: Collection[str]) -> None:
         self._paths = folder / GUESSES_FILE, folder / LAUNCHES_FILE
-        for path, first in zip(self._paths, ([msgspec.json.encode(header)], []), strict=True):
-            replace_file(path, b"".join(line + b"\n" for line in (*first, *_read_lines(path, again))))
+        for path, first in zip(self._paths, (msgspec.json.encode(header) + b"\n", b""), strict=True):
+            lines = (line + b"\n" for key, line in _read_lines(path) if key not in again)
+            replace_file(path, first + b"".join(lines))
 
     def add(self, guesses: Iterable[Prediction], launches: Iterable[Launch]) -> None:
         """Append the guesses and early runs of one attempt.
@@ -142,9 +129,8 @@ class SpeculationFiles:
         Raises:
             StoreError: a file cannot be written.
         """
-        for path, lines in zip(
-            self._paths, (map(encode_prediction, guesses), map(msgspec.json.encode, launches)), strict=True
-        ):
+        encoded = map(encode_prediction, guesses), map(msgspec.json.encode, launches)
+        for path, lines in zip(self._paths, encoded, strict=True):
             whole = path.stat().st_size if path.exists() else 0
             try:
                 with path.open("ab") as file:
@@ -155,22 +141,18 @@ class SpeculationFiles:
                 raise StoreError(describe_write_error(path, error)) from error
 
 
-def _read_lines(path: Path, again: Collection[str]) -> Iterator[bytes]:
-    """The complete lines of a file, without its header and those of some attempts; empty if there is no file."""
-    lines = list[bytes]()
+def _read_lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The complete lines of a file with a key of a trace, and that key; none if there is no file."""
     with contextlib.suppress(OSError):
-        lines = path.read_bytes().splitlines()
-    for line in lines:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeError):  # the header, or a truncated line
-            if msgspec.json.decode(line, type=_Line).key not in again:
-                yield line
+        for line in path.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError, UnicodeError, KeyError):  # the header, or a truncated line
+                yield msgspec.json.decode(line)["key"], line
 
 
 def read_launches(folder: Path) -> dict[str, list[Launch]]:
     """The early operations of each attempt, by key of its trace; empty if there were none."""
     found: dict[str, list[Launch]] = {}
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        for line in (folder / LAUNCHES_FILE).read_bytes().splitlines():
-            launch = msgspec.json.decode(line, type=Launch)
-            found.setdefault(launch.key, []).append(launch)
+    for key, line in _read_lines(folder / LAUNCHES_FILE):
+        with contextlib.suppress(msgspec.ValidationError):
+            found.setdefault(key, []).append(msgspec.json.decode(line, type=Launch))
     return found

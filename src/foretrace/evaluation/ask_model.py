@@ -72,7 +72,9 @@ class AnswerJournal:
             if self._finished.exists() and not self.path.exists() and self._finished.read_bytes().startswith(header):
                 self._finished.rename(self.path)
             self._file: BinaryIO = open_locked(self.path, f"{self.path}: another process is writing it; wait for it")
-            whole = self._read(self.path.read_bytes(), header)
+            data = self.path.read_bytes()
+            whole = data.rfind(b"\n") + 1
+            self._read(data[:whole].splitlines(keepends=True), header)
             self._file.truncate(whole)
             if not whole:
                 self._write(header)
@@ -93,10 +95,7 @@ class AnswerJournal:
             self.path.unlink(missing_ok=True)
         self._file.close()
 
-    def _read(self, data: bytes, header: bytes) -> int:
-        """Read the existing answers; returns the size of the complete lines."""
-        whole = data.rfind(b"\n") + 1
-        lines = data[:whole].splitlines(keepends=True)
+    def _read(self, lines: list[bytes], header: bytes) -> None:
         if lines and lines[0] != header:
             raise PredictionError(
                 f"{self.path}: holds answers of a run with other settings, model, predictions or dataset; run that one "
@@ -108,7 +107,6 @@ class AnswerJournal:
             except msgspec.MsgspecError as error:
                 raise PredictionError(f"{self.path}: is not a journal of answers ({error}); move it away") from None
             self.answers[answer.id] = answer
-        return whole
 
     def add(self, answer: Answer) -> None:
         """Record an answer.

@@ -1,5 +1,5 @@
-"""Calls that may come next: earlier calls again, the lines after those shown last, and the usual calls of this or other
-attempts, applied to the files of this prompt.
+"""Calls that may come next: earlier calls again, and the usual calls of this or other attempts, applied to the files of
+this prompt.
 
 A call becomes a template by replacing the working directory with `<root>` and each file with a slot: `<path>` if it is
 absolute, `<rel>` if it is relative to the working directory, `<name>` if it has no folder, and `<paths>`, `<rels>` or
@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.core.digest import digest
@@ -24,7 +24,6 @@ from foretrace.evaluation.prompt_values import FILE, NamedFile, find_root, list_
 
 _FILE_SLOT = re.compile(r"<(path|rel|name)(s?)>")
 _ROW_OF_FILES = re.compile(r"<(path|rel|name)>(?: <\1>)+")
-_ONLY_ARGUMENT = re.compile(r'\{"(\w+)":"(?:[^"\\]|\\.)*"\}')
 _NAME = re.compile(r"\w+")
 _START: ActionAndTool = ("start", "")
 _PRIOR_WEIGHT = 2.0
@@ -96,13 +95,6 @@ def _take_out_files(text: str) -> str:
 def _find_slot(match: re.Match[str]) -> str:
     path = match[0]
     return "<path>" if path.startswith("/") else "<rel>" if "/" in path else "<name>"
-
-
-@lru_cache(maxsize=16_384)
-def find_only_argument(arguments: str) -> str | None:
-    """The name of a call's only argument if that is a string, else None. Agents' shells differ only in tool name."""
-    match = _ONLY_ARGUMENT.fullmatch(arguments)
-    return match[1] if match else None
 
 
 def _take_out_root(text: str, root: str) -> str:
@@ -300,7 +292,6 @@ class Candidate(NamedTuple):
     """Rank of this way to fill the template."""
     past: PastCall | None = None
     """The same call, if it was made before."""
-    is_page: bool = False
 
 
 Candidates = dict[tuple[str, str], Candidate]
@@ -348,25 +339,14 @@ def list_candidates(view: PromptView, context: TemplateContext, book: TemplateBo
             strange=not template.names <= values.names,
             own=own.get(template),
         )
-        tool = _find_tool(template, past_calls)
         for place, filling in enumerate(fillings):
             arguments = fill_template(template, filling.paths, values.root)
-            known = found.get((tool, arguments))
+            known = found.get((template.tool, arguments))
             if known is None or sum(known.usage.shares) < sum(shares):
-                found[tool, arguments] = Candidate(usage, filling, place)
+                found[template.tool, arguments] = Candidate(usage, filling, place)
     for past in past_calls:
         _add_past(found, past, values)
     return found
-
-
-def _find_tool(template: CallTemplate, past_calls: Sequence[PastCall]) -> str:
-    """The template's tool, or the one that this agent calls with the same single argument: agents have different names
-    for the shell."""
-    argument = find_only_argument(template.arguments)
-    if argument is None or any(past.tool == template.tool for past in past_calls):
-        return template.tool
-    same = (past.tool for past in past_calls if find_only_argument(past.arguments) == argument)
-    return next(same, template.tool)
 
 
 def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
@@ -379,13 +359,10 @@ def _list_fillings(slots: int, values: _Values) -> Sequence[Filling]:
 
 
 def _add_past(found: Candidates, past: PastCall, values: _Values) -> None:
-    """Add an earlier call, and if it is the last one, calls that show the lines after those it showed."""
-    known = found.get((past.tool, past.arguments))
+    """Add an earlier call."""
     filling = Filling(file=next((file for file in values.files if file.path in past.arguments), None))
-    known = known or Candidate(Usage(past.action), filling)
+    known = found.get((past.tool, past.arguments)) or Candidate(Usage(past.action), filling)
     found[past.tool, past.arguments] = known._replace(past=past)
-    for page in turn_page(past) if past.turns_ago == 0 else ():
-        found.setdefault((past.tool, page), Candidate(Usage(past.action, own=past), filling, is_page=True))
 
 
 def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
@@ -409,20 +386,3 @@ def list_past_calls(view: PromptView, limit: int) -> list[PastCall]:
 def is_write(turn: PastTurn) -> bool:
     """Whether a turn wrote something."""
     return turn.label.effect in ("local_write", "external_write")
-
-
-def turn_page(call: PastCall) -> list[str]:
-    """Arguments that show the lines after those a call showed; empty if it has no range of lines."""
-    try:
-        values: Any = json.loads(call.arguments)
-    except ValueError:
-        return []
-    pages: list[dict[str, Any]] = []
-    for name, value in values.items() if isinstance(values, dict) else ():
-        if isinstance(value, list) and len(value) == 2 and all(type(each) is int for each in value):
-            first, last = value
-            if last > first:
-                pages += [{name: [last + 1, 2 * last - first + 1]}, {name: [last, 2 * last - first]}]
-    if isinstance(values, dict) and type(values.get("offset")) is type(values.get("limit")) is int:
-        pages.append({"offset": values["offset"] + values["limit"]})
-    return [canonicalise_json(json.dumps({**values, **page})) for page in pages]

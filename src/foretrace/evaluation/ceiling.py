@@ -17,21 +17,20 @@ import msgspec
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect, StepLabel
+from foretrace.core.report import Report
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.ceiling_report import (
-    AheadCeiling,
-    CeilingReport,
-    CeilingRow,
-    HeldBy,
-    LongCall,
+from foretrace.evaluation.savings import (
+    GUESS_S,
+    MIN_COVERAGE,
+    Conclusion,
     Saving,
-    StampedTime,
     Verdict,
+    check_number,
+    choose_safe_effects,
     conclude_ceiling,
 )
-from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
-from foretrace.evaluation.event_simulator import GuessedCall, SimulatedStep, Speculation, simulate
+from foretrace.evaluation.simulator import GuessedCall, SimulatedStep, simulate
 from foretrace.evaluation.step_times import (
     AssumedTimes,
     StepTimes,
@@ -41,27 +40,95 @@ from foretrace.evaluation.step_times import (
     time_steps,
 )
 
-GUESS_S = 0.2
-"""Default duration of a guess in seconds."""
 DEPTHS = (1, 2, 3, 4, 5)
 """Numbers of steps ahead that are measured."""
-MIN_COVERAGE = 0.5
-"""Share of steps whose times must be known for a verdict."""
-FORKABLE = (Effect.SANDBOX_EXEC, Effect.LOCAL_WRITE)
-"""Effects that can be confined to a copy of the process and its files."""
-_HOLDERS: tuple[Literal["pure", "forkable", "none"], ...] = ("pure", "forkable", "none")
 NO_CALL = "(no call)"
+_HELD_BY = {Effect.PURE_READ: "pure", Effect.SANDBOX_EXEC: "forkable", Effect.LOCAL_WRITE: "forkable"}
+"""What can take calls back, by their effect; nothing else can."""
 _LONGEST_CALLS = 5
 """Number of calls timed by time stamps that the report names."""
 
-TO_RECORD = {
-    "no_model_time": "the model's seconds on every reply (`model_s`), or time stamps of its input and its reply",
-    "no_tool_time": "the tool's seconds on every result (`tool_s`), or time stamps of the call and of its result",
-    "no_result": "the result of every call, with its time",
-    "clock_backwards": "time stamps of one clock that only goes forward",
-    "absurd_time": "durations in seconds, not below 0 and not above a day",
-}
-"""What would have to be recorded, by the reason why a step's times are unknown."""
+
+class AheadCeiling(Saving, frozen=True, kw_only=True):
+    """What running ahead saves."""
+
+    stale: int
+    """Launches made stale by a write: these calls are paid again."""
+
+
+class HeldBy(Saving, frozen=True, kw_only=True):
+    """The steps whose calls can be undone in the same way, and the most that guessing these calls saves."""
+
+    name: Literal["pure", "forkable", "none"]
+    """`pure`: they only read. `forkable`: they run code or change files, as tests and builds do, which can be confined
+    to a copy of the process and its files (effects `sandbox_exec` and `local_write`). `none`: they cannot be undone, or
+    their effect is unknown; they are never run early and save nothing."""
+    steps: int
+    tool_s: float
+
+
+class LongCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that took long according to its time stamps."""
+
+    name: str
+    tool_s: float
+    key: str
+    """Key of the trace."""
+    step: int
+    """Index of the agent's message in the trace."""
+
+
+class CeilingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The ceiling of one source, agent or tool, or of all traces."""
+
+    name: str
+    steps: float
+    """A step that calls several tools is divided between them by their time."""
+    coverage: float
+    """Share of steps with known times."""
+    verdict: Verdict
+    wall_s: float
+    """Model and tool time together, without waiting for a person."""
+    model_s: float
+    tool_s: float
+    stamped_s: float
+    """Part of the tool time that is a difference of the time stamps of call and result. If a person had to approve the
+    call, it includes that wait, unless the source marks such calls; these have no time at all."""
+    eligible_s: float
+    """Tool time of steps all of whose calls are safe to run early."""
+    oracle: Saving
+    """Saving of running each step's calls while the model is still writing them."""
+    ahead: Mapping[str, Saving]
+    """Saving at this row's steps, by the number of steps guessed ahead; all steps are guessed."""
+
+
+class CeilingReport(Report, CeilingRow, frozen=True, kw_only=True):
+    """What a perfect predictor would save; seconds cover the steps with known times."""
+
+    ahead: Mapping[str, AheadCeiling]  # pyright: ignore[reportIncompatibleVariableOverride]
+    traces: int
+    tasks: int
+    known_steps: int
+    held_by: list[HeldBy]
+    """`pure`, `forkable` and `none`, regardless of `allow`; shares are of all time."""
+    longest_stamped: list[LongCall]
+    """The longest of the calls that are timed by time stamps, at most five, for a person to look at."""
+    sources: list[CeilingRow]
+    agents: list[CeilingRow]
+    tools: list[CeilingRow]
+    """The largest saving first."""
+    unknown_steps: dict[str, int]
+    """Steps with unknown times, by reason, the most frequent first."""
+    overlaps: dict[str, int]
+    """Steps with several results, by how their times were combined: `union`, or `longest` (too short if calls ran one
+    after another)."""
+    guess_latency: float
+    assume_times: AssumedTimes | None
+    assumed_steps: int
+    """Steps whose times are assumed rather than measured."""
+    conclusion: Conclusion
+    allow: list[str]
+    seed: int
 
 
 class _Row(NamedTuple):
@@ -72,43 +139,20 @@ class _Row(NamedTuple):
 
 
 _TOTAL = _Row("", "")
-_KINDS = ("source", "agent", "tool")
-_Weights = Sequence[tuple[_Row, float]]
-"""The rows that a step counts in, with its weight in each."""
 _UNIT = 2**60
-"""Sums are kept as integer multiples of 1 / `_UNIT`."""
+"""Sums are kept as integer multiples of 1 / `_UNIT`, so that they do not depend on the order of the traces."""
 _SUMMED = ("steps", "wall_s", "model_s", "tool_s", "stamped_s", "eligible_s")
 """Figures that are fields of `CeilingRow`."""
-_SAVED = (*(f"ahead {depth}" for depth in DEPTHS), *(f"{holder} saved" for holder in _HOLDERS))
+_SAVED = (*(f"ahead {depth}" for depth in DEPTHS), "pure saved", "forkable saved", "none saved")
 """Figures of seconds saved, reported as shares of `wall_s`."""
 
 
-class _Sums:
-    """Exact sums by row, figure and task, which do not depend on the order of the traces."""
-
-    def __init__(self) -> None:
-        self._by_task: defaultdict[tuple[_Row, str], Counter[str]] = defaultdict(Counter)
-
-    def add(self, rows: _Weights, task: str, figures: Mapping[str, float]) -> None:
-        """Add to the figures of the rows that a step counts in."""
-        for row, weight in rows:
-            for figure, value in figures.items():
-                if exact := round(weight * value * _UNIT):
-                    self._by_task[row, figure][task] += exact
-
-    def get(self, row: _Row, figure: str) -> float:
-        return self._by_task[row, figure].total() / _UNIT
-
-    def list_tasks(self, row: _Row, figure: str, tasks: Sequence[str]) -> list[float]:
-        found = self._by_task[row, figure]
-        return [found.get(task, 0) / _UNIT for task in tasks]
-
-    def list_rows(self, kind: str) -> list[_Row]:
-        return sorted({row for row, _ in self._by_task if row.kind == kind})
-
-
 class Ceiling:
-    """Takes traces one by one and makes the report."""
+    """Takes traces one by one and makes the report.
+
+    Raises:
+        UsageError: a setting is invalid.
+    """
 
     def __init__(
         self,
@@ -118,15 +162,12 @@ class Ceiling:
         allow: Collection[str] = (),
         seed: int = 0,
     ) -> None:
-        """
-        Raises:
-            UsageError: a setting is invalid.
-        """
         check_number("guess_latency", guess_latency, "seconds, ")
         check_number("seed", seed)
         self._guess_s, self._assumed, self._seed = guess_latency, assume_times, seed
         self._safe = choose_safe_effects(allow)
-        self._sums = _Sums()
+        self._sums: defaultdict[tuple[_Row, str], Counter[str]] = defaultdict(Counter)
+        """By row and figure: the sum of each task."""
         self._counts: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         self._overlaps: Counter[str] = Counter()
@@ -142,41 +183,46 @@ class Ceiling:
             steps, assumed = fill_times(steps, labels, self._assumed)
         rows = {step.indexes: _list_rows(trace, step) for step in steps}
         # The trace is not read any further: if reading it failed above, nothing of it has been counted.
-        self._tasks.add(trace.task.id)
+        task = trace.task.id
+        self._tasks.add(task)
         self._counts.update(traces=1, steps=len(steps), assumed=assumed)
         self._unknown.update(step.unknown for step in steps if step.unknown is not None)
         for step in steps:
-            self._sums.add(rows[step.indexes], trace.task.id, {"steps": 1.0})
+            self._add_figures(rows[step.indexes], task, {"steps": 1.0})
         for run in split_runs(steps):
-            eligible = [bool(step.calls) and find_step_effect(step, labels) in self._safe for step in run]
-            saved = self._run_ahead(run, eligible, labels, trace.task.id)
-            for at, step in enumerate(run):
-                effect = find_step_effect(step, labels) if step.calls else None
-                figures = self._measure_step(step, effect, eligible=eligible[at])
+            effects = [find_step_effect(step, labels) if step.calls else None for step in run]
+            saved = self._run_ahead(run, effects, labels)
+            for at, (step, effect) in enumerate(zip(run, effects, strict=True)):
+                figures = self._measure_step(step, effect)
                 figures |= {f"ahead {depth}": seconds[at] for depth, seconds in saved.items()}
-                self._sums.add(rows[step.indexes], trace.task.id, figures)
+                self._add_figures(rows[step.indexes], task, figures)
                 self._note_longest(trace.key, step)
 
+    def _add_figures(self, rows: Mapping[_Row, float], task: str, figures: Mapping[str, float]) -> None:
+        """Add to the figures of the rows that a step counts in, with its weight in each."""
+        for row, weight in rows.items():
+            for figure, value in figures.items():
+                if exact := round(weight * value * _UNIT):
+                    self._sums[row, figure][task] += exact
+
     def _run_ahead(
-        self, run: Sequence[StepTimes], eligible: Sequence[bool], labels: Mapping[int, StepLabel], task: str
+        self, run: Sequence[StepTimes], effects: Sequence[Effect | None], labels: Mapping[int, StepLabel]
     ) -> dict[int, tuple[float, ...]]:
         """Seconds that running ahead saves at each step of a run, by depth."""
         steps: list[SimulatedStep] = []
-        for step, is_eligible in zip(run, eligible, strict=True):
-            model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
-            guesses = (GuessedCall(tool_s, (0,)),) if is_eligible and tool_s else ()
+        for step, effect in zip(run, effects, strict=True):
+            model_s, tool_s, eligible = step.model_s or 0.0, step.tool_s or 0.0, effect in self._safe
+            guesses = (GuessedCall(tool_s, (0,)),) if eligible and tool_s else ()
             version = labels[step.indexes[0]].state_version
-            steps.append(SimulatedStep(model_s, tool_s, (tool_s,), is_eligible, version, self._guess_s, guesses))
+            steps.append(SimulatedStep(model_s, tool_s, (tool_s,), eligible, version, self._guess_s, guesses))
         saved: dict[int, tuple[float, ...]] = {}
         for depth in DEPTHS:
-            done = simulate(steps, Speculation(depth, cancel=False))
-            stale = [launch.wasted_s for launch in done.launches if launch.stale]
-            self._counts[f"stale {depth}"] += len(stale)
-            self._sums.add([(_TOTAL, 1.0)], task, {f"repeated {depth}": math.fsum(stale)})
+            done = simulate(steps, depth)
+            self._counts[f"stale {depth}"] += sum(launch.stale for launch in done.launches)
             saved[depth] = done.saved_s
         return saved
 
-    def _measure_step(self, step: StepTimes, effect: Effect | None, *, eligible: bool) -> dict[str, float]:
+    def _measure_step(self, step: StepTimes, effect: Effect | None) -> dict[str, float]:
         """The figures of a step with known times, except those of its run."""
         model_s, tool_s = step.model_s or 0.0, step.tool_s or 0.0
         stamped = math.fsum(call.tool_s or 0.0 for call in step.calls if call.stamped)
@@ -187,131 +233,110 @@ class Ceiling:
             "model_s": model_s,
             "tool_s": tool_s,
             "stamped_s": tool_s * stamped / measured if stamped else 0.0,
-            "eligible_s": tool_s if eligible else 0.0,
+            "eligible_s": tool_s if effect in self._safe else 0.0,
             "wall_s": model_s + tool_s,
         }
         if effect is not None:
-            holder = "pure" if effect is Effect.PURE_READ else "forkable" if effect in FORKABLE else "none"
-            hidden_s = min(tool_s, max(0.0, model_s - self._guess_s))
-            figures |= {f"{holder} steps": 1.0, f"{holder} tool_s": tool_s}
-            figures[f"{holder} saved"] = 0.0 if holder == "none" else hidden_s
+            holder = _HELD_BY.get(effect, "none")
+            hidden_s = 0.0 if holder == "none" else min(tool_s, max(0.0, model_s - self._guess_s))
+            figures |= {f"{holder} steps": 1.0, f"{holder} tool_s": tool_s, f"{holder} saved": hidden_s}
         return figures
 
     def _note_longest(self, key: str, step: StepTimes) -> None:
-        calls = (
+        calls = [
             LongCall(name=call.name, tool_s=call.tool_s or 0.0, key=key, step=step.indexes[0])
             for call in step.calls
             if call.stamped and call.tool_s
-        )
+        ]
         self._longest = heapq.nsmallest(
             _LONGEST_CALLS, [*self._longest, *calls], key=lambda call: (-call.tool_s, call.key, call.step, call.name)
         )
 
     def make_report(self) -> CeilingReport:
         """The report on all traces so far."""
-        sums, counts = self._sums, self._counts
-        resamples = Resamples(sorted(self._tasks), self._seed)
-        savings = self._measure_savings(_TOTAL, resamples)
-        total = self._make_row(_TOTAL, resamples)
-        by_kind = {kind: [self._make_row(row, resamples) for row in sums.list_rows(kind)] for kind in _KINDS}
-        for found in by_kind.values():
+        counts, resamples = self._counts, Resamples(sorted(self._tasks), self._seed)
+        total, savings = self._make_row(_TOTAL, resamples)
+        rows: dict[str, list[CeilingRow]] = {"source": [], "agent": [], "tool": []}
+        for row in sorted({row for row, _ in self._sums} - {_TOTAL}):
+            rows[row.kind].append(self._make_row(row, resamples)[0])
+        for found in rows.values():
             found.sort(key=lambda row: (-(row.oracle.saved_s or 0.0), -row.wall_s, -row.steps, row.name))
-        unknown = sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))
-        names = ("verdict", "coverage", "wall_s", "model_s", "tool_s", "eligible_s", "oracle")
+        own = {name: getattr(total, name) for name in CeilingRow.__struct_fields__}
+        own["steps"] = counts["steps"]
+        own["ahead"] = {
+            depth: AheadCeiling(**msgspec.structs.asdict(saving), stale=counts[f"stale {depth}"])
+            for depth, saving in total.ahead.items()
+        }
         return CeilingReport(
-            **{name: getattr(total, name) for name in names},
+            **own,
             traces=counts["traces"],
             tasks=len(self._tasks),
-            steps=counts["steps"],
-            known_steps=round(sums.get(_TOTAL, "known")),
-            ahead={
-                str(depth): AheadCeiling(
-                    **msgspec.structs.asdict(total.ahead[str(depth)]),
-                    stale=counts[f"stale {depth}"],
-                    repeated_s=sums.get(_TOTAL, f"repeated {depth}"),
-                )
-                for depth in DEPTHS
-            },
+            known_steps=round(self._sum(_TOTAL, "known")),
             held_by=[
                 HeldBy(
                     name=holder,
-                    steps=round(sums.get(_TOTAL, f"{holder} steps")),
-                    tool_s=sums.get(_TOTAL, f"{holder} tool_s"),
+                    steps=round(self._sum(_TOTAL, f"{holder} steps")),
+                    tool_s=self._sum(_TOTAL, f"{holder} tool_s"),
                     **msgspec.structs.asdict(savings[f"{holder} saved"]),
                 )
-                for holder in _HOLDERS
+                for holder in ("pure", "forkable", "none")
             ],
-            stamped=StampedTime(
-                tool_s=total.stamped_s, share=_find_share(total.stamped_s, total.tool_s), longest=self._longest
-            ),
-            sources=by_kind["source"],
-            agents=by_kind["agent"],
-            tools=by_kind["tool"],
-            unknown_steps=dict(unknown),
-            to_record=[TO_RECORD[reason] for reason, _ in unknown],
+            longest_stamped=self._longest,
+            sources=rows["source"],
+            agents=rows["agent"],
+            tools=rows["tool"],
+            unknown_steps=dict(sorted(self._unknown.items(), key=lambda item: (-item[1], item[0]))),
             overlaps=dict(sorted(self._overlaps.items())),
             guess_latency=self._guess_s,
             assume_times=self._assumed,
             assumed_steps=counts["assumed"],
             conclusion=conclude_ceiling(
                 total.oracle.share if total.verdict == "known" else None,
-                {row.name: row.oracle.saved_s or 0.0 for row in by_kind["tool"]},
+                {row.name: row.oracle.saved_s or 0.0 for row in rows["tool"]},
             ),
             allow=sorted(self._safe),
             seed=self._seed,
         )
 
-    def _measure_savings(self, row: _Row, resamples: Resamples) -> dict[str, Saving]:
-        """How much each way saves of a row's time."""
-        tasks = sorted(self._tasks)
-        wall_s, wall = self._sums.get(row, "wall_s"), self._sums.list_tasks(row, "wall_s", tasks)
-        if not wall_s:
-            return dict.fromkeys(_SAVED, Saving(saved_s=None, share=None, low=None, high=None))
-        saved = {name: self._sums.get(row, name) for name in _SAVED}
-        intervals = resamples.find_ratio_intervals([(self._sums.list_tasks(row, name, tasks), wall) for name in _SAVED])
-        return {
-            name: Saving(saved_s=saved_s, share=saved_s / wall_s, low=low, high=high)
-            for (name, saved_s), (low, high) in zip(saved.items(), intervals, strict=True)
-        }
+    def _sum(self, row: _Row, figure: str) -> float:
+        return self._sums[row, figure].total() / _UNIT
 
-    def _make_row(self, row: _Row, resamples: Resamples) -> CeilingRow:
-        sums, savings = {name: self._sums.get(row, name) for name in _SUMMED}, self._measure_savings(row, resamples)
-        coverage = _find_share(self._sums.get(row, "known"), sums["steps"]) or 0.0
-        return CeilingRow(
+    def _make_row(self, row: _Row, resamples: Resamples) -> tuple[CeilingRow, dict[str, Saving]]:
+        """A row, and how much each way saves of its time."""
+        sums = {name: self._sum(row, name) for name in _SUMMED}
+        coverage = min(1.0, self._sum(row, "known") / sums["steps"]) if sums["steps"] else 0.0
+        savings = dict.fromkeys(_SAVED, Saving(saved_s=None, share=None, low=None, high=None))
+        if wall_s := sums["wall_s"]:
+            wall, *parts = (
+                [self._sums[row, name][task] / _UNIT for task in sorted(self._tasks)] for name in ("wall_s", *_SAVED)
+            )
+            for name, (low, high) in zip(
+                _SAVED, resamples.find_ratio_intervals([(part, wall) for part in parts]), strict=True
+            ):
+                saved_s = self._sum(row, name)
+                savings[name] = Saving(saved_s=saved_s, share=saved_s / wall_s, low=low, high=high)
+        made = CeilingRow(
             name=row.name,
             **sums,
             coverage=coverage,
-            verdict=decide_verdict(coverage),
+            verdict="known" if coverage >= MIN_COVERAGE else "unknown",
             oracle=savings["ahead 1"],
             ahead={str(depth): savings[f"ahead {depth}"] for depth in DEPTHS},
         )
+        return made, savings
 
 
-def decide_verdict(coverage: float) -> Verdict:
-    """`unknown` if fewer than half of the steps have known times."""
-    return "known" if coverage >= MIN_COVERAGE else "unknown"
-
-
-def _find_share(part: float, whole: float) -> float | None:
-    """A share, at most 1; None if the whole is 0."""
-    return min(1.0, part / whole) if whole else None
-
-
-def _list_rows(trace: Trace, step: StepTimes) -> list[tuple[_Row, float]]:
+def _list_rows(trace: Trace, step: StepTimes) -> dict[_Row, float]:
     """The rows that a step counts in, with its weight in each: it is divided between the tools it calls by their times,
     or equally if these are unknown or 0."""
     origin = trace.provenance
-    rows = [
-        (_TOTAL, 1.0),
-        (_Row("source", origin.source), 1.0),
-        (_Row("agent", origin.agent or origin.model or "(unknown)"), 1.0),
-    ]
+    names = {"source": origin.source, "agent": origin.agent or origin.model or "(unknown)"}
+    rows = {_TOTAL: 1.0} | {_Row(kind, name): 1.0 for kind, name in names.items()}
     if not step.calls:
-        return [*rows, (_Row("tool", NO_CALL), 1.0)]
-    times = [call.tool_s for call in step.calls]
-    known = [seconds for seconds in times if seconds is not None]
-    total = math.fsum(known) if len(known) == len(times) else 0.0
-    weights: defaultdict[str, float] = defaultdict(float)
+        return rows | {_Row("tool", NO_CALL): 1.0}
+    known = [call.tool_s for call in step.calls if call.tool_s is not None]
+    total = math.fsum(known) if len(known) == len(step.calls) else 0.0
     for call in step.calls:
-        weights[call.name] += (call.tool_s or 0.0) / total if total else 1 / len(step.calls)
-    return [*rows, *((_Row("tool", name), weight) for name, weight in weights.items())]
+        row = _Row("tool", call.name)
+        rows[row] = rows.get(row, 0.0) + ((call.tool_s or 0.0) / total if total else 1 / len(step.calls))
+    return rows

@@ -1,8 +1,8 @@
-"""How reliable confidences and scores are: calibration, risk-coverage, and acceptance thresholds."""
+"""How reliable confidences and scores are, and what may be accepted by them: calibration, thresholds, a cascade."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -10,8 +10,16 @@ import numpy as np
 from foretrace.core.digest import digest
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.dataset_rows import GoldStep
-from foretrace.evaluation.figures import Guesses, JudgedSteps, is_right, make_share_of
-from foretrace.evaluation.score_report import AcceptRow, Calibration, CoverageRow, ReliabilityBin, Share, VerifierScore
+from foretrace.evaluation.figures import Guesses, JudgedSteps, is_right, make_share, make_share_of
+from foretrace.evaluation.score_report import (
+    AcceptRow,
+    Calibration,
+    CascadeRow,
+    CoverageRow,
+    ReliabilityBin,
+    Share,
+    VerifierScore,
+)
 
 BINS = 10
 """Bins of equal width between 0 and 1."""
@@ -19,11 +27,14 @@ RISKS = (0.05, 0.1, 0.2, 0.3, 0.5)
 """Shares of wrong guesses at which the coverage is reported."""
 PRECISIONS = (0.90, 0.95, 0.99)
 """Target precisions: shares of the accepted guesses that should be right."""
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Thresholds of a cascade accept at least these shares of all steps, the most confident first."""
+_GATES = {"verifier": "score", "confidence": "confidence"}
+"""The fields that measure how certain a guess is, by the name they have in rows."""
 _DIGITS = 4
-_NO_SHARE = Share(value=None, low=None, high=None, n=0)
 
 
-def measure_calibration(confidence: Any, right: Any, of: Literal["type", "call"]) -> Calibration | None:
+def measure_calibration(confidence: Any, right: Any, of: Literal["type", "guess"]) -> Calibration | None:
     """The calibration of guesses; None if none of them has a confidence.
 
     Args:
@@ -35,53 +46,36 @@ def measure_calibration(confidence: Any, right: Any, of: Literal["type", "call"]
     confidence, hits = confidence[known], right[known].astype(float)
     if not len(confidence):
         return None
-    errors, counts, thresholds = _sort_by_confidence(confidence, hits)
+    errors, counts, thresholds = _sort_by_value(confidence, hits)
+    # Guesses of equal confidence count by their expected error, since their order is arbitrary.
+    rate = np.repeat(errors / counts, counts)
     return Calibration(
         of=of,
         n=len(confidence),
         without_confidence=int((~known).sum()),
-        ece=round(measure_ece(confidence, hits), _DIGITS),
+        **_fill_bins(confidence, hits),
         brier=round(float(np.mean((confidence - hits) ** 2)), _DIGITS),
-        bins=_fill_bins(confidence, hits),
-        aurc=round(_measure_aurc(errors, counts), _DIGITS),
+        aurc=round(float(np.mean(np.cumsum(rate) / np.arange(1, len(rate) + 1))), _DIGITS),
         coverage=[_find_coverage(risk, errors, counts, thresholds) for risk in RISKS],
     )
 
 
-def measure_ece(confidence: Any, hits: Any) -> float:
-    """Expected calibration error: mean distance between confidence and accuracy over the bins."""
-    number = _number_bins(confidence)
-    sums = (np.bincount(number, values, BINS) for values in (confidence, hits))
-    return float(np.abs(next(sums) - next(sums)).sum() / len(confidence))
-
-
-def _number_bins(confidence: Any) -> Any:
-    return np.minimum((confidence * BINS).astype(int), BINS - 1)
-
-
-def _fill_bins(confidence: Any, hits: Any) -> list[ReliabilityBin]:
-    number = _number_bins(confidence)
+def _fill_bins(confidence: Any, hits: Any) -> dict[str, Any]:
+    """The bins, and the expected calibration error."""
+    number = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    sums = [np.bincount(number, values, BINS) for values in (confidence, hits)]
     bins: list[ReliabilityBin] = []
-    for each in range(BINS):
-        own = number == each
-        mean, right = (round(float(v[own].mean()), _DIGITS) if own.any() else None for v in (confidence, hits))
-        low, high = each / BINS, (each + 1) / BINS
-        bins.append(ReliabilityBin(low=low, high=high, n=int(own.sum()), confidence=mean, right=right))
-    return bins
+    for each, n in enumerate(np.bincount(number, minlength=BINS).tolist()):
+        mean, right = (round(float(values[each] / n), _DIGITS) if n else None for values in sums)
+        bins.append(ReliabilityBin(low=each / BINS, high=(each + 1) / BINS, n=n, confidence=mean, right=right))
+    return {"bins": bins, "ece": round(float(np.abs(sums[0] - sums[1]).sum() / len(confidence)), _DIGITS)}
 
 
-def _sort_by_confidence(confidence: Any, hits: Any) -> tuple[Any, Any, Any]:
-    """Errors, number of guesses and value of each distinct confidence, the highest first."""
-    thresholds, number = np.unique(-confidence, return_inverse=True)
+def _sort_by_value(values: Any, hits: Any) -> tuple[Any, Any, Any]:
+    """Errors and number of guesses of each distinct value, and the value, the highest first."""
+    thresholds, number = np.unique(-values, return_inverse=True)
     errors = np.bincount(number, 1 - hits, len(thresholds))
     return errors, np.bincount(number, minlength=len(thresholds)), -thresholds
-
-
-def _measure_aurc(errors: Any, counts: Any) -> float:
-    """Area under the risk-coverage curve: mean over n = 1, 2, ... of the error rate of the n most confident guesses.
-    Guesses of equal confidence count by their expected error, since their order is arbitrary."""
-    rate = np.repeat(errors / counts, counts)
-    return float(np.mean(np.cumsum(rate) / np.arange(1, len(rate) + 1)))
 
 
 def _find_coverage(risk: float, errors: Any, counts: Any, thresholds: Any) -> CoverageRow:
@@ -103,7 +97,7 @@ def find_threshold(values: Any, right: Any, risk: float) -> float | None:
     known = ~np.isinf(values)
     if not known.any():
         return None
-    errors, counts, thresholds = _sort_by_confidence(values[known], right[known].astype(float))
+    errors, counts, thresholds = _sort_by_value(values[known], right[known].astype(float))
     last = _find_last(risk, errors, counts)
     return None if last is None else float(thresholds[last])
 
@@ -112,6 +106,11 @@ def _find_last(risk: float, errors: Any, counts: Any) -> int | None:
     """Index of the lowest threshold at which at most a share `risk` is wrong."""
     good = np.flatnonzero(np.cumsum(errors) <= risk * np.cumsum(counts) + 1e-9)
     return int(good[-1]) if len(good) else None
+
+
+def _get_values(judged: JudgedSteps, by: str) -> Any:
+    """How certain the first guesses are; -inf if that is not known, so that they are never accepted."""
+    return np.nan_to_num(getattr(judged, _GATES[by]), nan=-np.inf)
 
 
 def measure_verifier(
@@ -135,32 +134,30 @@ def measure_verifier(
         seed: Seed of the intervals.
     """
     listed = [(step, guess) for step in natural.steps for guess in guesses.get((step.key, step.step), ())]
-    scored = [(step, guess, guess.score) for step, guess in listed if guess.score is not None]
-    if not scored:
+    if all(guess.score is None for _, guess in listed):
         return None
-    with_confidence = [(step, guess, guess.confidence) for step, guess in listed if guess.confidence is not None]
-    if validation is None:
-        first_half = _choose_half(natural.steps)
+    right = np.array([is_right(step, guess, target) for step, guess in listed])
+
+    def measure(values: Sequence[float | None]) -> Share:
+        known = np.array([value is not None for value in values])
+        groups = [step.group for (step, _), is_known in zip(listed, known, strict=True) if is_known]
+        return measure_auroc(np.array(values, float)[known], right[known], Resamples(groups, seed))
+
+    chosen_on, test = validation, natural
+    if chosen_on is None:
+        first_half = choose_half(natural.steps)
         chosen_on, test = natural.choose(first_half), natural.choose(~first_half)
-    else:
-        chosen_on, test = validation, natural
     chosen_on, test = (each.choose(~np.isnan(each.score)) for each in (chosen_on, test))
     return VerifierScore(
         verifier=verifier,
         n=len(test.steps),
         without_score=sum(guess.rank == 1 and guess.score is None for _, guess in listed),
-        auroc=_measure_scored(scored, target, seed),
-        auroc_confidence=_measure_scored(with_confidence, target, seed) if with_confidence else _NO_SHARE,
+        auroc=measure([guess.score for _, guess in listed]),
+        auroc_confidence=measure([guess.confidence for _, guess in listed]),
         thresholds_from="half" if validation is None else "validation",
         chosen_on=len(chosen_on.steps),
         policies=_list_policies(chosen_on, test) if len(test.steps) else [],
     )
-
-
-def _measure_scored(scored: Sequence[tuple[GoldStep, Any, float]], target: str, seed: int) -> Share:
-    right = np.array([is_right(step, guess, target) for step, guess, _ in scored])
-    values = np.array([value for _, _, value in scored], float)
-    return measure_auroc(values, right, Resamples([step.group for step, _, _ in scored], seed))
 
 
 def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
@@ -172,10 +169,10 @@ def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
         right: Whether the guess is right, (guesses,).
         resamples: Draws of these guesses.
     """
+    if not len(scores):
+        return Share(value=None, low=None, high=None, n=0)
     order = np.argsort(scores, kind="stable")
-    begins = np.flatnonzero(np.diff(scores[order], prepend=-np.inf) > 0)
-    if not len(begins):
-        begins = np.zeros(1, int)
+    begins = np.union1d([0], np.flatnonzero(np.diff(scores[order], prepend=scores[order][0]) > 0))
     parts: list[Any] = []
     for weights in resamples.weigh_rows():
         good = np.add.reduceat((weights * right)[:, order], begins, axis=1)
@@ -186,7 +183,7 @@ def measure_auroc(scores: Any, right: Any, resamples: Resamples) -> Share:
     return make_share_of(np.concatenate(parts), len(scores))
 
 
-def _choose_half(steps: Sequence[GoldStep]) -> Any:
+def choose_half(steps: Sequence[GoldStep]) -> Any:
     """Mask of the steps in half of the groups, chosen by hash, (steps,)."""
     groups = sorted({step.group for step in steps}, key=lambda group: digest("thresholds", group))
     first = {*groups[: (len(groups) + 1) // 2]}
@@ -195,30 +192,59 @@ def _choose_half(steps: Sequence[GoldStep]) -> Any:
 
 def _list_policies(chosen_on: JudgedSteps, test: JudgedSteps) -> list[AcceptRow]:
     """What each policy accepts of the test guesses, with thresholds chosen only on `chosen_on`."""
+    right = test.is_right()
+
+    def measure(policy: str, taken: Any, wanted: float | None = None, threshold: float | None = None) -> AcceptRow:
+        hits = int((taken & right).sum())
+        return AcceptRow(
+            policy=policy,
+            precision_wanted=wanted,
+            threshold=None if threshold is None else round(threshold, 6),
+            accepted=round(float(taken.mean()), _DIGITS),
+            precision=round(hits / int(taken.sum()), _DIGITS) if taken.any() else None,
+            recall=round(hits / int(right.sum()), _DIGITS) if right.any() else None,
+        )
+
     rows: list[AcceptRow] = []
-    right = test.right
-    for policy, field in (("verifier", "score"), ("confidence", "confidence")):
-        # A guess without a value is never accepted.
-        values, known = (np.nan_to_num(getattr(each, field), nan=-np.inf) for each in (test, chosen_on))
-        if np.isinf(values).all():
-            continue
-        for precision in PRECISIONS:
-            threshold = find_threshold(known, chosen_on.right, 1 - precision)
-            taken = np.zeros(len(right), bool) if threshold is None else values >= threshold
-            rows.append(_measure_policy(policy, taken, right, precision, threshold))
+    for policy in _GATES:
+        values = _get_values(test, policy)
+        for precision in PRECISIONS if not np.isinf(values).all() else ():
+            threshold = find_threshold(_get_values(chosen_on, policy), chosen_on.is_right(), 1 - precision)
+            rows.append(measure(policy, values >= (np.inf if threshold is None else threshold), precision, threshold))
     every = np.ones(len(right), bool)
-    for policy, taken in (("accept_all", every), ("reject_all", ~every), ("oracle", right)):
-        rows.append(_measure_policy(policy, taken, right, None, None))
-    return rows
+    return [*rows, measure("accept_all", every), measure("reject_all", ~every), measure("oracle", right)]
 
 
-def _measure_policy(policy: str, taken: Any, right: Any, wanted: float | None, threshold: float | None) -> AcceptRow:
-    hits = int((taken & right).sum())
-    return AcceptRow(
-        policy=policy,
-        precision_wanted=wanted,
-        threshold=None if threshold is None else round(threshold, 6),
-        accepted=round(float(taken.mean()), _DIGITS),
-        precision=round(hits / int(taken.sum()), _DIGITS) if taken.any() else None,
-        recall=round(hits / int(right.sum()), _DIGITS) if right.any() else None,
-    )
+def measure_cascade(judged: JudgedSteps, resamples: Resamples, *, name: str, cost: float) -> Iterator[CascadeRow]:
+    """A cascade: confident guesses of a predictor are accepted, and the large model is asked for the rest. That is the
+    agent that took these steps, so it is right by definition.
+
+    Args:
+        judged: Steps in their natural distribution.
+        resamples: Draws of these steps.
+        name: Name of the predictor.
+        cost: Cost of a guess and its verification, relative to asking the large model.
+
+    Yields:
+        The rows by the verifier's scores, by the predictor's confidences, and one that takes every guess.
+    """
+    guessed, right, every = judged.action >= 0, judged.is_right(), np.ones(len(judged.steps), bool)
+
+    def measure(taken: Any, by: str, threshold: float | None = None) -> CascadeRow:
+        return CascadeRow(
+            predictor=name,
+            by=by,
+            threshold=None if threshold is None else round(threshold, 6),
+            accepted=make_share(taken, every, resamples),
+            precision=make_share(right, taken, resamples),
+            accuracy=make_share(right | ~taken, every, resamples),
+            cost=make_share(cost + ~taken, every, resamples),
+        )
+
+    for by in _GATES:
+        values = np.where(guessed, _get_values(judged, by), -np.inf)
+        known = np.sort(values[np.isfinite(values)])[::-1]
+        places = [int(np.ceil(share * len(values))) - 1 for share in SHARES]
+        for threshold in dict.fromkeys(float(known[place]) for place in places if 0 <= place < len(known)):
+            yield measure(values >= threshold, by, threshold)
+    yield measure(guessed, "all guesses")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,23 +16,22 @@ from foretrace.core.predictions import PredictedCall, digest_dataset, find_first
 
 ACTIONS = [str(action) for action in ActionType]
 """Action types in the order of the datasets' `ClassLabel`."""
+RowKind = Literal["eval", "proposer", "validation"]
+"""Rows that are predicted: eval rows; train rows of `proposer`; validation rows of `proposer`."""
+PLACES: dict[RowKind, tuple[str, str]] = {
+    "eval": ("eval", "test"),
+    "proposer": ("proposer", "train"),
+    "validation": ("proposer", "validation"),
+}
+"""Config and split of the rows."""
+NO_ROWS: dict[RowKind, str] = {
+    "eval": "eval rows; build it with an eval config and test groups",
+    "proposer": "proposer rows to learn from; build it with the recipe proposer",
+    "validation": "validation rows of `proposer`; build it with validation groups",
+}
+"""What the error says if there are none."""
 _LEARNT_COLUMNS = ["key", "step", "group", "action", "prompt", "completion"]
 _GOLD_COLUMNS = ("key", "step", "task", "group", "source", "action", "tool", "effect", "completion")
-_GOLD_ROWS = {
-    "eval": (
-        "eval",
-        "test",
-        ("next_actions", "natural", "balanced"),
-        "eval rows; build it with an eval config and test groups",
-    ),
-    "validation": (
-        "proposer",
-        "validation",
-        (),
-        "validation rows of `proposer`; build it with validation groups",
-    ),
-}
-"""Config, split, further columns, and what the error says if there are no rows."""
 _BATCH = 256
 """Rows in memory at a time; prompts are long."""
 
@@ -87,49 +86,50 @@ def read_target(dataset: Path) -> str:
     return target
 
 
-def check_version(path: str, made_for: str, dataset: Path, *, allowed: bool) -> None:
-    """Refuse a file that was made for another version of a dataset.
+def check_fit(
+    path: str,
+    made_for: str,
+    dataset: Path,
+    given: Collection[tuple[Any, ...]],
+    known: Collection[tuple[Any, ...]],
+    rows: str,
+    *,
+    allow_partial: bool | None = None,
+    allow_other_version: bool = False,
+) -> int:
+    """Refuse a file that was made for another version of a dataset, or of which most is for rows that it does not have.
 
     Args:
         path: The file.
         made_for: The digest in its header; empty if it has none.
-        allowed: Accept it anyway.
+        given: What its lines are for: key and step first.
+        known: What the dataset has.
+        rows: The kind of these rows: `eval rows`.
+        allow_partial: Accept it even if most is for other rows; None where no setting allows that.
+        allow_other_version: Accept it whatever it was made for.
+
+    Returns:
+        The number of those given that are not known.
 
     Raises:
         PredictionError: the file is refused.
     """
-    if made_for and made_for != digest_dataset(dataset) and not allowed:
+    if made_for and made_for != digest_dataset(dataset) and not allow_other_version:
         raise PredictionError(
             f"{path}: was made for another dataset, or another version of {dataset}: make it again, or ",
             Setting("allow_other_version", True),
             " takes what fits",
         )
-
-
-def check_known(
-    path: str, what: str, unknown: Sequence[tuple[Any, ...]], total: int, where: str, *, allowed: bool | None = None
-) -> None:
-    """Refuse a file of which most is for rows that the dataset does not have.
-
-    Args:
-        path: The file.
-        what: What it holds, and of what: `predictions are for rows`.
-        unknown: Key and step of those that the dataset does not have.
-        total: How many there are.
-        where: Where they should be: `the eval rows of DATASET`.
-        allowed: Take the others all the same; None where no setting allows that.
-
-    Raises:
-        PredictionError: the file is refused.
-    """
-    if 2 * len(unknown) > total and not allowed:
+    unknown = [place for place in given if place not in known]
+    if 2 * len(unknown) > len(given) and not allow_partial:
         key, step = unknown[0][:2]
-        message = (
-            f"{path}: {len(unknown):,} of {total:,} {what} that are not among {where}, e.g. key {key!r} step {step}: "
-            "copy key and step from the rows, or name the dataset that it is for"
+        others = () if allow_partial is None else (", or ", Setting("allow_partial", True), " scores the others")
+        raise PredictionError(
+            f"{path}: {len(unknown):,} of {len(given):,} steps are not among the {rows} of {dataset}, e.g. key "
+            f"{key!r} step {step}: copy key and step from the rows, or name the dataset that it is for",
+            *others,
         )
-        others = () if allowed is None else (", or ", Setting("allow_partial", True), " scores the others")
-        raise PredictionError(message, *others)
+    return len(unknown)
 
 
 def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
@@ -143,6 +143,18 @@ def read_rows(dataset: Path, config: str, split: str) -> list[DatasetRow]:
         with _open(path, _LEARNT_COLUMNS, read_dictionary=list_text_columns(["prompt", "completion"])) as file:
             for index in range(file.num_row_groups):
                 rows += _make_rows(file.read_row_group(index, columns=_LEARNT_COLUMNS, use_threads=False))
+    return rows
+
+
+def read_rows_of_kind(dataset: Path, kind: RowKind) -> list[DatasetRow]:
+    """All rows of a kind, in file order.
+
+    Raises:
+        PredictionError: there are none, or a file cannot be read.
+    """
+    rows = read_rows(dataset, *PLACES[kind])
+    if not rows:
+        raise PredictionError(f"{dataset}: has no {NO_ROWS[kind]}")
     return rows
 
 
@@ -160,7 +172,8 @@ def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validatio
     Raises:
         PredictionError: there are none, or they cannot be read.
     """
-    config, split, more, needs = _GOLD_ROWS[kind]
+    more = ("next_actions", "natural", "balanced") if kind == "eval" else ()
+    config, split = PLACES[kind]
     steps: list[GoldStep] = []
     for row in read_columns(dataset, config, split, (*_GOLD_COLUMNS, *more)):
         plain = {name: row[name] for name in ("key", "step", "task", "group", "source", "tool", "effect")}
@@ -173,7 +186,7 @@ def read_gold_steps(dataset: Path, target: str, kind: Literal["eval", "validatio
         )
         steps.append(step)
     if not steps:
-        raise PredictionError(f"{dataset}: has no {needs}")
+        raise PredictionError(f"{dataset}: has no {NO_ROWS[kind]}")
     return sorted(steps, key=lambda step: step[:2])
 
 

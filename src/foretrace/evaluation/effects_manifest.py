@@ -116,12 +116,27 @@ class _Seen:
             effect_class = "unknown"
         return {
             "effect_class": effect_class,
-            "annotations": make_annotations(effect_class),
+            "annotations": ToolAnnotations(  # `unknown` has those of a tool without hints
+                read_only_hint=effect_class == "read_only",
+                idempotent_hint=effect_class in ("read_only", "idempotent"),
+                destructive_hint=effect_class != "read_only",
+            ),
             "calls": self.effects.total(),
             "traces": len(self.traces),
             "effects": {effect.value: self.effects[effect] for effect in Effect if self.effects[effect]},
             "whole_file_writes": self.whole_file_writes,
         }
+
+
+def _writes_whole_file(facts: CallFacts) -> bool:
+    """Whether a call gives the whole content of a file, as some tools do; never a shell command or a patch."""
+    return (
+        facts.effect is Effect.LOCAL_WRITE
+        and facts.kind is CallKind.WRITE
+        and facts.creates
+        and facts.rule.startswith("tool.")
+        and facts.rule != "tool.patch"
+    )
 
 
 def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> EffectClass:
@@ -142,43 +157,31 @@ def classify_evidence(effects: Mapping[Effect, int], whole_file_writes: int) -> 
     return "idempotent" if Effect.LOCAL_WRITE in found else "read_only"
 
 
-def make_annotations(effect_class: EffectClass) -> ToolAnnotations:
-    """MCP's hints for a class; `unknown` gets the defaults of a tool without hints."""
-    return ToolAnnotations(
-        read_only_hint=effect_class == "read_only",
-        idempotent_hint=effect_class in ("read_only", "idempotent"),
-        destructive_hint=effect_class != "read_only",
-    )
-
-
 def collect_effects(traces: Iterable[Trace]) -> EffectsManifest:
     """Make the manifest of the calls that agents made in these traces."""
-    tools: defaultdict[str, _Seen] = defaultdict(_Seen)
-    patterns: defaultdict[str, defaultdict[tuple[tuple[str, str], ...], _Seen]] = defaultdict(
+    seen: defaultdict[str, defaultdict[tuple[tuple[str, str], ...] | None, _Seen]] = defaultdict(
         lambda: defaultdict(_Seen)
     )
+    """By tool and pattern; None has all calls of the tool."""
     count = calls = unread = 0
     for trace in traces:
         count += 1
-        for message in trace.messages:
-            for call in message.tool_calls if message.author == "model" else ():
-                facts = None if call.error or not call.name else classify_calls(trace, [call])
-                calls += 1
-                if facts is None:
-                    unread += 1
-                    continue
-                tools[call.name].add(facts, trace.key)
-                patterns[call.name][tuple(sorted(find_call_pattern(call).items()))].add(facts, trace.key)
-    found = [
-        ToolEffects(
-            tool=name,
-            patterns=_list_patterns(patterns[name]),
-            **seen.describe(open_ended=find_tool_group(name) is not None),
-        )
-        for name, seen in tools.items()
-    ]
-    found.sort(key=lambda tool: (-tool.calls, tool.tool))
-    return EffectsManifest(traces=count, calls=calls, unread_calls=unread, tools=found)
+        for call in (call for m in trace.messages if m.author == "model" for call in m.tool_calls):
+            calls += 1
+            facts = None if call.error or not call.name else classify_calls(trace, [call])
+            if facts is None:
+                unread += 1
+                continue
+            for pattern in (None, tuple(sorted(find_call_pattern(call).items()))):
+                seen[call.name][pattern].add(facts, trace.key)
+    tools: list[ToolEffects] = []
+    for name, by_pattern in seen.items():
+        whole = by_pattern.pop(None).describe(open_ended=find_tool_group(name) is not None)
+        patterns = [PatternEffects(pattern=dict(each or ()), **of.describe()) for each, of in by_pattern.items()]
+        patterns.sort(key=lambda each: (-each.calls, sorted(each.pattern.items())))
+        tools.append(ToolEffects(tool=name, patterns=patterns, **whole))
+    tools.sort(key=lambda tool: (-tool.calls, tool.tool))
+    return EffectsManifest(traces=count, calls=calls, unread_calls=unread, tools=tools)
 
 
 def read_manifest(path: Path) -> EffectsManifest:
@@ -192,22 +195,6 @@ def read_manifest(path: Path) -> EffectsManifest:
     except (OSError, msgspec.MsgspecError, UnicodeError) as error:
         reason = find_first_line(error)
         raise PredictionError(f"{path}: is not a manifest of effects: {reason}") from None
-
-
-def _list_patterns(patterns: Mapping[tuple[tuple[str, str], ...], _Seen]) -> list[PatternEffects]:
-    made = [PatternEffects(pattern=dict(pattern), **seen.describe()) for pattern, seen in patterns.items()]
-    return sorted(made, key=lambda each: (-each.calls, sorted(each.pattern.items())))
-
-
-def _writes_whole_file(facts: CallFacts) -> bool:
-    """Whether a call gives the whole content of a file, as some tools do; never a shell command or a patch."""
-    return (
-        facts.effect is Effect.LOCAL_WRITE
-        and facts.kind is CallKind.WRITE
-        and facts.creates
-        and facts.rule.startswith("tool.")
-        and facts.rule != "tool.patch"
-    )
 
 
 def check_call(call: ToolCall, safe: Set[Effect], manifest: EffectsManifest | None = None) -> CheckedCall:

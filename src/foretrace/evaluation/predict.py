@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,24 +28,17 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.version import __version__
-from foretrace.evaluation.checked_settings import check_number
-from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows, read_target
+from foretrace.evaluation.dataset_rows import (
+    ACTIONS,
+    PLACES,
+    DatasetRow,
+    RowKind,
+    read_rows_of_kind,
+    read_target,
+)
 from foretrace.evaluation.predictors.base import Guess, Predictor
+from foretrace.evaluation.savings import check_number
 
-PredictedRows = Literal["eval", "proposer", "validation"]
-"""`eval` rows and `validation` rows of `proposer` are predicted after learning from all train rows; train rows of
-`proposer`, each after learning from other groups."""
-_PLACES: dict[PredictedRows, tuple[str, str]] = {
-    "eval": ("eval", "test"),
-    "proposer": ("proposer", "train"),
-    "validation": ("proposer", "validation"),
-}
-"""Config and split of the rows."""
-_NO_ROWS: dict[PredictedRows, str] = {
-    "eval": "eval rows; build it with an eval config and test groups",
-    "proposer": "train rows",
-    "validation": "validation rows of `proposer`; build it with validation groups",
-}
 FOLDS = 5
 """Default number of folds of the train rows."""
 
@@ -53,7 +46,9 @@ FOLDS = 5
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which rows are predicted, and how."""
 
-    rows: PredictedRows = "eval"
+    rows: RowKind = "eval"
+    """`eval` and `validation` rows are predicted after learning from all train rows; train rows (`proposer`), each
+    after learning from other groups."""
     k: int = 5
     """Most guesses for a step."""
     limit: int | None = None
@@ -73,13 +68,10 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True):
         """
         for name in ("k", "limit"):
             check_number(name, getattr(self, name), lowest=1)
-        if self.folds is None:
-            return
-        if self.rows != "proposer":
+        if self.folds is not None and self.rows != "proposer":
             what = f" is for train rows, and {self.rows} rows are predicted by what all of them taught; leave it out"
             raise UsageError(Setting("folds", self.folds), what)
-        if self.folds < 2:
-            raise UsageError(Setting("folds", self.folds), ": give 2 or more, else a row's own answer would be learnt")
+        check_number("folds", self.folds, lowest=2)
 
 
 class PredictReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -113,9 +105,21 @@ class BadGuessError(ValueError):
     """What a predictor returned is not a list of guesses."""
 
 
-class _Fold(NamedTuple):
-    learnt: Sequence[DatasetRow]
-    asked: Sequence[DatasetRow]
+class Guessed:
+    """The guesses of all rows, and the faults."""
+
+    def __init__(self) -> None:
+        self.rows: list[Prediction] = []
+        self.seconds: list[float] = []
+        """Seconds for each row that was answered."""
+        self.faults: Counter[str] = Counter()
+        self.example: str | None = None
+        """Message of the first fault."""
+
+    def count(self, fault: str, row: DatasetRow, example: str) -> None:
+        """Count a fault in a row."""
+        self.faults[fault] += 1
+        self.example = self.example or f"{row.key} step {row.step}: {example}"
 
 
 def predict(
@@ -138,39 +142,98 @@ def predict(
         PredictionError: there is no dataset or no row, or the predictor fails to learn or fails on every row.
         StoreError: `out` cannot be written.
     """
+    from threadpoolctl import threadpool_limits
+
     settings.check()
     header = start_header(dataset, name, settings)
-    asked, folds = _plan_folds(dataset, settings)
-    run = _Run(name, settings, progress, len(asked))
-    for fold in folds:
-        run.predict_fold(make(), fold)
+    asked = read_rows_of_kind(dataset, settings.rows)[: settings.limit]
+    train = read_rows_of_kind(dataset, "proposer")
+    fold_of = _assign_folds(dataset, train, settings) if settings.rows == "proposer" else {}
+    guessed, fit_s, done, learnt_rows, guesses_types = Guessed(), 0.0, 0, set[int](), False
+    for fold in sorted({fold_of.get(row.group, 0) for row in asked}):
+        learnt = [row for row in train if not fold_of or fold_of[row.group] != fold]
+        learnt_rows.update(map(id, learnt))
+        predictor = make()
+        progress(f"{name} learns from {len(learnt):,} rows", 0, None)
+        fit_s += fit(predictor, name, learnt)
+        guesses_types = getattr(predictor, "target", "call") == "type"
+        with threadpool_limits(1):  # after the fit, which loads the libraries to limit
+            for row in asked:
+                if fold_of.get(row.group, 0) == fold:
+                    _ask(predictor, row, settings, guessed)
+                    done += 1
+                    progress(f"predicting with {name}", done, len(asked))
+    order = {(row.key, row.step): place for place, row in enumerate(asked)}
+    guessed.rows.sort(key=lambda row: (order[row.key, row.step], row.rank))
     header = msgspec.structs.replace(
         header,
-        target="type" if run.guesses_types else header.target,
-        steps=run.steps,
-        settings={"folds": len(folds)} if settings.rows == "proposer" else {},
+        target="type" if guesses_types else header.target,
+        steps=len(asked),
+        settings={"folds": len({*fold_of.values()})} if fold_of else {},
     )
-    order = {(row.key, row.step): place for place, row in enumerate(asked)}
-    run.guessed.rows.sort(key=lambda row: (order[row.key, row.step], row.rank))
-    learnt_rows = len({id(row) for fold in folds for row in fold.learnt})
-    return write_guesses(out, header, run.guessed, times=settings.times, learnt_rows=learnt_rows, fit_s=run.fit_s)
+    return write_guesses(out, header, guessed, times=settings.times, learnt_rows=len(learnt_rows), fit_s=fit_s)
 
 
-class Guessed:
-    """The guesses of all rows, and the faults."""
+def _assign_folds(dataset: Path, train: Sequence[DatasetRow], settings: PredictSettings) -> dict[str, int]:
+    """The fold of each group, chosen by hash."""
+    groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
+    if len(groups) < 2:
+        raise PredictionError(f"{dataset}: its train rows are of one group; there is no other one to learn from")
+    count = min(settings.folds or FOLDS, len(groups))
+    return {group: place % count for place, group in enumerate(groups)}
 
-    def __init__(self) -> None:
-        self.rows: list[Prediction] = []
-        self.seconds: list[float] = []
-        """Seconds for each row that was answered."""
-        self.faults: Counter[str] = Counter()
-        self.example: str | None = None
-        """Message of the first fault."""
 
-    def count(self, fault: str, row: DatasetRow, example: str) -> None:
-        """Count a fault in a row."""
-        self.faults[fault] += 1
-        self.example = self.example or f"{row.key} step {row.step}: {example}"
+def fit(predictor: Predictor, name: str, rows: Sequence[DatasetRow]) -> float:
+    """Let a predictor learn; returns the seconds that it took.
+
+    Raises:
+        PredictionError: it fails.
+    """
+    started = time.perf_counter()
+    try:
+        predictor.fit(rows)
+    except (Exception, SystemExit) as error:  # a user's own class may fail in any way
+        raise PredictionError(f"{name}: cannot learn from {len(rows):,} rows: {_name_error(error)}") from error
+    return time.perf_counter() - started
+
+
+def _ask(predictor: Predictor, row: DatasetRow, settings: PredictSettings, guessed: Guessed) -> None:
+    """Let a predictor guess at one row."""
+    started = time.perf_counter()
+    try:
+        given = predictor.predict(row.prompt, settings.k)
+        seconds = time.perf_counter() - started
+        guesses = check_guesses(given, settings.k)
+    except BadGuessError as error:
+        guessed.count("bad_guess", row, str(error))
+        return
+    except (Exception, SystemExit) as error:  # a user's own class may fail in any way
+        guessed.count("raised", row, _name_error(error))
+        return
+    guessed.seconds.append(seconds)
+    if not guesses:
+        guessed.count("no_guess", row, "an empty list")
+    guessed.rows.extend(make_predictions(row, guesses, round(seconds, 6) if settings.times else None))
+
+
+def _name_error(error: BaseException) -> str:
+    return f"{type(error).__name__}: {find_first_line(error)}"
+
+
+def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
+    """The header, as far as it is known before the first guess."""
+    config, split = PLACES[settings.rows]
+    return PredictionsHeader(
+        predictor=name,
+        dataset=digest_dataset(dataset),
+        built_from=read_origin(dataset),
+        config=config,
+        split=split,
+        target=read_target(dataset),
+        k=settings.k,
+        seed=settings.seed,
+        versions={"foretrace": __version__} | {each: version(each) for each in ("numpy", "scikit-learn")},
+    )
 
 
 def write_guesses(
@@ -186,9 +249,8 @@ def write_guesses(
         what = f"gave no guess at any of {header.steps:,} rows, e.g. {guessed.example}"
         raise PredictionError(f"{header.predictor}: {what}")
     latency, faults = summarise_latency(guessed.seconds), dict(sorted(guessed.faults.items()))
-    write_predictions(
-        out, msgspec.structs.replace(header, faults=faults, latency_s=latency if times else {}), guessed.rows
-    )
+    header = msgspec.structs.replace(header, faults=faults, latency_s=latency if times else {})
+    write_predictions(out, header, guessed.rows)
     return PredictReport(
         predictor=header.predictor,
         config=header.config,
@@ -204,72 +266,12 @@ def write_guesses(
     )
 
 
-def start_header(dataset: Path, name: str, settings: PredictSettings) -> PredictionsHeader:
-    """The header, as far as it is known before the first guess."""
-    config, split = _PLACES[settings.rows]
-    return PredictionsHeader(
-        predictor=name,
-        dataset=digest_dataset(dataset),
-        built_from=read_origin(dataset),
-        config=config,
-        split=split,
-        target=read_target(dataset),
-        k=settings.k,
-        seed=settings.seed,
-        versions={"foretrace": __version__} | {each: version(each) for each in ("numpy", "scikit-learn")},
-    )
-
-
-class _Run:
-    """Asks predictors, and keeps their guesses."""
-
-    def __init__(self, name: str, settings: PredictSettings, progress: ProgressFunc, total: int) -> None:
-        self._name, self._settings, self._progress, self._total = name, settings, progress, total
-        self.guessed = Guessed()
-        self.steps = 0
-        self.fit_s = 0.0
-        self.guesses_types = False
-
-    def predict_fold(self, predictor: Predictor, fold: _Fold) -> None:
-        """Fit a predictor, then let it guess."""
-        from threadpoolctl import threadpool_limits
-
-        self._progress(f"{self._name} learns from {len(fold.learnt):,} rows", 0, None)
-        self._fit(predictor, fold.learnt)
-        self.guesses_types = getattr(predictor, "target", "call") == "type"
-        with threadpool_limits(1):  # after the fit, which loads the libraries to limit
-            for row in fold.asked:
-                self._ask(predictor, row)
-                self._progress(f"predicting with {self._name}", self.steps, self._total)
-
-    def _fit(self, predictor: Predictor, rows: Sequence[DatasetRow]) -> None:
-        started = time.perf_counter()
-        try:
-            predictor.fit(rows)
-        except (Exception, SystemExit) as error:  # a user's own class may fail in any way
-            raise PredictionError(
-                f"{self._name}: cannot learn from {len(rows):,} rows: {_name_error(error)}"
-            ) from error
-        self.fit_s += time.perf_counter() - started
-
-    def _ask(self, predictor: Predictor, row: DatasetRow) -> None:
-        self.steps += 1
-        started = time.perf_counter()
-        try:
-            given = predictor.predict(row.prompt, self._settings.k)
-            seconds = time.perf_counter() - started
-            guesses = check_guesses(given, self._settings.k)
-        except BadGuessError as error:
-            self.guessed.count("bad_guess", row, str(error))
-            return
-        except (Exception, SystemExit) as error:  # a user's own class may fail in any way
-            self.guessed.count("raised", row, _name_error(error))
-            return
-        self.guessed.seconds.append(seconds)
-        if not guesses:
-            self.guessed.count("no_guess", row, "an empty list")
-        shown = round(seconds, 6) if self._settings.times else None
-        self.guessed.rows.extend(make_predictions(row, guesses, shown))
+def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
+    """Median, 95th percentile and mean, in seconds; empty if nothing was measured."""
+    if not seconds:
+        return {}
+    values = {"p50": np.quantile(seconds, 0.5), "p95": np.quantile(seconds, 0.95), "mean": np.mean(seconds)}
+    return {name: round(float(value), 6) for name, value in values.items()}
 
 
 def make_predictions(
@@ -341,45 +343,3 @@ def _can_be_written(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def summarise_latency(seconds: Sequence[float]) -> dict[str, float]:
-    """Median, 95th percentile and mean, in seconds; empty if nothing was measured."""
-    if not seconds:
-        return {}
-    values = {"p50": np.quantile(seconds, 0.5), "p95": np.quantile(seconds, 0.95), "mean": np.mean(seconds)}
-    return {name: round(float(value), 6) for name, value in values.items()}
-
-
-def read_asked(dataset: Path, settings: PredictSettings) -> list[DatasetRow]:
-    """The rows to predict."""
-    rows = read_rows(dataset, *_PLACES[settings.rows])
-    if not rows:
-        raise PredictionError(f"{dataset}: has no {_NO_ROWS[settings.rows]}")
-    return rows[: settings.limit]
-
-
-def _plan_folds(dataset: Path, settings: PredictSettings) -> tuple[list[DatasetRow], list[_Fold]]:
-    """The folds: rows to predict, each with the rows to learn from."""
-    asked = read_asked(dataset, settings)
-    train = read_rows(dataset, "proposer", "train")
-    if not train:
-        raise PredictionError(f"{dataset}: has no proposer rows to learn from; build it with the recipe proposer")
-    if settings.rows != "proposer":
-        return asked, [_Fold(train, asked)]
-    groups = sorted({row.group for row in train}, key=lambda group: digest("folds", str(settings.seed), group))
-    if len(groups) < 2:
-        raise PredictionError(f"{dataset}: its train rows are of one group; there is no other one to learn from")
-    count = min(settings.folds or FOLDS, len(groups))
-    fold_of = {group: place % count for place, group in enumerate(groups)}
-    parts = [
-        _Fold(
-            [row for row in train if fold_of[row.group] != fold], [row for row in asked if fold_of[row.group] == fold]
-        )
-        for fold in range(count)
-    ]
-    return asked, [part for part in parts if part.asked]
-
-
-def _name_error(error: BaseException) -> str:
-    return f"{type(error).__name__}: {find_first_line(error)}"

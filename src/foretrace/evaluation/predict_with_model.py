@@ -25,16 +25,15 @@ from foretrace.core.predictions import (
     read_guess,
 )
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, ask_all, make_answer
-from foretrace.evaluation.checked_settings import check_number
-from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow
+from foretrace.evaluation.dataset_rows import ACTIONS, DatasetRow, read_rows_of_kind
 from foretrace.evaluation.predict import (
     Guessed,
     PredictReport,
     PredictSettings,
-    read_asked,
     start_header,
     write_guesses,
 )
+from foretrace.evaluation.savings import check_number
 from foretrace.models.base import ChatModel, ConfiguredModel
 
 
@@ -82,7 +81,7 @@ async def predict_with_model(
     """
     settings.check()
     model_settings.check()
-    rows = read_asked(dataset, settings)
+    rows = read_rows_of_kind(dataset, settings.rows)[: settings.limit]
     header = _make_header(dataset, model, settings, model_settings, len(rows))
     with AnswerJournal(out, _name_asked(header)) as journal:
         meter = await ask_all(

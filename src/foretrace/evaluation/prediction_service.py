@@ -76,49 +76,6 @@ class TurnEnds(msgspec.Struct, frozen=True, tag="turn_ends"):
     turn: str
 
 
-class ServedPrediction(msgspec.Struct, frozen=True, kw_only=True):
-    """One prediction."""
-
-    action: str
-    tool: str | None
-    arguments: dict[str, Any]
-    confidence: float | None
-    """Probability that it is right; 1 for a call that is already complete in the text."""
-    effect: str
-    """What the call would touch (`Effect`); `unknown` if only the type is predicted."""
-    may_run_ahead: bool
-
-
-class Predictions(msgspec.Struct, frozen=True, tag="predictions"):
-    """Predictions of what comes next, the likeliest first."""
-
-    turn: str
-    predictions: list[ServedPrediction]
-
-
-class CallChecked(msgspec.Struct, frozen=True, tag="call"):
-    """Whether a call was predicted."""
-
-    turn: str
-    rank: int | None
-    """Rank of the call among the predictions at the start of the turn, from 1; None if it was not predicted."""
-    effect: str
-    may_run_ahead: bool
-
-
-class TurnEnded(msgspec.Struct, frozen=True, tag="turn_ends"):
-    """The turn is closed."""
-
-    turn: str
-
-
-class Refused(msgspec.Struct, frozen=True, tag="error"):
-    """A line that could not be served; the service continues."""
-
-    error: str
-    turn: str | None = None
-
-
 class ServiceCounts(msgspec.Struct):
     """Totals of a service."""
 
@@ -157,7 +114,8 @@ class PredictionService:
         """One lock per turn, held while one of its lines is answered."""
 
     async def answer(self, line: bytes) -> bytes:
-        """The reply to one line, without a newline: `Predictions`, `CallChecked`, `TurnEnded` or `Refused`.
+        """The reply to one line, without a newline: an object of the `type` `predictions`, `call`, `turn_ends` or
+        `error`.
 
         May be called before earlier lines are answered; the lines of one turn are answered in order.
         """
@@ -169,48 +127,48 @@ class PredictionService:
             async with lock:
                 return msgspec.json.encode(await self._serve(request))
         except (msgspec.MsgspecError, UnicodeError) as error:
-            refused = Refused(f"not understood: {find_first_line(error)}", turn)
+            why = f"not understood: {find_first_line(error)}"
         except RowError as error:
-            refused = Refused(f"messages: {error.drop.detail or error.drop.reason}", turn)
+            why = f"messages: {error.drop.detail or error.drop.reason}"
         except Exception as error:  # a user's predictor may fail in any way; the service must survive it
-            name = "" if isinstance(error, ForetraceError) else f"{type(error).__name__}: "
-            refused = Refused(name + find_first_line(error), turn)
+            why = ("" if isinstance(error, ForetraceError) else f"{type(error).__name__}: ") + find_first_line(error)
         self._counts.errors += 1
-        return msgspec.json.encode(refused)
+        return msgspec.json.encode({"type": "error", "turn": turn, "error": why})
 
-    async def _serve(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> Any:
-        turn = self._turns.get(request.turn)
+    async def _serve(self, request: TurnBegins | TextSoFar | CallKnown | TurnEnds) -> dict[str, Any]:
+        name, turn = request.turn, self._turns.get(request.turn)
         if isinstance(request, TurnBegins):
             if turn is not None:
-                raise UsageError(f"turn {request.turn!r} is open already: end it, or use another name")
+                raise UsageError(f"turn {name!r} is open already: end it, or use another name")
             return await self._begin(request)
         if turn is None:
-            raise UsageError(f"turn {request.turn!r} is not open: send turn_begins first")
+            raise UsageError(f"turn {name!r} is not open: send turn_begins first")
         if isinstance(request, TurnEnds):
-            del self._turns[request.turn]
-            return TurnEnded(request.turn)
+            del self._turns[name]
+            return {"type": "turn_ends", "turn": name}
         if isinstance(request, CallKnown):
-            return self._check(turn, request)
-        return Predictions(request.turn, self._narrow(turn, request))
+            return {"type": "call", "turn": name, **self._check(turn, request)}
+        return {"type": "predictions", "turn": name, "predictions": self._narrow(turn, request)}
 
-    async def _begin(self, request: TurnBegins) -> Predictions:
+    async def _begin(self, request: TurnBegins) -> dict[str, Any]:
         if len(self._turns) >= MAX_OPEN_TURNS:
             raise UsageError(f"{MAX_OPEN_TURNS:,} turns are open: end some of them (turn_ends)")
         tools = read_tool_specs(request.tools)
         names = {tool.name for tool in tools}
+        messages = make_messages(flatten_turns(enumerate(check_objects(request.messages, "messages")), (None, None)))
         guesses = [
             guess
-            for guess in await self._ask(_read_messages(request.messages), tools)
+            for guess in await self._ask(messages, tools)
             if guess.action is not None
             and all(_is_object(call.arguments) and (not names or call.tool in names) for call in guess.calls)
         ]
-        turn = _Turn(tools, guesses)
-        predictions = Predictions(request.turn, [self._describe(turn, each) for each in guesses])
-        self._turns[request.turn] = turn
+        turn = self._turns[request.turn] = _Turn(tools, guesses)
         self._counts.turns += 1
-        return predictions
+        predictions = [self._describe(turn, guess) for guess in guesses]
+        return {"type": "predictions", "turn": request.turn, "predictions": predictions}
 
-    def _check(self, turn: _Turn, request: CallKnown) -> CallChecked:
+    def _check(self, turn: _Turn, request: CallKnown) -> dict[str, Any]:
+        """The rank of a call among the predictions at the start of the turn, from 1, and whether it may run ahead."""
         call = ToolCall(name=request.name, arguments=_write_arguments(request.arguments))
         own = call.name, canonicalise_json(call.arguments)
         same = (
@@ -222,52 +180,44 @@ class PredictionService:
         self._counts.calls += 1
         self._counts.first += rank == 1
         self._counts.predicted += rank is not None
-        return CallChecked(request.turn, rank, effect.value, effect in self._safe)
+        return {"rank": rank, "effect": effect.value, "may_run_ahead": effect in self._safe}
 
-    def _describe(self, turn: _Turn, guess: Prediction, *, is_known: bool = False) -> ServedPrediction:
-        call = next(iter(guess.calls), None)
-        effect = Effect.UNKNOWN
+    def _describe(self, turn: _Turn, guess: Prediction, *, is_known: bool = False) -> dict[str, Any]:
+        """A prediction as it is served: confidence 1 for a call that is already complete in the text; the effect
+        `unknown` if only the type is predicted."""
+        call, effect = next(iter(guess.calls), None), Effect.UNKNOWN
         if call is not None and (is_known or call.arguments != "{}"):  # with {} only the type may be predicted
             effect = classify_lone_call(ToolCall(name=call.tool, arguments=call.arguments), turn.tools).effect
-        return ServedPrediction(
-            action=str(guess.action),
-            tool=None if call is None else call.tool,
-            arguments={} if call is None else json.loads(call.arguments),
-            confidence=guess.confidence,
-            effect=effect.value,
-            may_run_ahead=effect in self._safe and len(guess.calls) == 1,
-        )
+        return {
+            "action": str(guess.action),
+            "tool": None if call is None else call.tool,
+            "arguments": {} if call is None else json.loads(call.arguments),
+            "confidence": guess.confidence,
+            "effect": effect.value,
+            "may_run_ahead": effect in self._safe and len(guess.calls) == 1,
+        }
 
-    def _narrow(self, turn: _Turn, so_far: TextSoFar) -> list[ServedPrediction]:
+    def _narrow(self, turn: _Turn, so_far: TextSoFar) -> list[dict[str, Any]]:
         """The complete calls so far, and the guesses that an unfinished call may still become."""
         known = [call for call in find_calls(so_far.text) if call.error is None]
         for each in so_far.calls:
             if _is_object(each.arguments):
                 known.append(ToolCall(name=each.name, arguments=_write_arguments(each.arguments)))
-        unfinished = next((each for each in so_far.calls[-1:] if not _is_object(each.arguments)), None)
-        shown: list[ServedPrediction] = []
+        shown: list[dict[str, Any]] = []
         for call in known:
             action = find_lone_action(classify_lone_call(call, turn.tools))
             calls = (PredictedCall(call.name, call.arguments),)
             whole = Prediction(key="", step=0, action=action, calls=calls, confidence=1.0)
             shown.append(self._describe(turn, whole, is_known=True))
         guesses = () if known else turn.guesses
-        if unfinished is not None:
+        if so_far.calls and not _is_object(so_far.calls[-1].arguments):
+            unfinished = so_far.calls[-1]
             guesses = [guess for guess in turn.guesses if guess.calls and _may_become(unfinished, guess.calls[0])]
         return [*shown, *(self._describe(turn, guess) for guess in guesses)]
 
 
-def _read_messages(messages: list[Any]) -> tuple[Message, ...]:
-    """Parse messages in the format of chat servers, including calls.
-
-    Raises:
-        RowError: a value is not such a message.
-    """
-    return make_messages(flatten_turns(enumerate(check_objects(messages, "messages")), (None, None)))
-
-
-def _write_arguments(arguments: Any) -> str:
-    return arguments or "{}" if isinstance(arguments, str) else json.dumps(dict(arguments))
+def _write_arguments(arguments: str | dict[str, Any]) -> str:
+    return arguments or "{}" if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def _is_object(arguments: str | dict[str, Any]) -> bool:
@@ -283,15 +233,15 @@ def _may_become(call: CallSoFar, guess: PredictedCall) -> bool:
     """Whether the arguments of a call, as far as they are written, agree with a guess."""
     import json_repair
 
-    written: Any = json_repair.loads(_write_arguments(call.arguments)[:_MAX_READ])
-    guessed = json.loads(guess.arguments)
     if call.name != guess.tool:
         return False
+    written: Any = json_repair.loads(_write_arguments(call.arguments)[:_MAX_READ])
     if not written or not isinstance(written, dict):
         return True
-    *whole, (name, value) = written.items()
+    guessed = json.loads(guess.arguments)
+    *whole, (last, value) = written.items()
     agrees = all(name in guessed and guessed[name] == value for name, value in whole)
-    return agrees and name in guessed and _write(guessed[name]).startswith(_write(value))
+    return agrees and last in guessed and _write(guessed[last]).startswith(_write(value))
 
 
 def _write(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,16 +29,12 @@ FILE = re.compile(
     rf"|(?:~?/|\.{{1,2}}/)?[\w+-][\w.+-]*\.(?:{_ENDINGS}))(?![\w/])"
 )
 """A path with any extension, or a bare name with a known one."""
-_ON_THE_WEB = re.compile(r"^[\w.-]+\.\w+/[\w.-]+/[\w.-]+/(?:blob|tree|raw)/[^/]+/")
 _FOREIGN = re.compile(r"(?:^|/)(?:site-packages|node_modules|build|dist|\.\w+)/")
 _IN_A_DIFF = re.compile(r"^[ab]/")
-_MODULE = re.compile(r"^\W*(?:from|import) +([a-z_]\w*(?:\.[a-z_]\w*)+)", re.MULTILINE)
-_TRACE_LINE = re.compile(r'File "([^"\n]+)", line (\d+)')
 _READ_CHARS = 6000
 """Characters of a text that are searched, half at its beginning and half at its end."""
 _LISTED_FILES = 60
 """Most files of one text that are considered."""
-_PART = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
 _CALL_MARK = re.compile(r"<tool_call|<function|```")
 
 
@@ -94,7 +90,7 @@ def list_created(view: PromptView, root: str) -> list[str]:
 def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
     """At most `limit` files that a prompt names, those most likely to be used first.
 
-    A name without a folder or an imported module counts as the file of that name elsewhere in the prompt.
+    Files last created, written or read, or just named, come first; tests and installed, built or hidden files last.
     """
     named: dict[str, tuple[int, int]] = {}
     """Path -> (turns ago, calls)."""
@@ -111,45 +107,20 @@ def list_files(view: PromptView, root: str, limit: int) -> list[NamedFile]:
                 viewed = make_relative(facts.reads[-1], root)
         for path in find_files(turn.result, root):
             named[path] = ago, named.get(path, (0, 0))[1]
-    said = find_text(view)
-    known = {posixpath.basename(path): path for path in named if "/" in path}
-    in_task = _resolve(find_files(view.task, root), _find_modules(view.task), known)
-    in_text = _resolve(find_files(said, root), _find_modules(said), known)
+    in_task, in_text = ({*find_files(text, root)} for text in (view.task, find_text(view)))
     in_result = {path: place for place, path in reversed([*enumerate(find_files(view.last_result, root))])}
-    traced = {make_relative(path, root) for path, _ in _TRACE_LINE.findall(_clip(view.last_result))}
     for path in [*sorted(in_task | in_text), *in_result]:
         named.setdefault(path, (0 if path in in_result else len(view.turns), 0))
-    task_words, text_words = _split_words(_clip(view.task)), _split_words(said)
 
     def weigh(file: NamedFile) -> tuple[float, str]:
-        """Files last created, written or read, just named, or with words of the task in their name come first; tests
-        and installed, built or hidden files come last."""
         path = file.path
-        special = 3.0 * (path in (created, edited, viewed)) + 2.0 * ((path in traced) + (path in in_task))
-        words = 3.0 * (path in in_text) + 1.5 * _measure_overlap(path, task_words) + _measure_overlap(path, text_words)
+        special = 3.0 * (path in (created, edited, viewed)) + 2.0 * (path in in_task) + 3.0 * (path in in_text)
         last = ("test" in path) + 2.0 * (_FOREIGN.search(path) is not None)
         place = 0.2 * min(file.turns_ago, 20) + 0.1 * min(max(file.in_result, 0), 20)
-        return special + words + 2.0 * min(file.calls, 2) - last - place, path
+        return special + 2.0 * min(file.calls, 2) - last - place, path
 
     found = [NamedFile(path, in_result.get(path, -1), calls, ago) for path, (ago, calls) in named.items()]
     return sorted(found, key=weigh, reverse=True)[:limit]
-
-
-def _resolve(paths: Iterable[str], modules: Iterable[str], known: dict[str, str]) -> set[str]:
-    """The paths, with bare names and modules replaced by the known files of the same name."""
-    found: set[str] = set()
-    for path in paths:
-        found.add(path if "/" in path else known.get(path, path))
-    for module in modules:
-        path = module.replace(".", "/") + ".py"
-        full = known.get(posixpath.basename(path), path)
-        found.add(full if full.endswith(path) else path)
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _find_modules(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_MODULE.findall(_clip(text))))
 
 
 def find_text(view: PromptView) -> str:
@@ -157,22 +128,6 @@ def find_text(view: PromptView) -> str:
     text = view.turns[-1].text if view.turns else ""
     mark = _CALL_MARK.search(text)
     return text[: mark.start()] if mark else text
-
-
-@lru_cache(maxsize=4096)
-def _split_words(text: str) -> frozenset[str]:
-    """Parts of the words of a text, in lower case and without a plural s."""
-    return frozenset(part.lower().rstrip("s") for part in _PART.findall(text))
-
-
-def _measure_overlap(path: str, words: Collection[str]) -> float:
-    parts = _split_name(path)
-    return sum(part in words for part in parts) / len(parts) if parts else 0.0
-
-
-@lru_cache(maxsize=16_384)
-def _split_name(path: str) -> Sequence[str]:
-    return [part.lower().rstrip("s") for part in _PART.findall(posixpath.basename(path).partition(".")[0])]
 
 
 def list_names(view: PromptView) -> set[str]:
@@ -203,8 +158,8 @@ def _find_paths(text: str) -> Sequence[str]:
 
 
 def make_relative(path: str, root: str) -> str:
-    """A path without the working directory if it is in it, and without the address of a web repository."""
-    path = _ON_THE_WEB.sub("", path.removeprefix("./"))
+    """A path without the working directory if it is in it."""
+    path = path.removeprefix("./")
     return path[len(root) + 1 :] if root and path.startswith(root + "/") else path
 
 

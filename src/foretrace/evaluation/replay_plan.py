@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from foretrace.actions.call_names import name_call
 from foretrace.actions.label_steps import classify_calls, label_trace
-from foretrace.actions.same_action import Action, MatchLevel, make_call_key
+from foretrace.actions.same_action import Action, make_call_key
 from foretrace.actions.taxonomy import Effect, StepLabel
 from foretrace.core.predictions import Prediction
 from foretrace.core.trace import Message, ToolCall, Trace
@@ -27,26 +27,19 @@ from foretrace.evaluation.step_times import (
     time_steps,
 )
 
-LEVEL: MatchLevel = "normalised"
-"""The level at which a guessed call is compared with the step's."""
-
 
 class PlannedCall(NamedTuple):
     """One call of a guess."""
 
     call: ToolCall
-    message: int
-    """Index of the message it is guessed for."""
-    key: tuple[str, ...]
-    """Equal for calls that are the same action."""
+    key: tuple[int, tuple[str, ...]]
+    """Equal for calls that are the same action, guessed for the same message."""
     covers: tuple[int, ...]
     """Positions of the step's calls that it matches."""
     seconds: float | None
     """Recorded duration; None for a call that the step does not make."""
     written_s: float
     """Seconds of the reply after which it can be guessed."""
-    effect: Effect
-    """Effect of running it."""
 
 
 class PlannedGuess(NamedTuple):
@@ -89,39 +82,40 @@ class ToolMedians:
 
     def add(self, call: ToolCall, seconds: float) -> None:
         """Add a recorded call."""
-        for at in self._list_places(call):
+        for at in _list_places(call):
             self._seconds[at].append(seconds)
 
     def estimate(self, call: ToolCall) -> tuple[float, str]:
-        """Seconds, and what they are the median of: `name`, `tool` or `all`; 0 and `none` if no time is known."""
-        for at in self._list_places(call):
+        """Seconds, and of which calls they are the median: `name`, `tool` or `all`; 0 and `none` if no time is
+        known."""
+        for at in _list_places(call):
             if at in self._seconds:
                 if at not in self._medians:
                     self._medians[at] = statistics.median(self._seconds[at])
                 return self._medians[at], at[0]
         return 0.0, "none"
 
-    def _list_places(self, call: ToolCall) -> tuple[tuple[str, str], ...]:
-        return ("name", name_call(call)), ("tool", call.name), ("all", "")
+
+def _list_places(call: ToolCall) -> tuple[tuple[str, str], ...]:
+    return ("name", name_call(call)), ("tool", call.name), ("all", "")
 
 
 class ReplayPlan:
-    """Takes traces one by one, and keeps what a replay needs."""
+    """Takes traces one by one, and keeps what a replay needs.
+
+    Args:
+        predictions: By key and step, the best first.
+        top: Most guesses used for each message.
+        assumed: Times for steps without known times.
+    """
 
     def __init__(
         self,
         predictions: Mapping[tuple[str, int], Sequence[Prediction]],
-        *,
         top: int,
-        assume_times: AssumedTimes | None = None,
+        assumed: AssumedTimes | None = None,
     ) -> None:
-        """
-        Args:
-            predictions: By key and step, the best first.
-            top: Most guesses used for each message.
-            assume_times: Times for steps without known times.
-        """
-        self._predictions, self._top, self._assumed = predictions, top, assume_times
+        self._predictions, self._top, self._assumed = predictions, top, assumed
         self.runs: list[list[PlannedStep]] = []
         """Consecutive steps of one trace, without a person or a step of unknown time between them."""
         self.attempts: Counter[str] = Counter()
@@ -144,16 +138,17 @@ class ReplayPlan:
             self.assumed_steps += assumed
             for step in steps if assumed else ():
                 self._note_tool_times(trace, step)
-        runs = [[self._plan_step(trace, step, labels) for step in run] for run in split_runs(steps)]
-        self.runs += runs
+        self.runs += [[self._plan_step(trace, step, labels) for step in run] for run in split_runs(steps)]
         self.attempts[trace.task.id] += 1
-        self.steps += sum(predicted)
-        self.steps_without_prediction += len(steps) - sum(predicted)
         for step, has_prediction in zip(steps, predicted, strict=True):
             self.met_predictions += sum(len(self._predictions.get((trace.key, index), ())) for index in step.indexes)
-            if has_prediction and step.unknown is not None:
+            if not has_prediction:
+                self.steps_without_prediction += 1
+                continue
+            self.steps += 1
+            self.known_steps += step.unknown is None
+            if step.unknown is not None:
                 self.unknown[step.unknown] += 1
-            self.known_steps += has_prediction and step.unknown is None
 
     def _note_tool_times(self, trace: Trace, step: StepTimes) -> None:
         if step.unknown is None:
@@ -164,18 +159,19 @@ class ReplayPlan:
 
     def _plan_step(self, trace: Trace, step: StepTimes, labels: Mapping[int, StepLabel]) -> PlannedStep:
         call_s = _list_call_times(step)
+        lengths = [_count_characters(trace.messages[index]) for index in step.indexes]
         guesses: list[PlannedGuess] = []
         seconds: list[float] = []
-        foreseen, position = True, 0
-        for index, written in zip(step.indexes, _share_writing(trace, step), strict=True):
-            message = trace.messages[index]
+        foreseen, first_call = True, 0
+        for number, index in enumerate(step.indexes):
+            written_s = (step.model_s or 0.0) * (sum(lengths[:number]) / (sum(lengths) or 1))
+            own = dict(enumerate(map(find_call_key, trace.messages[index].tool_calls), first_call))
             rows = self._predictions.get((trace.key, index), ())[: self._top]
-            own = {position + number: call for number, call in enumerate(message.tool_calls)}
-            made = [_plan_guess(trace, index, row, own, call_s, step, written) for row in rows]
+            made = [_plan_guess(trace, index, row, own, step, call_s, written_s) for row in rows]
             foreseen = foreseen and (made[0].right if made else not own)
             guesses += made
             seconds += [row.seconds for row in rows if row.seconds is not None]
-            position += len(own)
+            first_call += len(own)
         guesses.sort(key=lambda guess: guess.prediction.rank)
         return PlannedStep(
             task=trace.task.id,
@@ -192,19 +188,11 @@ class ReplayPlan:
 
 
 def _list_call_times(step: StepTimes) -> tuple[float | None, ...]:
-    if len(step.calls) == 1:
-        return (step.tool_s,)
-    return tuple(call.tool_s for call in step.calls)
-
-
-def _share_writing(trace: Trace, step: StepTimes) -> Iterator[float]:
-    """For each message of a reply, the share of the reply's characters written before it."""
-    written = [_count_characters(trace.messages[index]) for index in step.indexes]
-    for number in range(len(written)):
-        yield sum(written[:number]) / (sum(written) or 1)
+    return (step.tool_s,) if len(step.calls) == 1 else tuple(call.tool_s for call in step.calls)
 
 
 def _count_characters(message: Message) -> int:
+    """Characters that the model wrote; a part of a reply takes its share of the reply's time."""
     calls = sum(len(call.name) + len(call.arguments) for call in message.tool_calls if call.span is None)
     return len(message.reasoning or "") + len(message.content) + calls
 
@@ -213,36 +201,30 @@ def _plan_guess(
     trace: Trace,
     index: int,
     row: Prediction,
-    own: Mapping[int, ToolCall],
-    call_s: Sequence[float | None],
+    own: Mapping[int, tuple[str, ...]],
     step: StepTimes,
-    written: float,
+    call_s: Sequence[float | None],
+    written_s: float,
 ) -> PlannedGuess:
-    """What one guess at message `index` would launch; `own` is the message's calls by position in the step."""
-    own_keys = {position: find_call_key(call) for position, call in own.items()}
+    """What one guess at message `index` would launch; `own` has the keys of the message's calls, by position in the
+    step."""
+    calls = [ToolCall(name=guess.tool, arguments=guess.arguments) for guess in row.calls]
     planned: list[PlannedCall] = []
-    for guess in row.calls:
-        call = ToolCall(name=guess.tool, arguments=guess.arguments)
+    for call in calls:
         key = find_call_key(call)
-        covers = tuple(position for position, own_key in own_keys.items() if own_key == key)
-        times = [call_s[position] for position in covers]
-        known = [seconds for seconds in times if seconds is not None]
-        recorded = max(known) if len(known) == len(times) and times else step.tool_s if covers else None
-        written_s = written * (step.model_s or 0.0)
-        planned.append(PlannedCall(call, index, key, covers, recorded, written_s, _find_effect(trace, call)))
+        covers = tuple(position for position, own_key in own.items() if own_key == key)
+        known = [seconds for position in covers if (seconds := call_s[position]) is not None]
+        seconds = None if not covers else max(known) if len(known) == len(covers) else step.tool_s
+        planned.append(PlannedCall(call, (index, key), covers, seconds, written_s))
+    facts = classify_calls(trace, calls)
     return PlannedGuess(
         prediction=row,
         calls=tuple(planned),
-        effect=_find_effect(trace, *(each.call for each in planned)),
-        right=Counter(each.key for each in planned) == Counter(own_keys.values()) and row.action is not None,
+        effect=Effect.PURE_READ if facts is None else facts.effect,
+        right=Counter(each.key[1] for each in planned) == Counter(own.values()) and row.action is not None,
     )
 
 
 def find_call_key(call: ToolCall) -> tuple[str, ...]:
     """A key that is equal for calls that are the same action."""
-    return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), LEVEL)
-
-
-def _find_effect(trace: Trace, *calls: ToolCall) -> Effect:
-    facts = classify_calls(trace, calls)
-    return facts.effect if facts is not None else Effect.PURE_READ
+    return make_call_key(Action(type=None, tool=call.name, arguments=call.arguments), "normalised")

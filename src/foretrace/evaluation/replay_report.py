@@ -9,8 +9,7 @@ import msgspec
 
 from foretrace.core.errors import Setting, UsageError
 from foretrace.core.report import Report
-from foretrace.evaluation.ceiling_report import Conclusion, Saving, Verdict
-from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
+from foretrace.evaluation.savings import Conclusion, Saving, Verdict, check_number, choose_safe_effects
 from foretrace.evaluation.step_times import AssumedTimes
 
 Gate = Literal["score", "confidence"]
@@ -18,7 +17,7 @@ Gate = Literal["score", "confidence"]
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How guesses are run and what they cost: the arguments of `foretrace.replay`."""
+    """How guesses are run: the arguments of `foretrace.replay`."""
 
     guess_latency: float | None = None
     assume_times: AssumedTimes | None = None
@@ -26,33 +25,26 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None = None
     ahead: int = 1
     top: int = 1
-    parallel: int | None = None
-    cancel: bool = True
-    price_token: float = 0.0
-    price_tool_s: float = 0.0
     allow: tuple[str, ...] = ()
     seed: int = 0
 
     def check(self) -> None:
-        """Check the settings.
+        """Refuse values that are out of range.
 
         Raises:
-            UsageError: a setting is out of range.
+            UsageError: names the setting.
         """
         for name in ("guess_latency", "verifier_s"):
             check_number(name, getattr(self, name), "seconds, ")
-        for name in ("price_token", "price_tool_s"):
-            check_number(name, getattr(self, name), "a price, ")
-        for name in ("ahead", "top", "parallel"):
-            check_number(name, getattr(self, name), lowest=1)
-        check_number("seed", self.seed)
+        for name, lowest in (("ahead", 1), ("top", 1), ("seed", 0)):
+            check_number(name, getattr(self, name), lowest=lowest)
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise UsageError(Setting("threshold", self.threshold), ": give a number")
         choose_safe_effects(self.allow)
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Percentiles over tasks or steps; None if there are none."""
+    """Percentiles over tasks; None if there are none."""
 
     p50: float | None
     p95: float | None
@@ -67,44 +59,12 @@ class TaskTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Share of a task's time that is saved."""
 
 
-class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
-    """How good the guesses are, regardless of what they save; None if there is nothing to measure."""
-
-    hit_rate: float | None
-    """Share of the steps with calls whose first guess is exactly their calls."""
-    eligible_hit_rate: float | None
-    """The same over the steps whose calls are all safe to run early."""
-    mean_confidence: float | None
-    """Mean over the first guesses, at steps with calls, that have a confidence."""
-    calibration_error: float | None
-    """Expected calibration error of these guesses, in ten bins of equal width."""
-    proposer_s: Percentiles
-    """Seconds of a guess, over the steps whose predictions have them."""
-
-
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What guessing costs, in the unit of the prices. The model's replies and the steps' own calls are not included,
-    since they cost the same without guessing."""
-
-    tokens: int
-    """Tokens that the proposer wrote."""
-    proposer: float
-    wasted_tools: float
-    extra: float
-    """Sum of the two costs above."""
-    base_tools: float
-    """Cost of the steps' own calls, whether run early or after the reply."""
-    per_saved_s: float | None
-    """Extra cost per second saved; None if nothing is saved."""
-
-
 class Assumption(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a figure needs but the traces and predictions do not say."""
 
-    name: str
-    count: int
-    """Number of steps, guesses or calls for which it is assumed."""
     text: str
+    count: int
+    """Number of steps or calls for which it is assumed."""
 
 
 class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +77,6 @@ class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
     saved_s: float
     share: float | None
     wasted_s: float
-    extra_cost: float
 
 
 class ReplayReport(Report, Saving, frozen=True, kw_only=True):
@@ -151,19 +110,21 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     """Guesses not launched because one of their calls is not safe."""
     wasted_s: float
     """Tool seconds of the calls whose result was not used."""
-    wasted_s_per_saved_s: float | None
+    tokens: int
+    """Tokens that the proposer wrote."""
     oracle: Saving
-    """The saving with the true calls as guesses, unlimited parallel calls and no verifier."""
+    """The saving with the true calls as guesses and no verifier."""
     per_task: TaskTimes
-    accuracy: Accuracy
-    cost: Cost
+    hit_rate: float | None
+    """Share of the steps with calls and guesses whose first guess is exactly their calls."""
+    eligible_hit_rate: float | None
+    """The same over the steps whose calls are all safe to run early."""
     gate: Gate | None
     frontier: list[FrontierPoint]
     """First without a threshold, then by increasing threshold."""
     assumed: list[Assumption]
     unknown_steps: dict[str, int]
     """Steps with a prediction but unknown times, by reason."""
-    to_record: list[str]
     steps_without_prediction: int
     """Other steps of the same traces; their time counts."""
     assumed_steps: int
@@ -171,8 +132,6 @@ class ReplayReport(Report, Saving, frozen=True, kw_only=True):
     conclusion: Conclusion
     other_predictions: int
     """Predictions for steps that the traces do not have; left out."""
-    other_traces: bool
-    """Whether traces of the predicted dataset are missing or others are present, if the predictions say so."""
     problems: dict[str, int]
     """Number of faulty lines of the predictions, by kind."""
     settings: ReplaySettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,33 +21,20 @@ from foretrace.core.predictions import (
 )
 from foretrace.core.references import FILE, FOLDER, Reference, References, ScoreRow, read_references
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.cascade import measure_cascade
-from foretrace.evaluation.checked_settings import check_number, choose_safe_effects
-from foretrace.evaluation.confidences import measure_calibration, measure_verifier
-from foretrace.evaluation.dataset_rows import (
-    GoldStep,
-    check_known,
-    check_version,
-    read_gold_steps,
-    read_target,
-)
+from foretrace.evaluation.confidences import measure_calibration, measure_cascade, measure_verifier
+from foretrace.evaluation.dataset_rows import ACTIONS, GoldStep, check_fit, read_gold_steps, read_target
 from foretrace.evaluation.figures import (
     JudgedSteps,
     Measured,
-    has_action,
     is_eligible,
     judge_guesses,
     make_score_rows,
-    measure_ahead,
-    measure_arguments,
     measure_figures,
     measure_parts,
     round_estimate,
 )
-from foretrace.evaluation.score_report import Calibration, CascadeRow, Comparison, Difference, ScoreReport
-
-SLICES = ("natural", "balanced", "eligible")
-"""Steps in their natural distribution; equally many of each class; natural steps whose calls may run early."""
+from foretrace.evaluation.savings import check_number, choose_safe_effects
+from foretrace.evaluation.score_report import CascadeRow, Comparison, Difference, ScoreReport
 
 
 class _Gold(NamedTuple):
@@ -55,6 +42,7 @@ class _Gold(NamedTuple):
 
     dataset: Path
     target: str
+    kind: Literal["eval", "validation"]
     steps: list[GoldStep]
 
 
@@ -67,6 +55,28 @@ class _Predictions(NamedTuple):
     unknown: int
     most: int
     """Most guesses per step."""
+
+
+class _Slice(NamedTuple):
+    """A selection of steps: in their natural distribution, equally many of each class (`balanced`), or natural steps
+    whose calls may run early (`eligible`)."""
+
+    name: str
+    chosen: Any
+    """A mask of (steps,)."""
+    seed: int
+
+    def measure(self, predictions: _Predictions, unit: Literal["task", "group"], guesses: int) -> dict[str, Measured]:
+        """The figures over draws of tasks or groups; empty if no step is chosen."""
+        judged = predictions.judged.choose(self.chosen)
+        if not judged.steps:
+            return {}
+        resamples = Resamples([getattr(step, unit) for step in judged.steps], self.seed)
+        return measure_figures(judged, resamples, guesses, classes=self.name != "eligible")
+
+    def score(self, predictions: _Predictions) -> list[ScoreRow]:
+        """The figures with their intervals over groups."""
+        return make_score_rows(self.name, self.measure(predictions, "group", predictions.most))
 
 
 def score(
@@ -106,15 +116,15 @@ def score(
     check_number("cascade", cascade)
     dataset = make_local_path(dataset)
     target = read_target(dataset)
-    gold = _Gold(dataset, target, read_gold_steps(dataset, target, "eval"))
-    allowed = {"partial": allow_partial, "other_version": allow_other_version}
-    own = _read(make_local_path(predictions), gold, "eval", **allowed)
+    gold = _Gold(dataset, target, "eval", read_gold_steps(dataset, target, "eval"))
+    allowed = {"allow_partial": allow_partial, "allow_other_version": allow_other_version}
+    own = _read(predictions, gold, **allowed)
     own.file.check_not_empty()
-    other = None if against is None else _read(make_local_path(against), gold, "eval", **allowed)
+    other = None if against is None else _read(against, gold, **allowed)
     tuned = None
     if validation is not None:
-        validation_gold = gold._replace(steps=read_gold_steps(dataset, target, "validation"))
-        tuned = _read(make_local_path(validation), validation_gold, "validation", **allowed)
+        steps = read_gold_steps(dataset, target, "validation")
+        tuned = _read(validation, gold._replace(kind="validation", steps=steps), **allowed)
         if not any(row.score is not None for row in tuned.file.rows):
             raise PredictionError(
                 f"{validation}: has no scores to choose a threshold on; let a verifier score it first"
@@ -125,22 +135,23 @@ def score(
     return msgspec.structs.replace(report, cascade=_list_cascades(own, gold, report.references, cascade, seed))
 
 
-def _list_cascades(
-    own: _Predictions, gold: _Gold, references: Sequence[Reference], cost: float, seed: int
-) -> list[CascadeRow]:
-    """The cascades of the predictions and of the dataset's (free) references, on the natural slice."""
-    natural = np.array(["natural" in step.slices for step in gold.steps])
-    resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
-    found = [(own.file.predictor or Path(own.file.path).name, own, cost)]
-    for each in references:
-        path = gold.dataset / each.predictions
-        if path.is_file():  # a pushed dataset only has their figures
-            found.append((f"{each.predictor} (reference)", _read(path, gold, "eval"), 0.0))
-    return [
-        row
-        for name, predictions, of_guess in found
-        for row in measure_cascade(predictions.judged.choose(natural), resamples, name=name, cost=of_guess)
-    ]
+def _read(path: str | Path, gold: _Gold, **allowed: bool) -> _Predictions:
+    """Read predictions, and compare them with the steps.
+
+    Raises:
+        PredictionError: they do not fit the dataset.
+    """
+    file = read_predictions(path)
+    header = file.header or PredictionsHeader(config="eval" if gold.kind == "eval" else "proposer")
+    wanted = "eval" if gold.kind == "eval" else "proposer"
+    if header.config != wanted:
+        what = f"predicts rows of the config {header.config}; rows of {wanted} are wanted here"
+        raise PredictionError(f"{file.path}: {what}")
+    by_step, places = file.by_step(), {step[:2] for step in gold.steps}
+    unknown = check_fit(file.path, header.dataset, gold.dataset, by_step, places, f"{gold.kind} rows", **allowed)
+    guesses = {at: found for at, found in by_step.items() if at in places}
+    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
+    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), unknown, most)
 
 
 def _make_report(
@@ -152,13 +163,16 @@ def _make_report(
     seed: int,
 ) -> ScoreReport:
     """All figures of the predictions, and their differences from the other ones."""
-    natural = np.array(["natural" in step.slices for step in gold.steps])
+    natural, balanced = (np.array([name in step.slices for step in gold.steps]) for name in ("natural", "balanced"))
     eligible = natural & np.array([is_eligible(step, safe) for step in gold.steps])
-    balanced = np.array(["balanced" in step.slices for step in gold.steps])
-    slices = [_Slice(*each, seed) for each in zip(SLICES, (natural, balanced, eligible), strict=True)]
+    masks = {"natural": natural, "balanced": balanced, "eligible": eligible}
+    slices = [_Slice(name, mask, seed) for name, mask in masks.items()]
     judged = own.judged.choose(natural)
     resamples = Resamples([step.group for step in judged.steps], seed)
-    readable = sum(any(map(has_action, guesses)) for guesses in own.guesses.values())
+    calibration = [measure_calibration(judged.confidence, judged.is_right("type_accuracy"), "type")]
+    if gold.target == "call":
+        calibration.append(measure_calibration(judged.confidence, judged.is_right(), "guess"))
+    readable = sum(any(guess.action in ACTIONS for guess in guesses) for guesses in own.guesses.values())
     references, left_out = _find_references(gold, safe)
     header = own.file.header or PredictionsHeader(target=gold.target)
     return ScoreReport(
@@ -179,16 +193,9 @@ def _make_report(
         by_action=measure_parts(judged, resamples, lambda step: step.action),
         by_tool=measure_parts(judged, resamples, lambda step: step.tool),
         by_source=measure_parts(judged, resamples, lambda step: step.source),
-        arguments=measure_arguments(judged.steps, own.guesses, seed),
-        ahead=measure_ahead(judged, resamples),
-        calibration=_calibrate(judged, gold.target),
+        calibration=[each for each in calibration if each is not None] or None,
         verifier=measure_verifier(
-            judged,
-            own.guesses,
-            gold.target,
-            verifier=header.verifier,
-            validation=validation,
-            seed=seed,
+            judged, own.guesses, gold.target, verifier=header.verifier, validation=validation, seed=seed
         ),
         against=None if other is None else _compare(own, other, slices),
         references=references,
@@ -196,6 +203,43 @@ def _make_report(
         latency_s=header.latency_s,
         seed=seed,
     )
+
+
+def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -> Comparison:
+    """The differences in all figures, on the same draws of tasks."""
+    most = min(own.most, other.most)
+    differences: list[Difference] = []
+    for each in slices:
+        ours, theirs = (each.measure(predictions, "task", most) for predictions in (own, other))
+        for metric, (values, n) in ours.items():
+            value, low, high = round_estimate(values - theirs[metric].values)
+            differences.append(Difference(slice=each.name, metric=metric, value=value, low=low, high=high, n=n))
+    return Comparison(
+        other=other.file.path,
+        predictor=other.file.predictor,
+        tasks=len({step.task for step in own.judged.steps}),
+        missing=len(other.judged.steps) - len(other.guesses),
+        scores=[row for each in slices for row in each.score(other)],
+        differences=differences,
+    )
+
+
+def _list_cascades(
+    own: _Predictions, gold: _Gold, references: Sequence[Reference], cost: float, seed: int
+) -> list[CascadeRow]:
+    """The cascades of the predictions and of the dataset's (free) references, on the natural slice."""
+    natural = np.array(["natural" in step.slices for step in gold.steps])
+    resamples = Resamples([step.group for step in gold.steps if "natural" in step.slices], seed)
+    found = [(own.file.predictor or Path(own.file.path).name, own, cost)]
+    for each in references:
+        path = gold.dataset / each.predictions
+        if path.is_file():  # a pushed dataset only has their figures
+            found.append((f"{each.predictor} (reference)", _read(path, gold), 0.0))
+    return [
+        row
+        for name, predictions, of_guess in found
+        for row in measure_cascade(predictions.judged.choose(natural), resamples, name=name, cost=of_guess)
+    ]
 
 
 def score_references(dataset: Path) -> References:
@@ -238,73 +282,3 @@ def _find_references(gold: _Gold, safe: Collection[str]) -> tuple[list[Reference
         msgspec.structs.replace(each, scores=[row for row in each.scores if row.slice != "eligible"])
         for each in found.predictors
     ], None
-
-
-def _read(path: Path, gold: _Gold, kind: str, *, partial: bool = False, other_version: bool = False) -> _Predictions:
-    """Read predictions for the rows of a kind (`eval` or `validation`), and compare them with the steps.
-
-    Raises:
-        PredictionError: they do not fit the dataset.
-    """
-    file = read_predictions(path)
-    wanted = "eval" if kind == "eval" else "proposer"
-    if file.header is not None:
-        if file.header.config != wanted:
-            what = f"predicts rows of the config {file.header.config}; rows of {wanted} are wanted here"
-            raise PredictionError(f"{file.path}: {what}")
-        check_version(file.path, file.header.dataset, gold.dataset, allowed=other_version)
-    by_step = file.by_step()
-    places = {step[:2] for step in gold.steps}
-    guesses = {at: found for at, found in by_step.items() if at in places}
-    unknown = [at for at in by_step if at not in places]
-    where = f"the {kind} rows of {gold.dataset}"
-    check_known(file.path, "predictions are for rows", unknown, len(by_step), where, allowed=partial)
-    most = max((guess.rank for found in guesses.values() for guess in found), default=1)
-    return _Predictions(file, guesses, judge_guesses(gold.steps, guesses, gold.target), len(unknown), most)
-
-
-class _Slice(NamedTuple):
-    """A selection of steps, and the seed of draws of it."""
-
-    name: str
-    chosen: Any
-    """A mask of (steps,)."""
-    seed: int
-
-    def measure(self, predictions: _Predictions, unit: str, guesses: int) -> dict[str, Measured]:
-        """The figures over draws of tasks or groups; empty if no step is chosen."""
-        judged = predictions.judged.choose(self.chosen)
-        if not judged.steps:
-            return {}
-        resamples = Resamples([str(getattr(step, unit)) for step in judged.steps], self.seed)
-        return measure_figures(judged, resamples, guesses, classes=self.name != "eligible")
-
-    def score(self, predictions: _Predictions) -> list[ScoreRow]:
-        """The figures with their intervals over groups."""
-        return make_score_rows(self.name, self.measure(predictions, "group", predictions.most))
-
-
-def _calibrate(natural: JudgedSteps, target: str) -> list[Calibration] | None:
-    found = [measure_calibration(natural.confidence, natural.is_right("type_accuracy"), "type")]
-    if target == "call":
-        found.append(measure_calibration(natural.confidence, natural.right, "call"))
-    return [each for each in found if each is not None] or None
-
-
-def _compare(own: _Predictions, other: _Predictions, slices: Sequence[_Slice]) -> Comparison:
-    """The differences in all figures, on the same draws of tasks."""
-    most = min(own.most, other.most)
-    differences: list[Difference] = []
-    for each in slices:
-        ours, theirs = (each.measure(predictions, "task", most) for predictions in (own, other))
-        for metric, (values, n) in ours.items():
-            value, low, high = round_estimate(values - theirs[metric].values)
-            differences.append(Difference(slice=each.name, metric=metric, value=value, low=low, high=high, n=n))
-    return Comparison(
-        other=other.file.path,
-        predictor=other.file.predictor,
-        tasks=len({step.task for step in own.judged.steps}),
-        missing=len(other.judged.steps) - len(other.guesses),
-        scores=[row for each in slices for row in each.score(other)],
-        differences=differences,
-    )

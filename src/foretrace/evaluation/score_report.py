@@ -21,7 +21,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 class CascadeRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a cascade does at one threshold: it accepts the guesses at or above it, and asks the large model at all
-    other steps. Intervals are over resampled groups."""
+    other steps."""
 
     predictor: str
     by: str
@@ -46,24 +46,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     type_accuracy: Share
     tool: Share
     exact_call: Share
-
-
-class ArgumentRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument by its name, over the calls in the natural slice that have it."""
-
-    name: str
-    """Empty for all arguments together."""
-    right: Share
-
-
-class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of consecutive steps that are all predicted correctly."""
-
-    steps: int
-    """Number of steps in a run."""
-    type_accuracy: Share
-    right: Share
-    """Type and calls are right."""
 
 
 class ReliabilityBin(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +74,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """How reliable the confidences of the first guesses are."""
 
     of: str
-    """What is right or wrong: `type`, or `call` for type and calls."""
+    """What is right or wrong: the `type`, or the whole `guess`."""
     n: int
     without_confidence: int
     """Steps of the slice with no first guess, or one without a confidence: left out."""
@@ -197,9 +179,6 @@ class ScoreReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     by_action: list[Part] = []
     by_tool: list[Part] = []
     by_source: list[Part] = []
-    arguments: list[ArgumentRow] = []
-    """All arguments together, then by name, the most frequent first."""
-    ahead: list[AheadRow] = []
     calibration: list[Calibration] | None = None
     """None if no guess has a confidence."""
     verifier: VerifierScore | None = None

@@ -19,9 +19,7 @@ may be split into several messages. Unknown times stay unknown; they are never g
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -74,33 +72,13 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a person wrote something between the previous step and this one."""
 
 
-class _OwnTime(NamedTuple):
-    """The time of one call."""
-
-    seconds: float | None
-    stamped: bool
-
-
-_NO_TIME = _OwnTime(None, stamped=False)
-
-
-class _Reply:
+class _Reply(NamedTuple):
     """Assistant messages with nothing between them."""
 
-    def __init__(self, after_person: bool, input_at: float | None) -> None:
-        self.indexes: list[int] = []
-        self.after_person = after_person
-        self.input_at = input_at
-        """Time stamp of the latest input before it, in seconds since 1970."""
-
-    def find_end(self, messages: Sequence[Message]) -> float | None:
-        """When the reply was complete, by stamps; None if there are none."""
-        if any(message.model_s_source != "stamps" for message in messages if message.model_s is not None):
-            return None
-        ends = [_read_stamp(messages[-1])]
-        if self.input_at is not None:
-            ends += [self.input_at + message.model_s for message in messages if message.model_s is not None]
-        return max((end for end in ends if end is not None), default=None)
+    indexes: tuple[int, ...]
+    after_person: bool
+    input_at: float | None
+    """Time stamp of the latest input before it, in seconds since 1970."""
 
 
 class _BadTimeError(Exception):
@@ -133,24 +111,21 @@ def time_steps(trace: Trace) -> list[StepTimes]:
 
 
 def _list_replies(messages: Sequence[Message]) -> Iterator[_Reply]:
-    reply: _Reply | None = None
+    indexes: list[int] = []
     after_person = False
     input_at: float | None = None
     for index, message in enumerate(messages):
         if message.role == "assistant" and message.author == "model":
-            if reply is None:
-                reply = _Reply(after_person, input_at)
-                after_person = False
-            reply.indexes.append(index)
+            indexes.append(index)
             continue
-        if reply is not None:
-            yield reply
-            reply = None
+        if indexes:
+            yield _Reply(tuple(indexes), after_person, input_at)
+            indexes, after_person = [], False
         stamp = _read_stamp(message)
         input_at = stamp if stamp is not None else input_at
         after_person = after_person or (message.role == "user" and message.author == "user")
-    if reply is not None:
-        yield reply
+    if indexes:
+        yield _Reply(tuple(indexes), after_person, input_at)
 
 
 def _time_step(
@@ -161,30 +136,41 @@ def _time_step(
     model_s = tool_s = None
     unknown: UnknownReason | None = None
     overlap: Overlap = ""
-    own = [_NO_TIME] * len(calls)
+    own: Sequence[tuple[float | None, bool]] = [(None, False)] * len(calls)
     try:
         model_s = _find_model_time(messages)
-        own = _share_results(calls, results)
-        own = [_OwnTime(0.0, stamped=False) if _is_for_nobody(c) else time for c, time in zip(calls, own, strict=True)]
-        replied = reply.find_end(messages)
+        own = [
+            (0.0, False) if _is_for_nobody(call) else times
+            for call, times in zip(calls, _share_results(calls, results), strict=True)
+        ]
+        replied = _find_end(messages, reply.input_at)
         tool_s, unknown, overlap = _find_tool_time(calls, results, replied, generated=generated)
         unknown = "no_model_time" if model_s is None else unknown
     except _BadTimeError:
         unknown = "absurd_time"
-    if runs_back:
-        unknown = "clock_backwards"
     return StepTimes(
-        indexes=tuple(reply.indexes),
+        indexes=reply.indexes,
         model_s=model_s,
         tool_s=tool_s,
         calls=tuple(
-            CallTimes(name=name_call(call), tool_s=time.seconds, stamped=time.stamped)
-            for call, time in zip(calls, own, strict=True)
+            CallTimes(name=name_call(call), tool_s=seconds, stamped=stamped)
+            for call, (seconds, stamped) in zip(calls, own, strict=True)
         ),
-        unknown=unknown,
+        unknown="clock_backwards" if runs_back else unknown,
         overlap=overlap,
         after_person=reply.after_person,
     )
+
+
+def _find_end(messages: Sequence[Message], input_at: float | None) -> float | None:
+    """When a reply was complete, by stamps; None if there are none."""
+    timed = [message for message in messages if message.model_s is not None]
+    if any(message.model_s_source != "stamps" for message in timed):
+        return None
+    ends = [] if input_at is None else [input_at + (message.model_s or 0.0) for message in timed]
+    if (last := _read_stamp(messages[-1])) is not None:
+        ends.append(last)
+    return max(ends, default=None)
 
 
 def _find_model_time(messages: Sequence[Message]) -> float | None:
@@ -256,25 +242,18 @@ def _measure_union(intervals: Iterable[tuple[float, float]], since: float) -> fl
     return round(math.fsum(parts), 6)  # stamps since 1970 are exact to a quarter of a microsecond
 
 
-def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> list[_OwnTime]:
-    """The time of each call on its own, matched to results by id, else by position if there are as many."""
-    own: dict[str, _OwnTime] = {}
+def _share_results(calls: Sequence[ToolCall], results: Sequence[Message]) -> Sequence[tuple[float | None, bool]]:
+    """The seconds of each call on its own, and whether they are a difference of stamps. Calls are matched to results by
+    id, else by position if there are as many; a result that answers several calls is divided equally."""
+    times: list[tuple[float | None, bool]] = []
     for result in results:
-        for call_id in result.tool_call_ids:
-            own[call_id] = _read_own_time(result)
+        seconds = _check(result.tool_s)
+        share = None if seconds is None else seconds / max(1, len(result.tool_call_ids))
+        times.append((share, share is not None and result.tool_s_source == "stamps"))
+    own = {call_id: time for result, time in zip(results, times, strict=True) for call_id in result.tool_call_ids}
     if own:
-        return [own.get(call.id, _NO_TIME) for call in calls]
-    if len(calls) == len(results):
-        return [_read_own_time(result) for result in results]
-    return [_NO_TIME] * len(calls)
-
-
-def _read_own_time(result: Message) -> _OwnTime:
-    """The time of each call that a result answers: an equal part of the result's."""
-    seconds = _check(result.tool_s)
-    if seconds is None:
-        return _NO_TIME
-    return _OwnTime(seconds / max(1, len(result.tool_call_ids)), stamped=result.tool_s_source == "stamps")
+        return [own.get(call.id, (None, False)) for call in calls]
+    return times if len(calls) == len(results) else [(None, False)] * len(calls)
 
 
 def _check(seconds: float | None) -> float | None:
@@ -328,8 +307,8 @@ SHIPPED = {
 """Shipped times, by the name that `--assume-times` accepts."""
 
 
-def read_assumed_times(given: str | Path | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
-    """Read assumed times: a shipped name, `model=6,tool=0.5,verifier=12`, or a mapping or TOML file with such keys.
+def read_assumed_times(given: str | Mapping[str, float] | AssumedTimes | None) -> AssumedTimes | None:
+    """Read assumed times: a shipped name, `model=6,tool=0.5,verifier=12`, or a mapping with such keys.
 
     Raises:
         UsageError: it is none of these, a key is unknown, `model` or `tool` is missing, or a time is impossible.
@@ -337,23 +316,17 @@ def read_assumed_times(given: str | Path | Mapping[str, float] | AssumedTimes | 
     if given is None or isinstance(given, AssumedTimes):
         return given
     if isinstance(given, Mapping):
-        return _make_times(",".join(f"{name}={value}" for name, value in given.items()), given, "given")
-    text = str(given)
-    if text in SHIPPED:
-        return SHIPPED[text]
-    if "=" in text:
-        pairs = (part.partition("=") for part in text.split(","))
-        return _make_times(text, {name.strip(): value.strip() for name, _, value in pairs}, "given")
-    try:
-        values = tomllib.loads(Path(text).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else error
-        give = f"give {', '.join(SHIPPED)}, seconds such as model=6,tool=0.5, or a TOML file with such keys"
-        raise UsageError(Setting("assume_times", text), f": cannot be read ({why}); {give}") from None
-    return _make_times(text, values, Path(text).name)
+        return _make_times(",".join(f"{name}={value}" for name, value in given.items()), given)
+    if given in SHIPPED:
+        return SHIPPED[given]
+    if "=" not in given:
+        why = f": give {', '.join(SHIPPED)}, or seconds such as model=6,tool=0.5"
+        raise UsageError(Setting("assume_times", given), why)
+    pairs = (part.partition("=") for part in given.split(","))
+    return _make_times(given, {name.strip(): value.strip() for name, _, value in pairs})
 
 
-def _make_times(text: str, values: Mapping[str, Any], source: str) -> AssumedTimes:
+def _make_times(text: str, values: Mapping[str, Any]) -> AssumedTimes:
     known = ["model", "tool", *map(str, ActionType)]
     seconds: dict[str, float] = {}
     for name, value in values.items():
@@ -367,7 +340,7 @@ def _make_times(text: str, values: Mapping[str, Any], source: str) -> AssumedTim
             raise UsageError(Setting("assume_times", text), f": {name} is not between 0 and {LONGEST_S:,.0f} seconds")
     if missing := [name for name in ("model", "tool") if name not in seconds]:
         raise UsageError(Setting("assume_times", text), f": give {' and '.join(missing)} too, in seconds")
-    return AssumedTimes(source=source, model=seconds.pop("model"), tool=seconds.pop("tool"), actions=seconds)
+    return AssumedTimes(source="given", model=seconds.pop("model"), tool=seconds.pop("tool"), actions=seconds)
 
 
 def fill_times(

@@ -15,18 +15,13 @@ import msgspec
 from foretrace.core.completion import ChatMessage, Completion, Request, Sampling
 from foretrace.core.digest import digest
 from foretrace.core.errors import PredictionError, Setting
-from foretrace.core.pair_scores import (
-    PairPlace,
-    PairScore,
-    PairScoresHeader,
-    write_pair_scores,
-)
 from foretrace.core.predictions import (
     Prediction,
     PredictionsFile,
     PredictionsHeader,
     digest_dataset,
     list_files,
+    make_target,
     read_json_lines,
     read_number,
     read_place,
@@ -37,9 +32,10 @@ from foretrace.core.predictions import (
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.evaluation.ask_model import Answer, AnswerJournal, Question, QuestionId, ask_all
-from foretrace.evaluation.checked_settings import check_number
-from foretrace.evaluation.dataset_rows import check_known, check_version, read_columns, read_target
+from foretrace.evaluation.dataset_rows import check_fit, read_columns, read_target
+from foretrace.evaluation.pair_accuracy import PairPlace, PairScoresHeader, write_pair_scores
 from foretrace.evaluation.predict import summarise_latency
+from foretrace.evaluation.savings import check_number
 from foretrace.models.base import ChatModel
 
 QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
@@ -47,7 +43,7 @@ QUESTION = "Is this the agent's next action? Answer with one word: yes or no."
 _WORD = re.compile(r"[^A-Za-z]*(yes|no)\b", re.IGNORECASE)
 _SIDES = ("chosen", "rejected")
 _SCORE_LINE = "score of a prediction"
-_encoder = msgspec.json.Encoder(order="sorted")
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class VerifyReport(Report, msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +84,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 8
 
     def __post_init__(self) -> None:
-        check_number("concurrency", self.concurrency, lowest=1)
-        check_number("max_tokens", self.max_tokens, lowest=1)
+        for name in ("concurrency", "max_tokens"):
+            check_number(name, getattr(self, name), lowest=1)
 
 
 async def verify_predictions(
@@ -111,13 +107,10 @@ async def verify_predictions(
         ModelError: the model failed permanently; all answers are kept, and repeating the call continues.
         StoreError: another process is writing the same file.
     """
-    target = read_target(dataset)
-    file = read_predictions(predictions)
-    header, steps = _check_fit(file, dataset, target, allow_other_version)
+    target, file = read_target(dataset), read_predictions(predictions)
+    header, steps = _check_predictions(file, dataset, target, allow_other_version)
     rows = [row for row in file.rows if row.action is not None and (row.key, row.step) in steps]
-    without_action = sum(row.action is None for row in file.rows)
-    more = {"no_action": without_action, "unknown": len(file.rows) - len(rows) - without_action}
-    more |= {"problems": _drop_no_action(file.problems)}
+    no_action = sum(row.action is None for row in file.rows)
     guesses: dict[tuple[str, int], list[Prediction]] = {}
     for row in rows:
         guesses.setdefault((row.key, row.step), []).append(row)
@@ -125,16 +118,27 @@ async def verify_predictions(
     def list_questions() -> Iterator[Question]:
         for row in read_columns(dataset, header.config, "*", ("key", "step", "prompt")):
             for guess in guesses.pop((row["key"], row["step"]), ()):
-                yield _make_question(_name(guess), row["prompt"], make_guess_text(guess, target), asking)
+                name = (guess.key, guess.step, guess.rank)
+                yield _make_question(name, row["prompt"], make_guess_text(guess, target), asking)
 
     texts = (path.read_bytes().decode("utf-8", "replace") for path in list_files(predictions))
-    run = {"dataset": header.dataset, "predictions": digest(*texts)}
-    with _open_journal(model, out, asking, run) as journal:
-        await _ask(model, list_questions(), journal, asking, len(rows), progress)
-        scored = [msgspec.structs.replace(row, score=_find_score(journal, _name(row))) for row in file.rows]
-        latency = _measure_latency(journal)
+    asked = {"dataset": header.dataset, "predictions": digest(*texts)}
+    with AnswerJournal(out, _describe(model, asking) | asked) as journal:
+        latency = await _ask(model, list_questions(), journal, asking, len(rows), progress)
+        scored = [
+            msgspec.structs.replace(row, score=_find_score(journal, (row.key, row.step, row.rank))) for row in file.rows
+        ]
         write_predictions(out, msgspec.structs.replace(header, verifier=model.spec, verifier_latency_s=latency), scored)
-    return _make_report(out, model, journal, rows=len(scored), **more)
+    return _make_report(
+        out,
+        model,
+        journal,
+        latency,
+        rows=len(scored),
+        no_action=no_action,
+        unknown=len(file.rows) - len(rows) - no_action,
+        problems=_drop_no_action(file.problems),
+    )
 
 
 async def verify_pairs(
@@ -147,12 +151,10 @@ async def verify_pairs(
         ModelError: as in `verify_predictions`.
     """
     read_target(dataset)
-    own = digest_dataset(dataset)
-    header = PairScoresHeader(
-        verifier=model.spec, dataset=own, settings={"question": QUESTION, "max_tokens": asking.max_tokens}
-    )
-    columns = PairPlace._fields
+    columns, own = PairPlace._fields, digest_dataset(dataset)
     places = [PairPlace(**row) for row in read_columns(dataset, "verifier", "test", columns)]
+    if not places:
+        raise PredictionError(f"{dataset}: has no test rows of the config verifier")
 
     def list_questions() -> Iterator[Question]:
         for row in read_columns(dataset, "verifier", "test", (*columns, "prompt", *_SIDES)):
@@ -160,16 +162,16 @@ async def verify_pairs(
                 name = (*(row[each] for each in columns), side)
                 yield _make_question(name, row["prompt"], row[side][0]["content"], asking)
 
-    if not places:
-        raise PredictionError(f"{dataset}: has no test rows of the config verifier")
-    with _open_journal(model, out, asking, {"dataset": own}) as journal:
-        await _ask(model, list_questions(), journal, asking, 2 * len(places), progress)
-        scores = [
-            PairScore(place=place, **{side: _find_score(journal, (*place, side)) for side in _SIDES})
+    asked = _describe(model, asking)
+    with AnswerJournal(out, asked | {"dataset": own}) as journal:
+        latency = await _ask(model, list_questions(), journal, asking, 2 * len(places), progress)
+        header = PairScoresHeader(verifier=model.spec, dataset=own, latency_s=latency, settings=asked)
+        scores = {
+            place: (_find_score(journal, (*place, "chosen")), _find_score(journal, (*place, "rejected")))
             for place in places
-        ]
-        write_pair_scores(out, msgspec.structs.replace(header, latency_s=_measure_latency(journal)), scores)
-    return _make_report(out, model, journal, rows=len(places))
+        }
+        write_pair_scores(out, header, scores)
+    return _make_report(out, model, journal, latency, rows=len(places), what="pairs")
 
 
 def add_scores(
@@ -181,65 +183,81 @@ def add_scores(
         PredictionError: a file cannot be read or has no numeric score, a score is given twice, or most scores fit no
             prediction.
     """
-    target = read_target(dataset)
-    file = read_predictions(predictions)
-    header, _ = _check_fit(file, dataset, target, allow_other_version)
-    problems: Counter[str] = Counter(_drop_no_action(file.problems))
-    found: dict[tuple[str, int, int], float | None] = {}
-    lines = 0
+    target, file = read_target(dataset), read_predictions(predictions)
+    header, _ = _check_predictions(file, dataset, target, allow_other_version)
+    problems = Counter(_drop_no_action(file.problems))
+    given: dict[tuple[str, int, int], float | None] = {}
     for number, value in read_json_lines(scores, _SCORE_LINE, problems):
         where = f"{scores} line {number}"
         key, step = read_place(value, where, _SCORE_LINE)
         at = (key, step, read_rank(value, where, _SCORE_LINE))
         if "score" not in value:
             raise PredictionError(f"{where}: is not a {_SCORE_LINE}: it has no score")
-        if at in found:
+        if at in given:
             raise PredictionError(f"{where}: a second score for {key} step {step} rank {at[2]}")
-        found[at] = read_number(value, "score", problems, float("-inf"), float("inf"))
-        lines += 1
-    if not lines:
+        given[at] = read_number(value, "score", problems, -math.inf, math.inf)
+    if not given:
         raise PredictionError(f"{scores}: holds no scores")
-    if all(score is None for score in found.values()):
-        raise PredictionError(f"{scores}: none of its {lines:,} scores is a number")
-    rows = [msgspec.structs.replace(row, score=found.pop((row.key, row.step, row.rank), None)) for row in file.rows]
-    if len(found) > lines - len(found):
+    if all(score is None for score in given.values()):
+        raise PredictionError(f"{scores}: none of its {len(given):,} scores is a number")
+    rows = [msgspec.structs.replace(row, score=given.get((row.key, row.step, row.rank))) for row in file.rows]
+    unused = len(given.keys() - {(row.key, row.step, row.rank) for row in rows})
+    if 2 * unused > len(given):
         raise PredictionError(
-            f"{scores}: {len(found):,} of {lines:,} scores are for predictions that are not in {predictions}; name the "
-            "file whose predictions were scored"
+            f"{scores}: {unused:,} of {len(given):,} scores are for predictions that are not in {predictions}; name "
+            "the file whose predictions were scored"
         )
     write_predictions(out, msgspec.structs.replace(header, verifier=scores.name), rows)
+    scored = sum(row.score is not None for row in rows)
     return VerifyReport(
         out=str(out),
         verifier=scores.name,
         rows=len(rows),
-        scored=sum(row.score is not None for row in rows),
-        missing=sum(row.score is None for row in rows),
-        unused=len(found),
+        scored=scored,
+        missing=len(rows) - scored,
+        unused=unused,
         problems=dict(sorted((+problems).items())),
     )
 
 
+def _check_predictions(
+    file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool
+) -> tuple[PredictionsHeader, set[tuple[str, int]]]:
+    """The header that the scored file gets, and the steps of the rows that were predicted.
+
+    Raises:
+        PredictionError: there is nothing to score, or the predictions are for another version of the dataset.
+    """
+    file.check_not_empty()
+    by_step = file.by_step()
+    header = file.header or PredictionsHeader(target=target, steps=len(by_step))
+    steps = {(row["key"], row["step"]) for row in read_columns(dataset, header.config, "*", ("key", "step"))}
+    rows = f"{header.config} rows"
+    check_fit(file.path, header.dataset, dataset, by_step, steps, rows, allow_other_version=allow_other_version)
+    return msgspec.structs.replace(header, dataset=header.dataset or digest_dataset(dataset)), steps
+
+
+def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
+    """The problems without `no_action`, which is counted separately."""
+    return {name: count for name, count in problems.items() if name != "no_action"}
+
+
 def make_guess_text(guess: Prediction, target: str) -> str:
     """A guess in the form of the dataset's targets, which is what a verifier was trained on."""
-    text = f'{{"action":{_encode(guess.action)}'
-    if target == "type":
-        return text + "}"
-    if not guess.calls:
-        return text + ',"tool":null,"arguments":{}}'
-    first, *more = (f'"tool":{_encode(call.tool)},"arguments":{_canonicalise(call.arguments)}' for call in guess.calls)
-    listed = ",".join(f"{{{call}}}" for call in more)
-    return f'{text},{first},"more":[{listed}]}}' if more else f"{text},{first}}}"
+    return _encode({"action": guess.action} if target == "type" else make_target(guess)).decode()
 
 
-def _encode(value: Any) -> str:
-    return _encoder.encode(value).decode()
+def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
+    """The question whether `action`, in the form of a target, comes next."""
+    messages = [msgspec.convert(message, ChatMessage) for message in prompt]
+    messages += [ChatMessage(role="assistant", content=action), ChatMessage(role="user", content=QUESTION)]
+    sampling = Sampling(temperature=0.0, max_tokens=asking.max_tokens, seed=0)
+    return Question(name, lambda: Request(messages=tuple(messages), sampling=sampling, logprobs=True))
 
 
-def _canonicalise(arguments: str) -> str:
-    try:
-        return _encode(msgspec.json.decode(arguments))
-    except (msgspec.DecodeError, RecursionError):
-        return _encode(arguments)
+def _describe(model: ChatModel, asking: Asking) -> dict[str, Any]:
+    """What an answer depends on, besides the dataset and the predictions."""
+    return {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens}
 
 
 def read_verdict(completion: Completion) -> tuple[float | None, bool]:
@@ -269,21 +287,8 @@ def _sum_logprobs(completion: Completion, start: int, end: int) -> float | None:
     if not pieces or len(logprobs) < len(pieces):
         return None
     ends = list(accumulate(map(len, pieces)))
-    begins = [0, *ends[:-1]]
-    inside = [at for at, (a, b) in enumerate(zip(begins, ends, strict=True)) if a < end and b > start]
+    inside = [at for at, (a, b) in enumerate(zip([0, *ends], ends, strict=False)) if a < end and b > start]
     return math.fsum(logprobs[at] for at in inside) if inside else None
-
-
-def _make_question(name: QuestionId, prompt: Sequence[dict[str, str]], action: str, asking: Asking) -> Question:
-    """The question whether `action`, in the form of a target, comes next."""
-    messages = [msgspec.convert(message, ChatMessage) for message in prompt]
-    messages += [ChatMessage(role="assistant", content=action), ChatMessage(role="user", content=QUESTION)]
-    sampling = Sampling(temperature=0.0, max_tokens=asking.max_tokens, seed=0)
-    return Question(name, lambda: Request(messages=tuple(messages), sampling=sampling, logprobs=True))
-
-
-def _name(guess: Prediction) -> QuestionId:
-    return guess.key, guess.step, guess.rank
 
 
 def _make_answer(name: QuestionId, completion: Completion) -> Answer:
@@ -296,14 +301,6 @@ def _find_score(journal: AnswerJournal, name: QuestionId) -> float | None:
     return None if answer is None or answer.score is None else round(answer.score, 6)
 
 
-def _measure_latency(journal: AnswerJournal) -> dict[str, float]:
-    return summarise_latency([answer.seconds for answer in journal.answers.values() if not answer.error])
-
-
-def _open_journal(model: ChatModel, out: Path, asking: Asking, run: dict[str, Any]) -> AnswerJournal:
-    return AnswerJournal(out, {"model": model.spec, "question": QUESTION, "max_tokens": asking.max_tokens, **run})
-
-
 async def _ask(
     model: ChatModel,
     questions: Iterator[Question],
@@ -311,8 +308,8 @@ async def _ask(
     asking: Asking,
     total: int,
     progress: ProgressFunc | None,
-) -> None:
-    """Fill the journal with all answers.
+) -> dict[str, float]:
+    """Fill the journal with all answers, and summarise their seconds.
 
     Raises:
         PredictionError: no answer is a score; the journal is emptied.
@@ -329,21 +326,22 @@ async def _ask(
         report_answers=lambda done, total: report("verifying", done, total),
     )
     answers = [*journal.answers.values()]
-    if not answers or any(answer.score is not None for answer in answers):
-        return
-    journal.answers.clear()
-    failed = Counter(answer.kind for answer in answers if answer.error)
-    if failed.total() == len(answers):
-        raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {answers[0].error}")
-    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
-    raise PredictionError(
-        f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"
-        f"{f'; requests failed: {kinds}' if kinds else ''}; a model that thinks first needs a larger ",
-        Setting("max_tokens"),
-    )
+    if answers and all(answer.score is None for answer in answers):
+        journal.answers.clear()
+        failed = Counter(answer.kind for answer in answers if answer.error)
+        if failed.total() == len(answers):
+            raise PredictionError(f"{model.spec}: all {len(answers):,} requests failed, e.g. {answers[0].error}")
+        raise PredictionError(
+            f"{model.spec}: nothing could be scored: {len(answers) - failed.total():,} answers are neither yes nor no"
+            f"{f'; {failed.total():,} requests failed' if failed else ''}; a model that thinks first needs a larger ",
+            Setting("max_tokens"),
+        )
+    return summarise_latency([answer.seconds for answer in answers if not answer.error])
 
 
-def _make_report(out: Path, model: ChatModel, journal: AnswerJournal, **more: Any) -> VerifyReport:
+def _make_report(
+    out: Path, model: ChatModel, journal: AnswerJournal, latency: dict[str, float], **more: Any
+) -> VerifyReport:
     answers = journal.answers.values()
     scored = [answer for answer in answers if answer.score is not None]
     failed = Counter(answer.kind for answer in answers if answer.error)
@@ -355,29 +353,6 @@ def _make_report(out: Path, model: ChatModel, journal: AnswerJournal, **more: An
         unreadable=len(answers) - len(scored) - failed.total(),
         without_logprobs=sum(not answer.has_logprobs for answer in scored),
         failed=dict(sorted(failed.items())),
-        latency_s=_measure_latency(journal),
+        latency_s=latency,
         **more,
     )
-
-
-def _check_fit(
-    file: PredictionsFile, dataset: Path, target: str, allow_other_version: bool
-) -> tuple[PredictionsHeader, set[tuple[str, int]]]:
-    """The header that the scored file gets, and the steps of the rows that were predicted.
-
-    Raises:
-        PredictionError: there is nothing to score, or the predictions are for another version of the dataset.
-    """
-    header = file.header or PredictionsHeader(target=target, steps=len(file.by_step()))
-    file.check_not_empty()
-    check_version(file.path, header.dataset, dataset, allowed=allow_other_version)
-    steps = {(row["key"], row["step"]) for row in read_columns(dataset, header.config, "*", ("key", "step"))}
-    unknown = [(row.key, row.step) for row in file.rows if (row.key, row.step) not in steps]
-    where = f"the {header.config} rows of {dataset}"
-    check_known(file.path, "predictions are for rows", unknown, len(file.rows), where)
-    return msgspec.structs.replace(header, dataset=header.dataset or digest_dataset(dataset)), steps
-
-
-def _drop_no_action(problems: dict[str, int]) -> dict[str, int]:
-    """The problems without `no_action`, which is counted separately."""
-    return {name: count for name, count in problems.items() if name != "no_action"}

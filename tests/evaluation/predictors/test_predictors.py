@@ -112,15 +112,6 @@ def test_memory_learns_nothing_by_heart_that_it_could_not_know() -> None:
     assert min(by_place[place] for place in (0, 1, 3, 5, 6)) > 0.6
 
 
-def test_memory_fits_its_model_of_types_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its ranker learns from probabilities that say nothing of the group that they are for."""
-    fitted: list[int] = []
-    fit_types = Regression.fit
-    monkeypatch.setattr(Regression, "fit", lambda self, rows: (fitted.append(len(rows)), fit_types(self, rows))[1])
-    fit("memory", TRAIN[:60])
-    assert fitted == [60]
-
-
 def test_types_of_a_held_out_row_are_not_learnt_from_its_group() -> None:
     other = next(action for action in ActionType if action not in {row.action for row in TRAIN})
     group = TRAIN[0].group

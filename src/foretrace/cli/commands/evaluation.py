@@ -171,8 +171,7 @@ def score(
         details: Show every figure.
         out: File to write all figures to, as --json has them.
     """
-    from foretrace.core.pair_scores import is_pair_scores
-    from foretrace.evaluation.pair_accuracy import score_pairs
+    from foretrace.evaluation.pair_accuracy import is_pair_scores, score_pairs
     from foretrace.evaluation.score import score
 
     how: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """`memory`: exact calls, copied from the prompt or known from other attempts, and ranked by a model.
 
-Rules (`call_candidates.py`) list the candidates: each earlier call again, the next page of what was viewed, and the
-calls that other attempts, or this one earlier, made after the same actions, with the files of this prompt filled in. A
-gradient-boosted model fitted on the train rows estimates how likely each candidate is: a test command after an edit,
-the file just created, the path just named.
+Rules (`call_candidates.py`) list the candidates: each earlier call again, and the calls that other attempts, or this
+one earlier, made after the same actions, with the files of this prompt filled in. A gradient-boosted model fitted on
+the train rows estimates how likely each candidate is: a test command after an edit, the file just created, the path
+just named.
 """
 
 from __future__ import annotations
@@ -164,7 +164,6 @@ def _make_features(
         return [
             *situation,
             float(candidate.place),
-            float(candidate.is_page),
             math.log(len(arguments)),
             *of_type[usage.action],
             *(math.log(share + 1e-6) for share in usage.shares),

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.core.errors import PredictionError
-from foretrace.core.pair_scores import (
+from foretrace.evaluation.pair_accuracy import (
     PairPlace,
-    PairScore,
+    PairScores,
     PairScoresHeader,
     is_pair_scores,
     read_pair_scores,
@@ -21,16 +21,8 @@ from foretrace.core.pair_scores import (
 )
 
 _NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
-_SCORES = st.lists(
-    st.builds(
-        PairScore,
-        place=st.builds(PairPlace, st.text("k/", max_size=3), st.integers(0, 9), st.text("f"), st.text("p")),
-        chosen=_NUMBERS,
-        rejected=_NUMBERS,
-    ),
-    unique_by=lambda score: score.place,
-    max_size=5,
-)
+_PLACES = st.builds(PairPlace, st.text("k/", max_size=3), st.integers(0, 9), st.text("f"), st.text("p"))
+_SCORES = st.dictionaries(_PLACES, st.tuples(_NUMBERS, _NUMBERS), min_size=1, max_size=5)
 LINE = {"key": "k", "step": 3, "family": "argument", "pair": "p", "chosen": 1, "rejected": -2.5}
 
 
@@ -40,29 +32,27 @@ def write(path: Path, *lines: Any) -> Path:
 
 
 @given(scores=_SCORES)
-def test_what_is_written_reads_back(scores: list[PairScore], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_written_reads_back(scores: PairScores, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "pairs.jsonl"
     header = PairScoresHeader(verifier="m", dataset="d", latency_s={"p50": 0.1})
     write_pair_scores(path, header, scores)
-    file = read_pair_scores(path)
-    assert (file.header, [*file.scores.values()], file.problems) == (header, scores, {})
+    assert read_pair_scores(path) == (header, scores, {})
     assert is_pair_scores(path)
 
 
 def test_a_file_of_someone_else(tmp_path: Path) -> None:
     path = write(tmp_path / "p.jsonl", LINE)
-    file = read_pair_scores(path)
-    assert is_pair_scores(path) and file.header is None
-    assert [*file.scores.values()] == [PairScore(place=PairPlace("k", 3, "argument", "p"), chosen=1, rejected=-2.5)]
+    assert is_pair_scores(path)
+    assert read_pair_scores(path) == (PairScoresHeader(), {PairPlace("k", 3, "argument", "p"): (1, -2.5)}, {})
     assert not is_pair_scores(write(tmp_path / "o.jsonl", {"key": "k", "step": 3, "prediction": {}}))
     assert not is_pair_scores(write(tmp_path / "o.jsonl", "nonsense\n")) and not is_pair_scores(tmp_path / "none")
 
 
 def test_faults_of_lines_are_counted(tmp_path: Path) -> None:
     lines = [LINE | {"chosen": "x"}, LINE | {"pair": "q", "rejected": True}, '{"key": "k", "pair": "q", "chosen": NaN']
-    file = read_pair_scores(write(tmp_path / "p.jsonl", *lines))
-    assert file.problems == {"bad_chosen": 1, "bad_rejected": 1, "torn_last_line": 1}
-    assert [(score.chosen, score.rejected) for score in file.scores.values()] == [(None, -2.5), (1, None)]
+    _, scores, problems = read_pair_scores(write(tmp_path / "p.jsonl", *lines))
+    assert problems == {"bad_chosen": 1, "bad_rejected": 1, "torn_last_line": 1}
+    assert [*scores.values()] == [(None, -2.5), (1, None)]
 
 
 @pytest.mark.parametrize(
