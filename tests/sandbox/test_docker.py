@@ -155,7 +155,7 @@ def test_only_the_fork_servers_own_modules_go_along() -> None:
     with zipfile.ZipFile(io.BytesIO(docker.pack_own_modules())) as archive:
         names = archive.namelist()
     others = {"foretrace/__init__.py", "foretrace/sandbox/__init__.py"}
-    assert "foretrace/sandbox/inside/server/fork_server.py" in names
+    assert "foretrace/sandbox/inside/fork_server.py" in names
     assert all(name.startswith("foretrace/sandbox/inside/") for name in set(names) - others)
 
 

@@ -44,7 +44,7 @@ _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
     "while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit('no input')\n"
     "open(f,'wb').write(b);sys.path.insert(0,f)\n"
-    "from foretrace.sandbox.inside.server.fork_server import main_in_container as main;main(f)"
+    "from foretrace.sandbox.inside.fork_server import main_in_container as main;main(f)"
 )
 """Reads the fork server's modules from stdin, so nothing of the host is mounted, and a remote engine works too."""
 

@@ -17,7 +17,7 @@ from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import MIN_STRONG_LEVEL, ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import ForkServerStartError, LaunchSpec
-from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside import syscalls
 
 _MAX_LEVEL = 3
 

@@ -17,7 +17,7 @@ import pytest
 from foretrace.core.problem import Test, Verdict
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.server_process import ForkServer, LaunchSpec
-from foretrace.sandbox.inside.server.parent_connection import MESSAGE_HEADER
+from foretrace.sandbox.inside.parent_connection import MESSAGE_HEADER
 from sandbox.boxes import Box, box_at
 from timing import AT_ONCE_S, assert_quick, thrice_if_late
 

@@ -52,24 +52,24 @@ def test_the_self_test_leaves_no_files(runner: asyncio.Runner, monkeypatch: pyte
         assert list(tmp_path.iterdir()) == []
 
 
-SECCOMP, INSTRUCTIONS = "confine/seccomp.py", "Instructions = list"
+SECCOMP, INSTRUCTIONS = "seccomp.py", "Instructions = list"
 SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
     # What is broken: file, line, what it becomes, the level asked for, the guards that must be found off.
-    "nothing": ("confine/jail.py", "NOBODY = 65534", "NOBODY = 65534", 3, set()),
+    "nothing": ("jail.py", "NOBODY = 65534", "NOBODY = 65534", 3, set()),
     "no landlock": ("child.py",
         'self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))', "pass", 2, {
         "filesystem_read", "filesystem_write"}),
-    "landlock lets read": ("server/fork_server.py", "readable, listable = jail.carve_holes(roots, holes)",
+    "landlock lets read": ("fork_server.py", "readable, listable = jail.carve_holes(roots, holes)",
         'readable, listable = ["/"], []', 2, {
         "filesystem_read"}),
-    "no filter": ("confine/seccomp.py", "0x00050000", "0x7FFF0000", 2, {
+    "no filter": ("seccomp.py", "0x00050000", "0x7FFF0000", 2, {
         "fork", "socket", "unshare", "trace"}),
     "filter lets forks, sockets and chmod": (
         SECCOMP, INSTRUCTIONS, f"_ALLOWED += ['fork', 'clone', 'socket', 'chmod']\n{INSTRUCTIONS}", 2, {
         "fork", "socket", "metadata"}),
     "no limits": ("child.py", "resource.setrlimit(kind, (soft, hard))", "pass", 3, {"limits"}),
-    "no new namespaces": ("confine/jail.py", '"net", "ipc"', '"ipc"', 3, {"namespaces"}),
-    "no scratch": ("confine/jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),
+    "no new namespaces": ("jail.py", '"net", "ipc"', '"ipc"', 3, {"namespaces"}),
+    "no scratch": ("jail.py", "mode=0700,uid=", "mode=0500,uid=", 3, {"scratch"}),
 }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_a_guard_that_does_not_work_is_found_out(runner: asyncio.Runner, spoiled
 def test_a_broken_level_falls_to_the_next(
     runner: asyncio.Runner, spoiled: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoiled("confine/jail.py", "mode=0700,uid=", "mode=0500,uid=")
+    spoiled("jail.py", "mode=0700,uid=", "mode=0500,uid=")
     sandbox = LocalSandbox(settings())
     isolation = runner.run(sandbox.start())
     runner.run(sandbox.close())

@@ -28,7 +28,7 @@ def test_blocks_accumulate(blocks: Blocks) -> None:
 
 
 def test_sessions_work_in_a_python_without_pidfd_open(spoiled: Any, runner: asyncio.Runner) -> None:
-    spoiled("server/watch_child.py", "os.pidfd_open(pid)", "os.no_pidfd_open(pid)")
+    spoiled("watch_child.py", "os.pidfd_open(pid)", "os.no_pidfd_open(pid)")
     for box in box_at(3, runner):
         own = Blocks(box)
         texts = ("x = 1", "import time; time.sleep(0.1); x += 1", "import os; os._exit(3)", "print(x)")

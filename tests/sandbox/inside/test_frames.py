@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_frame
+from foretrace.sandbox.inside.wire import FrameError, FrameReader, pack_frame
 
 scalars = st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters())
 messages = st.recursive(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.sandbox.inside.confine import jail
+from foretrace.sandbox.inside import jail
 from sandbox.boxes import Box
 
 
@@ -34,7 +34,7 @@ def test_the_jail_holds_the_library_and_nothing_else(jailed: Box, tmp_path: Path
 
 _DIES = """
 import os, signal
-from foretrace.sandbox.inside.confine import jail, syscalls
+from foretrace.sandbox.inside import jail, syscalls
 syscalls.call = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 jail.unshare()
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.sandbox.inside.confine import seccomp, syscalls
+from foretrace.sandbox.inside import seccomp, syscalls
 
 ALLOW, KILL, ASK = 0x7FFF0000, 0x80000000, 0x7FC00000
 EPERM, ENOSYS = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS

@@ -18,8 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foretrace.core.problem import Test
-from foretrace.sandbox.inside.wire.frames import FrameReader, pack_frame
-from foretrace.sandbox.inside.wire.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
+from foretrace.sandbox.inside.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
+from foretrace.sandbox.inside.wire import FrameReader, pack_frame
 from sandbox.boxes import Box
 
 LIMIT = 512 * 1024

@@ -11,7 +11,7 @@ import pytest
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
-from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.inside.values import decode
 from foretrace.sandbox.judging.plan import JudgePlan, make_judge_plan
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.sandbox.base import Guard
-from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside import syscalls
 
 PROBE_PROGRAM = Path(__file__).resolve().parents[1] / "inside" / "guard_probes.py"
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts")

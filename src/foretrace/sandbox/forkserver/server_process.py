@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.errors import SandboxError
-from foretrace.sandbox.inside.wire import messages
+from foretrace.sandbox.inside.wire import CONFIGURE, MESSAGE_HEADER, READY
 
 _ROOT = Path(__file__).resolve().parents[3]
 IMPORT_WITHOUT_FORK_HOOKS = (
@@ -29,7 +29,7 @@ IMPORT_WITHOUT_FORK_HOOKS = (
 They are not needed: a fork server has one thread, and a session takes care of its threads itself."""
 _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys; sys.path.insert(0, sys.argv[1])\n"
-    "from foretrace.sandbox.inside.server.fork_server import main; main()"
+    "from foretrace.sandbox.inside.fork_server import main; main()"
 )
 PYTHON_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START_TIMEOUT_S = 20.0
@@ -139,7 +139,7 @@ class ForkServer:
         try:
             self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
             self._writer.write(self.launch.first_input)
-            self.send(messages.CONFIGURE, json.dumps(settings).encode())
+            self.send((CONFIGURE, json.dumps(settings).encode()))
             self.alive = True
             kind, body = await asyncio.wait_for(self.receive(), _START_TIMEOUT_S)
         except (EOFError, TimeoutError):
@@ -150,7 +150,7 @@ class ForkServer:
             self.kill()
             raise
         report = json.loads(body)
-        if kind != messages.READY:
+        if kind != READY:
             self.kill()
             raise ForkServerStartError(report["call"], report["message"])
         self.facts = report
@@ -177,8 +177,8 @@ class ForkServer:
         """
         try:
             if self._next_header is None:
-                header = await self._reader.readexactly(messages.MESSAGE_HEADER.size)
-                self._next_header = messages.MESSAGE_HEADER.unpack(header)
+                header = await self._reader.readexactly(MESSAGE_HEADER.size)
+                self._next_header = MESSAGE_HEADER.unpack(header)
             kind, length = self._next_header
             body = await self._reader.readexactly(length) if length else b""
             self._next_header = None
@@ -187,14 +187,10 @@ class ForkServer:
             self.alive = False
             raise EOFError from None
 
-    def send(self, kind: bytes, body: bytes) -> None:
-        """Send a message."""
-        self.send_all((kind, body))
-
-    def send_all(self, *each: tuple[bytes, bytes]) -> None:
-        """Send several messages at once."""
+    def send(self, *messages: tuple[bytes, bytes]) -> None:
+        """Send messages, each a kind and a body, at once."""
         if not self._writer.is_closing():
-            self._writer.write(b"".join(messages.MESSAGE_HEADER.pack(kind, len(body)) + body for kind, body in each))
+            self._writer.write(b"".join(MESSAGE_HEADER.pack(kind, len(body)) + body for kind, body in messages))
 
     async def drain(self) -> None:
         """Wait until most of what was sent has left the buffer, if it is a lot."""

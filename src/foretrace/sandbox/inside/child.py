@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside.confine import syscalls
-from foretrace.sandbox.inside.confine.seccomp import SeccompFilter
-from foretrace.sandbox.inside.roles import answer, program, tests, together
-from foretrace.sandbox.inside.wire.frames import FrameChannel
+from foretrace.sandbox.inside import answer, program, syscalls, test_runner, together
+from foretrace.sandbox.inside.seccomp import SeccompFilter
+from foretrace.sandbox.inside.wire import FrameChannel
 
-ROLES = {"answer": answer.serve, "tests": tests.serve, "together": together.serve}
+ROLES = {"answer": answer.serve, "tests": test_runner.serve, "together": together.serve}
 CHANNEL_FD = 3
 """Descriptor of the channel to the parent; the fork server forwards its bytes."""
 _exit = os._exit
@@ -115,12 +114,6 @@ def place_descriptors(descriptors: tuple[int, ...]) -> None:
     """Put the descriptors at 0 to 3, inheritable and blocking."""
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
-
-
-def place_channel(descriptor: int) -> None:
-    """The same for a process that only has a channel so far; the rest is /dev/null."""
-    null = os.open("/dev/null", os.O_RDWR)
-    place_descriptors((null, null, null, descriptor))
 
 
 def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:

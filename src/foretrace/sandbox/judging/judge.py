@@ -9,24 +9,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from foretrace.core.errors import ProblemError
-from foretrace.core.problem import FLAGS, Integrity, TestResult, Verdict
+from foretrace.core.problem import FLAGS, Integrity, RunError, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import FORMS, Limits
-from foretrace.sandbox.forkserver.child_channel import StartChild, run_program
-from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result
-from foretrace.sandbox.inside.wire.values import show_value
-from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild, run_program
+from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, read_error
+from foretrace.sandbox.inside.values import Decoder, show_value
+from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
+from foretrace.sandbox.judging.process import (
+    EXIT_TIMEOUT_S,
+    MAX_PROCESSES,
+    NOT_RUN,
+    ProcessTotals,
+    find_ending,
+    format_error,
+)
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
 from foretrace.sandbox.judging.test_reading import RANDOM_WORD
 from foretrace.sandbox.judging.verify import Judgement, judge_values
 
 _NEEDS_OBJECTS = "needs_objects"
+_LONG = 1 << 17
+"""Longest text or frame that is compared or decoded in the event loop, which must not be blocked for long."""
+_NOWHERE = Isolation(level=0)
+"""A placeholder: the isolation is taken from the verdict, not from the run's result."""
 
 
 async def judge(
@@ -85,7 +98,7 @@ async def _judge_functions(
         form = "together"  # the tests may seed the random numbers of the answer
     if plan.memory.get(_NEEDS_OBJECTS) and "together" in forms:
         form = "together"
-    falls_back, why = False, ""
+    why: str | None = None
     if form == "values":
         results = await _compare_values(start_child, plan, code, limits, process)
         if results is not None:
@@ -96,8 +109,7 @@ async def _judge_functions(
         if outcome.needs_objects is None:
             return form, outcome.results()
         why = outcome.needs_objects
-    if form != "together":
-        falls_back = True
+    if why is not None:
         if "together" not in forms:
             return form, _all_failed(plan, f"not decided: {why}, which only the form together can judge")
         process.ending, process.error = "ok", None
@@ -106,7 +118,7 @@ async def _judge_functions(
     if allowed is None:
         return "together", _all_failed(plan, f"no time was left: {why}, so that the tests had to be run again")
     made = (await run_together(start_child, plan, code, allowed, process)).results()
-    if falls_back and all(result.passed for result in made):
+    if why is not None and all(result.passed for result in made):
         plan.memory[_NEEDS_OBJECTS] = True
     return "together", made
 
@@ -115,25 +127,117 @@ def _all_failed(plan: JudgePlan, why: str) -> list[TestResult]:
     return [TestResult(name=name, passed=False, error=why) for name in plan.names]
 
 
+# The form `values`: calls of functions.
+
+
+class _CallAnswer(msgspec.Struct):
+    """The outcome of one call."""
+
+    value: Any = None
+    is_plain: bool = True
+    """Whether the value is plain data, which can be compared here as Python compares it."""
+    error: str | None = NOT_RUN
+    """Why there is no value."""
+    seconds: float | None = None
+
+
 async def _compare_values(
     start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
 ) -> list[TestResult] | None:
     """Compare the values of the calls; None if one is not plain, so that the tests must be run."""
-    request = {"code": code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
-    answers = await make_calls(start_child, {**request, "entry_point": plan.entry_point}, plan.calls, limits, process)
+    answers = await _make_calls(start_child, plan, code, limits, process)
     results: list[TestResult] = []
     for name, literal in zip(plan.names, plan.literal, strict=True):
         given = [answers[number] for number in literal.calls]
         seconds = sum(answer.seconds or 0.0 for answer in given) if given[0].seconds is not None else None
         errors = [answer.error for answer in given if answer.error is not None]
-        if errors:
-            results.append(Judgement(False, errors[0]).make_result(name, seconds, "values"))
-            continue
-        if not all(answer.is_plain for answer in given):
+        if not errors and not all(answer.is_plain for answer in given):
             return None
-        made = judge_values(literal.check, [answer.value for answer in given])
+        made = (
+            Judgement(False, errors[0]) if errors else judge_values(literal.check, [answer.value for answer in given])
+        )
         results.append(made.make_result(name, seconds, "values"))
     return results
+
+
+async def _make_calls(
+    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
+) -> list[_CallAnswer]:
+    """Make all calls. If one ends the process, the calls after it are made in a fresh process while there is time.
+
+    Answers count even if the process fails after them, since only their values are compared. If a process breaks the
+    protocol, none of its answers counts, and no other process is started.
+    """
+    request = {"mode": "answer", "code": code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
+    request["entry_point"] = plan.entry_point
+    answers = [_CallAnswer() for _ in plan.calls]
+    position = 0
+    while position < len(answers) or not process.count:
+        allowed = process.find_next_limits(limits)
+        if allowed is None:
+            break
+        async with start_child({**request, "calls": plan.calls[position:]}, allowed) as child:
+            got, failed = await _receive_answers(child, len(answers) - position)
+            ended = await child.wait(EXIT_TIMEOUT_S)
+        why = process.add_unusable(ended, child.broken, failed)
+        if why is None:
+            ending, error = find_ending(ended, len(got or ()) == len(answers) - position, allowed)
+            process.add(ended, ending, error)
+            if got is None:  # the code was not even loaded
+                why = format_error(error) if error else NOT_RUN
+        if why is not None:
+            for answer in answers[position:]:
+                answer.error = why
+            break
+        answers[position : position + len(got or ())] = got or ()
+        position += len(got or ())
+        if position < len(answers) and error is not None:
+            answers[position] = _CallAnswer(error=format_error(error), seconds=ended.seconds)
+            position += 1
+            if ending == "lost":
+                break
+    return answers
+
+
+async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[_CallAnswer] | None, RunError | None]:
+    """The answers of one process (None: it ended before the code was loaded), and why the code could not be loaded."""
+    match await child.receive():
+        case ["loaded"]:
+            pass
+        case ["failed", error] if read_error(error):
+            return None, read_error(error)
+        case None:
+            return None, None
+        case _:
+            child.broken = "the process spoke out of turn"
+            return None, None
+    answers: list[_CallAnswer] = []
+    before = child.elapsed
+    while len(answers) < count and (body := await child.receive_bytes()) is not None:
+        answer = await asyncio.to_thread(_read_answer, body) if len(body) > _LONG else _read_answer(body)
+        if answer is None:
+            child.broken = "an answer that is none"
+            break
+        answer.seconds, before = child.elapsed - before, child.elapsed
+        answers.append(answer)
+    return answers, None
+
+
+def _read_answer(body: bytes) -> _CallAnswer | None:
+    """Parse the message of the answer's process about a call; None if it is invalid."""
+    decoder = Decoder()
+    try:
+        match unpack_frame(body):
+            case ["raised", said] if error := read_error(said):
+                return _CallAnswer(error=format_error(error))
+            case ["value", tagged, None]:
+                return _CallAnswer(value=decoder.decode(tagged), is_plain=decoder.is_plain, error=None)
+    except (FrameError, ValueError):
+        pass
+    return None
+
+
+# The form `values`: programs.
 
 
 async def _run_programs(
@@ -167,13 +271,6 @@ async def _run_programs(
 
 
 async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:
-    """Like `same_output`; long outputs are compared in a thread, so that the event loop is not blocked."""
-    if len(printed) + len(expected) <= _LONG_OUTPUT or printed == expected:
+    if len(printed) + len(expected) <= _LONG or printed == expected:
         return same_output(printed, expected, tolerance)
     return await asyncio.to_thread(same_output, printed, expected, tolerance)
-
-
-_LONG_OUTPUT = 1 << 17
-"""Characters that can be compared in a millisecond or two."""
-_NOWHERE = Isolation(level=0)
-"""A placeholder: the isolation is taken from the verdict, not from the run's result."""

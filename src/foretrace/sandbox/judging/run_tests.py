@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.core.problem import Ending, RunError, TestResult
+from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.base import Limits
 from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
-from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
-from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
-from foretrace.sandbox.inside.wire.values import encode
-from foretrace.sandbox.judging.calls import (
-    EXIT_TIMEOUT_S,
-    NOT_RUN,
-    ProcessTotals,
-    find_ending,
-    find_load_ending,
-    format_error,
-)
-from foretrace.sandbox.judging.other_constants import make_line_up
+from foretrace.sandbox.forkserver.run_result import read_error
+from foretrace.sandbox.inside.values import encode
+from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.plan import JudgePlan
+from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, NOT_RUN, ProcessTotals, find_ending, format_error
+from foretrace.sandbox.judging.rewrite import make_line_up
 from foretrace.sandbox.judging.test_code import prepare, show_constants
 from foretrace.sandbox.judging.verify import TestReport
 
-_QUESTION = b'["call",'
-_REPLIES = (_QUESTION, b'["value",', b'["raised",', b'["other",')
-"""Messages that tests and answer may send each other; the answer's `other` ends the conversation."""
+_QUESTIONS = (b'["call",', b'["value",', b'["raised",')
+"""Messages of the tests for the answer."""
+_REPLIES = (*_QUESTIONS, b'["other",')
+"""Messages of the answer for the tests; `other` ends the conversation."""
 _MAX_ENCODED = 1 << 24
 _HEAD_START_S = 0.5
 """Seconds that the tests may take beyond the answer's limit, to report what it did before it was too late."""
-
 _TESTS_CPU_S = 0.5
 """CPU seconds of the tests in a separate process; those that take longer are run in one process with the answer."""
 
@@ -66,105 +60,84 @@ async def run_apart(
     longer = msgspec.structs.replace(limits, wall_s=limits.wall_s + _HEAD_START_S, cpu_s=_TESTS_CPU_S)
     # The answer first: then the tests also get a server, and neither waits for one while its time runs.
     async with start_child(own, limits) as answer, start_child(request, longer) as tests:
-        talk = _Conversation(tests, answer, report)
-        await talk.hold()
-        for child in (answer, tests):
-            if child is answer or talk.said is None:
-                child.stop()
+        said = await _forward_calls(tests, answer, report)
+        answer.stop()
+        if said[0] in ("other", "failed_to_load", "gone", "broken", None):
+            tests.stop()
         answer_exit, tests_exit = await answer.wait(), await tests.wait(EXIT_TIMEOUT_S)
-    said: list[Any] = talk.said or [None]
-    if talk.broken or answer.broken:
-        process.add(answer_exit, "killed", make_protocol_error())
-        return Outcome(report, PROTOCOL_ERROR_TEXT)
-    if talk.failed is not None:
-        process.add(answer_exit, find_load_ending(talk.failed), talk.failed)
-        return Outcome(report, format_error(talk.failed))
-    ending: Ending = "ok"
-    error, why = None, NOT_RUN
-    if talk.needs_objects is None and talk.answer_gone:
+    failed = said[1] if said[0] == "failed_to_load" else None
+    if unusable := process.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed):
+        return Outcome(report, unusable)
+    if said[0] == "gone":
         ending, error = find_ending(answer_exit, False, limits)
         process.add(answer_exit, ending, error)
         process.add(tests_exit, "ok", None, beside=True)
         return Outcome(report, why=format_error(error) if error else NOT_RUN)
-    if talk.needs_objects is None and said[0] != "failed":
-        ending, error = find_ending(tests_exit, said[0] == "done", longer)
-        why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    elif said[0] == "failed" and (failed := read_error(said[1])):
-        why = f"the setup of the tests failed: {format_error(failed)}"
+    ending, error, why, needs = "ok", None, NOT_RUN, None
+    match said:
+        case ["other", needs]:
+            pass
+        case ["failed", problem]:
+            if described := read_error(problem):
+                why = f"the setup of the tests failed: {format_error(described)}"
+        case _:
+            ending, error = find_ending(tests_exit, said[0] == "done", longer)
+            why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
     process.add(tests_exit, ending, error)
     process.add(answer_exit, "ok", None, beside=True)
-    if said[0] == "done" and said[2]:
-        process.flags.add("exited")
-    needs = talk.needs_objects
     if needs is None and tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9:
         needs = f"the tests compute for more than {_TESTS_CPU_S:g} s"
-    if said[0] == "done" and said[1] and not all(result.passed for result in report.results(why)):
-        needs = "functions of the tests were handed over"  # which the answer may have inspected
+    if said[0] == "done":
+        _, gave_functions, exited = said
+        if exited:
+            process.flags.add("exited")
+        if gave_functions and not all(result.passed for result in report.results(why)):
+            needs = "functions of the tests were handed over"  # which the answer may have inspected
     return Outcome(report, why=why, needs_objects=needs)
 
 
-class _Conversation:
-    """Forwards messages between tests and answer, which take turns."""
+async def _forward_calls(tests: ChildChannel, answer: ChildChannel, report: TestReport) -> list[Any]:
+    """Forward messages between tests and answer, which take turns, until the tests are done or a process has ended.
 
-    def __init__(self, tests: ChildChannel, answer: ChildChannel, report: TestReport) -> None:
-        self._tests, self._answer, self._report = tests, answer, report
-        self.broken = self.answer_gone = False
-        self.failed: RunError | None = None
-        """Why the answer cannot be loaded."""
-        self.needs_objects: str | None = None
-        self.said: list[Any] | None = None
-        """The last message of the tests."""
-
-    async def hold(self) -> None:
-        """Forward messages until the tests are done, or one of the two processes has ended."""
-        match await self._answer.receive():
-            case ["loaded", {**names}]:
-                await self._tests.send(["loaded", names])
-                await self._pass_on()
-            case ["failed", error] if read_error(error):
-                self.failed = read_error(error)
-            case ["other", str(why)]:
-                self.needs_objects = why
-            case None:
-                self.answer_gone = True
-            case _:
-                self.broken = True
-
-    async def _pass_on(self) -> None:
-        before = 0.0
-        while (frame := await self._tests.receive_bytes()) is not None:
-            if frame.startswith(_REPLIES[:3]):
-                await self._tests.send(await self._ask(frame))
-                if self.broken:
-                    return
-                continue
-            message = _read(frame)
-            if message[0] == "test":
-                self._report.take(message[1], message[2], message[3], self._tests.elapsed - before)
-                before = self._tests.elapsed
-                continue
-            self.said = message
-            self.broken = message[0] == "broken"
-            if message[0] == "other":
-                self.needs_objects = str(message[1])
-            return
-
-    async def _ask(self, frame: bytes) -> bytes | list[Any]:
-        if not self.answer_gone:
-            await self._answer.send(frame)
-            reply = await self._answer.receive_bytes()
-            if reply is not None:
-                self.broken = not reply.startswith(_REPLIES)
-                return reply
-        self.answer_gone = True
-        return ["gone"]
-
-
-def _read(frame: bytes) -> Any:
-    try:
-        return unpack_frame(frame)
-    except FrameError:
-        return ["broken"]
+    Returns:
+        The last message of the tests: `["done", whether functions were handed over, whether the answer exited]`,
+        `["failed", error]`, `["other", why one process is needed]` (also of the answer), `[None]` if they said nothing;
+        or `["failed_to_load", error]`, `["gone"]` or `["broken"]` of the answer.
+    """
+    match await answer.receive():
+        case ["loaded", {**names}]:
+            await tests.send(json.dumps(["loaded", names]).encode("ascii"))
+        case ["failed", error] if described := read_error(error):
+            return ["failed_to_load", described]
+        case ["other", str(why)]:
+            return ["other", why]
+        case None:
+            return ["gone"]
+        case _:
+            return ["broken"]
+    before, gone = 0.0, False
+    while (frame := await tests.receive_bytes()) is not None:
+        if frame.startswith(_QUESTIONS):
+            reply = None
+            if not gone:
+                await answer.send(frame)
+                reply = await answer.receive_bytes()
+            gone = reply is None
+            if reply is not None and not reply.startswith(_REPLIES):
+                return ["broken"]
+            await tests.send(reply or b'["gone"]')
+            continue
+        try:
+            message = unpack_frame(frame)
+        except FrameError:
+            return ["broken"]
+        if message[0] != "test":
+            if gone and message[0] not in ("other", "broken"):
+                return ["gone"]
+            return message[:2] if message[0] == "other" else list(message)
+        report.take(message[1], message[2], message[3], tests.elapsed - before)
+        before = tests.elapsed
+    return ["gone"] if gone else [None]
 
 
 async def run_together(
@@ -225,12 +198,8 @@ async def _run_once(
                 case _:
                     child.broken = "the process spoke out of turn"
         ended = await child.wait(EXIT_TIMEOUT_S)
-    if child.broken:
-        process.add(ended, "killed", make_protocol_error())
-        return Outcome(report, PROTOCOL_ERROR_TEXT)
-    if failed is not None:
-        process.add(ended, find_load_ending(failed), failed)
-        return Outcome(report, format_error(failed))
+    if unusable := process.add_unusable(ended, child.broken, failed):
+        return Outcome(report, unusable)
     ending, error = find_ending(ended, done, limits)
     process.add(ended, ending, error)
     why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN

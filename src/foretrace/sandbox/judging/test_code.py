@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from foretrace.core.python_source import parse_quietly
-from foretrace.sandbox.inside.roles.test_runner import BYTECODE
-from foretrace.sandbox.inside.wire.values import encode
+from foretrace.sandbox.inside.test_runner import BYTECODE
+from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import Check, TestRewriter
 from foretrace.sandbox.judging.test_reading import Function, find_answer_uses, find_check_function

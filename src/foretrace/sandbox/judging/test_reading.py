@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from foretrace.sandbox.inside.roles.pytest_stand_in import BUILTIN_FIXTURES, make_module
+from foretrace.sandbox.inside.pytest_stand_in import BUILTIN_FIXTURES, make_module
 
 ALIAS = "candidate"
 RANDOM_WORD = "random"

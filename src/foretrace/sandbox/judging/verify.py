@@ -1,4 +1,4 @@
-"""Decides from the records of `inside.roles.recorder` which asserts hold; this process has the constants."""
+"""Decides from the records of `inside.recorder` which asserts hold; this process has the constants."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import msgspec
 
 from foretrace.core.problem import Integrity, TestResult
 from foretrace.sandbox.forkserver.run_result import read_error
-from foretrace.sandbox.inside.roles.recorder import NAMES
-from foretrace.sandbox.inside.wire.values import decode, show_value
-from foretrace.sandbox.judging.calls import format_error
+from foretrace.sandbox.inside.recorder import NAMES
+from foretrace.sandbox.inside.values import decode, show_value
+from foretrace.sandbox.judging.process import format_error
 from foretrace.sandbox.judging.rewrite import Check
 
 _MAX_BITS = 1 << 14

@@ -12,7 +12,7 @@ import errno
 import fcntl
 import struct
 
-from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside import syscalls
 
 
 def _names(text: str) -> list[str]:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from foretrace.sandbox.inside import answer, test_runner
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import answer, test_runner
-from foretrace.sandbox.inside.roles.recorder import OWN_MODULE, Recorder
+from foretrace.sandbox.inside.recorder import OWN_MODULE, Recorder
 
 _PEEKING = frozenset(
     {
@@ -24,7 +24,7 @@ _PEEKING = frozenset(
 """Audit events of code that inspects frames and objects of other code."""
 _FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
 _OWN_CODE = "foretrace.sandbox.inside."
-_OWN_MODULES = tuple(_OWN_CODE + name for name in ("roles.recorder", "roles.test_runner", "wire.frames", "wire.values"))
+_OWN_MODULES = tuple(_OWN_CODE + name for name in ("recorder", "test_runner", "wire", "values"))
 """The modules that judge in this process. Reading more would copy their memory, and cost more than the run itself."""
 
 

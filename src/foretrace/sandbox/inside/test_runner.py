@@ -13,9 +13,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from foretrace.sandbox.inside import pytest_stand_in
+from foretrace.sandbox.inside.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import pytest_stand_in
-from foretrace.sandbox.inside.roles.pytest_stand_in import FixtureRunner
+from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
+from foretrace.sandbox.inside.recorder import Recorder
 
 BYTECODE = importlib.util.MAGIC_NUMBER.hex()
 """Identifies the bytecode version of this Python."""
@@ -157,3 +159,35 @@ def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
             _run_plain_class(value, runner)
     if "teardown_class" in found:
         kind.teardown_class()  # type: ignore[attr-defined]
+
+
+# The form `calls`: the answer has a separate process, and only function calls reach it.
+
+_MAX_CALLS = 500
+"""Most calls that are passed on: tests with more are run in one process."""
+
+
+def serve(channel: Any, request: dict[str, Any]) -> None:
+    """Run the tests on functions of the answer; the first message has their numbers."""
+    caller = Caller(channel, _MAX_CALLS)
+    import_modules(request)
+    recorder = Recorder(request, together=False)
+
+    def report(number: int, problem: dict[str, Any] | None) -> None:
+        channel.send(["test", number, recorder.take(), problem, []])
+
+    try:
+        given = channel.receive()
+        answer = {name: caller.decode(value) for name, value in given[1].items()}
+        names = make_names(request, answer)
+        run_tests(request, names, recorder, report)
+    except NotPlainError as error:
+        channel.send(["other", str(error), bool(caller.functions)])
+    except AnswerGoneError:
+        channel.send(["done", False, False])  # tests that finished before are already reported
+    except BrokenError:
+        channel.send(["broken"])
+    except BaseException as error:
+        channel.send(["failed", describe_error(error)])
+    else:
+        channel.send(["done", bool(caller.functions), bool(caller.exited)])

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableError
+from foretrace.sandbox.inside.values import Decoder, Encoder, NotEncodableError
 
 _MAX_BYTES = 1 << 20
 """Most bytes of one value: tests with larger values are run in one process."""

@@ -14,20 +14,27 @@ import signal
 import sys
 from typing import Any, NoReturn
 
+from foretrace.sandbox.inside import jail, syscalls, together
 from foretrace.sandbox.inside.child import Confinement, become_user, make_rlimits
-from foretrace.sandbox.inside.confine import jail, landlock, syscalls
-from foretrace.sandbox.inside.confine.seccomp import SeccompFilter, make_child_program, make_server_program
-from foretrace.sandbox.inside.confine.syscalls import CallError
-from foretrace.sandbox.inside.server.parent_connection import (
+from foretrace.sandbox.inside.parent_connection import (
     ParentConnection,
     move_descriptor_up,
     read_input,
     remove_contents,
 )
-from foretrace.sandbox.inside.server.preload import preload_packages, warm_up
-from foretrace.sandbox.inside.server.watch_child import serve_run
-from foretrace.sandbox.inside.server.watch_session import serve_session
-from foretrace.sandbox.inside.wire import messages
+from foretrace.sandbox.inside.seccomp import SeccompFilter, make_child_program, make_server_program
+from foretrace.sandbox.inside.session import serve_session
+from foretrace.sandbox.inside.syscalls import CallError
+from foretrace.sandbox.inside.watch_child import serve_run
+from foretrace.sandbox.inside.wire import FAILED, READY, RUN, STDIN
+
+_MODULES = """
+collections typing dataclasses enum re math functools itertools heapq bisect string copy datetime operator unittest
+"""
+"""The modules that programs import most; with this they take no time in a run."""
+_PRINT_FOLDERS = "import sysconfig; print(*map(sysconfig.get_path, ('purelib', 'platlib')), sep='\\n')"
+_LINE_BUFFERED_WRITES = 4000
+"""Writes to stdout after which output is no longer flushed per line; `print` makes two or more writes per line."""
 
 
 def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder) -> Confinement:
@@ -59,7 +66,7 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
         if confinement.level < 2:
             os.chown(confinement.scratch, jail.NOBODY, jail.NOBODY)
     has_landlock = confinement.level >= 2
-    rules = move_descriptor_up(landlock.make_ruleset(readable, listable, writable)) if has_landlock else None
+    rules = move_descriptor_up(jail.make_landlock_rules(readable, listable, writable)) if has_landlock else None
     confinement.prepare(rules)
     return confinement
 
@@ -137,10 +144,10 @@ def main() -> None:
             filter_self(confinement.level)
     except BaseException as error:
         call = error.call if isinstance(error, CallError) else ""
-        parent.send_json(messages.FAILED, {"call": call, "message": f"{type(error).__name__}: {error}"})
+        parent.send_json(FAILED, {"call": call, "message": f"{type(error).__name__}: {error}"})
         os._exit(1)
     python = sys.version.split()[0]
-    parent.send_json(messages.READY, {"python": python, "user": confinement.user, "spaces": spaces})
+    parent.send_json(READY, {"python": python, "user": confinement.user, "spaces": spaces})
     try:
         serve_requests(parent, confinement, scratch)
     finally:
@@ -156,9 +163,9 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
             parent.fill()
             continue
         kind, body = parent.receive()
-        if kind == messages.STDIN:
+        if kind == STDIN:
             stdin = read_input(parent)
-        if kind != messages.RUN:
+        if kind != RUN:
             continue
         if body != known:  # rare; touching less memory keeps forks cheap
             known, request = body, json.loads(body)
@@ -209,3 +216,73 @@ def forget_own_modules() -> None:
     own = sys.argv[1] if len(sys.argv) > 1 else None
     sys.path[:] = [p for p in sys.path if p != own]
     sys.argv = [""]
+
+
+def preload_packages(modules: list[str]) -> list[str]:
+    """Import installed packages, and return the paths of all packages that this loaded."""
+    if not modules:
+        return []
+    before = set(sys.modules)
+    folders = [folder for folder in find_package_folders() if os.path.isdir(folder)]
+    sys.path += folders
+    for name in modules:
+        __import__(name)
+    tops = {name.split(".")[0] for name in set(sys.modules) - before}
+    found: set[str] = set()
+    for folder in folders:
+        for entry in os.listdir(folder):
+            stem = entry.split(".")[0]
+            if stem in tops or (entry.endswith(".libs") and stem in tops):
+                found.add(os.path.join(folder, entry))
+    return sorted(found)
+
+
+def find_package_folders() -> list[str]:
+    """This interpreter's folders of installed packages, from a fresh process that has run its `site` module."""
+    import subprocess
+
+    command = (sys.executable, "-I", "-c", _PRINT_FOLDERS)
+    return list(
+        dict.fromkeys(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout.split("\n"))
+    )
+
+
+def warm_up() -> None:
+    """Do once what every child does, so that children share the memory pages and caches."""
+    import builtins
+    import site  # without its start-up: only what it defines for scripts
+    import traceback
+
+    buffer_long_output(sys.stdout)
+    for name, maker in (("exit", "setquit"), ("help", "sethelper")):
+        if not hasattr(builtins, name):
+            getattr(site, maker)()
+    json.loads(json.dumps("é"))
+    try:
+        exec("1/0")
+    except ZeroDivisionError as error:
+        traceback.format_exception(type(error), error, error.__traceback__)
+    for module in _MODULES.split():
+        __import__(module)
+    sys.modules["random"].seed(0)
+    together.snapshot_own_code()
+
+
+def buffer_long_output(stream: Any) -> None:
+    """Make a stream flush each line, and after many writes only whole blocks, as plain Python does.
+
+    What was printed before a hang or a crash is what the author of the code needs most. But flushing one line takes as
+    long as a block of a hundred, so a correct program that prints a hundred thousand lines would run out of time.
+    """
+    stream.reconfigure(line_buffering=True)
+    write, left = stream.write, _LINE_BUFFERED_WRITES
+
+    def count(text: str) -> int:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            stream.__dict__.pop("write", None)
+            stream.reconfigure(line_buffering=False)
+        return write(text)
+
+    stream.write = count

@@ -16,8 +16,8 @@ from typing import Any
 
 from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
-from foretrace.sandbox.inside.server.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
-from foretrace.sandbox.inside.wire.messages import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
+from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
+from foretrace.sandbox.inside.wire import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
 _READ_ONCE_S = 0.002
 """The output of a run that ends within this time is read once, at the end; of a longer one, continuously."""

@@ -1,4 +1,4 @@
-"""The fork server's connection to its parent: messages (`wire.messages`) both ways, and streams of bytes to children.
+"""The fork server's connection to its parent: messages (`wire`) both ways, and streams of bytes to children.
 
 Everything that is sent to or by a run passes through memory that no child inherits. A child of this process must not
 find anything of an earlier run, be it code, arguments, answers or tests.
@@ -14,7 +14,7 @@ import os
 import signal
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
+from foretrace.sandbox.inside.wire import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
 
 CHUNK_SIZE = 1 << 16
 """Most bytes that are read from a descriptor at a time."""

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.wire.frames import FrameChannel
+from foretrace.sandbox.inside.wire import FrameChannel
 
 FILE = "main.py"
 _STREAMS = (sys.stdout, sys.stderr)
