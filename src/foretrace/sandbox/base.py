@@ -122,10 +122,8 @@ class Session(Protocol):
     """Number of the state that the next block starts from; 0 is the empty state."""
 
     async def run(self, block: str, *, at: int | None = None, early: bool = False) -> RunResult:
-        """Run `block` on the state `at` (default: the head).
-
-        If it completes, the result's `step` is the number of the new state, which becomes the head. After an error the
-        state and the head are unchanged. A cancelled block leaves the session as it was.
+        """Run `block` on the state `at` (default: the head). If it completes, the result's `step` is the number of the
+        new state, which becomes the head. After an error or when cancelled, the session is as it was.
 
         Args:
             early: run it on a guess: it does not affect later blocks until `keep` is called with its result;

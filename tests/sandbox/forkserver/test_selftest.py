@@ -65,7 +65,7 @@ SPOILT: dict[str, tuple[str, str, str, int, set[str]]] = {
     "no filter": ("seccomp.py", "0x00050000", "0x7FFF0000", 2, {
         "fork", "socket", "unshare", "trace"}),
     "filter lets forks, sockets and chmod": (
-        SECCOMP, INSTRUCTIONS, f"_ALLOWED += ['fork', 'clone', 'socket', 'chmod']\n{INSTRUCTIONS}", 2, {
+        SECCOMP, INSTRUCTIONS, f"_ALLOWED += ' fork clone socket chmod'\n{INSTRUCTIONS}", 2, {
         "fork", "socket", "metadata"}),
     "no limits": ("child.py", "resource.setrlimit(kind, (soft, hard))", "pass", 3, {"limits"}),
     "no new namespaces": ("jail.py", '"net", "ipc"', '"ipc"', 3, {"namespaces"}),

@@ -18,20 +18,10 @@ from foretrace.sandbox.inside import syscalls
 PROBE_PROGRAM = Path(__file__).resolve().parents[1] / "inside" / "guard_probes.py"
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts")
 _LEVELS = {
-    "limits": 0,
-    "environment": 0,
-    "fork": 1,
-    "execute": 1,
-    "socket": 1,
-    "unshare": 1,
-    "trace": 1,
-    "metadata": 1,
-    "signal": 1,
-    "filesystem_read": 2,
-    "filesystem_write": 2,
-    "network": 2,
-    "jail": 3,
-    "scratch": 3,
+    **dict.fromkeys(("limits", "environment"), 0),
+    **dict.fromkeys(("fork", "execute", "socket", "unshare", "trace", "metadata", "signal"), 1),
+    **dict.fromkeys(("filesystem_read", "filesystem_write", "network"), 2),
+    **dict.fromkeys(("jail", "scratch"), 3),
 }
 """The lowest isolation level that needs each guard."""
 RunInSandbox = Callable[[str], Awaitable[str]]
@@ -46,14 +36,17 @@ async def run_selftest(run_in_sandbox: RunInSandbox, namespaces: dict[str, int],
         namespaces: inode numbers of the fork server's namespaces, by kind.
         kinds: kinds of namespaces that it must not share with this process.
     """
-    with make_decoys() as decoys:
+    with _make_decoys() as decoys:
         program = f"{PROBE_PROGRAM.read_text('utf-8')}\nmain({decoys!r})\n"
-        outcomes = _parse_outcomes(await run_in_sandbox(program))
+        printed = await run_in_sandbox(program)
+    outcomes: Any = {}
+    with contextlib.suppress(ValueError):
+        outcomes = json.loads(printed)
     return [*_judge_outcomes(outcomes), _check_namespaces(namespaces, kinds)]
 
 
 @contextlib.contextmanager
-def make_decoys() -> Generator[dict[str, Any]]:
+def _make_decoys() -> Generator[dict[str, Any]]:
     """A file, a listening port and a variable that code must not reach."""
     with tempfile.TemporaryDirectory(prefix="foretrace-selftest-") as folder, socket.socket() as listener:
         decoy = Path(folder, "decoy")
@@ -71,14 +64,6 @@ def make_decoys() -> Generator[dict[str, Any]]:
             "unshare": syscalls.NUMBERS.get("unshare", -1),
             "vm_readv": syscalls.NUMBERS.get("process_vm_readv", -1),
         }
-
-
-def _parse_outcomes(printed: str) -> dict[str, str]:
-    try:
-        outcomes = json.loads(printed)
-    except ValueError:
-        return {}
-    return {str(k): str(v) for k, v in outcomes.items()} if isinstance(outcomes, dict) else {}
 
 
 def _judge_outcomes(outcomes: dict[str, str]) -> Iterator[Guard]:

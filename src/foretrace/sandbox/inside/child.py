@@ -42,21 +42,14 @@ class Confinement:
 
     def prepare(self, rules: int | None) -> None:
         """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
-        if not self.level:
-            if sys.platform == "linux" and self.user is None and os.getuid() == 0:
-                self.calls.append(syscalls.prepare_capability_drop())
-            if sys.platform == "linux":
-                self.calls.append(
-                    syscalls.prepare_call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-                )
+        if sys.platform != "linux":
             return
         if self.user is None and (self.level == 3 or os.getuid() == 0):
             self.calls.append(syscalls.prepare_capability_drop())
-        self.calls += [
-            syscalls.prepare_call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
-            syscalls.prepare_call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0),
-            syscalls.prepare_call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        ]
+        options = [(syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL))]
+        if self.level:
+            options += [(syscalls.PR_SET_DUMPABLE, 0), (syscalls.PR_SET_NO_NEW_PRIVS, 1)]
+        self.calls += [syscalls.prepare_call("prctl", option, value, 0, 0, 0) for option, value in options]
         if rules is not None:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
@@ -92,7 +85,9 @@ def main(
             pass  # the parent has gone
         elif serve is not None:
             serve(channel, request)
-            _flush()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
             code = 0
         elif role == "replay":
             program.replay(channel, request["blocks"])
@@ -170,17 +165,9 @@ def make_rlimits(
     if sys.platform != "linux":
         del wanted["RLIMIT_AS"]  # macOS refuses it
     found: list[tuple[int, int, int]] = []
-    for name, soft in wanted.items():
-        kind = getattr(resource, name, None)
+    for kind, limit in ((getattr(resource, name, None), limit) for name, limit in wanted.items()):
         if kind is not None:
-            max_hard = resource.getrlimit(kind)[1]
-            if max_hard != resource.RLIM_INFINITY:
-                soft = min(soft, max_hard)
-            found.append((kind, soft, soft))
+            hard = resource.getrlimit(kind)[1]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            found.append((kind, limit, limit))
     return found
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()

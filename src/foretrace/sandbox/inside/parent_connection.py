@@ -1,4 +1,4 @@
-"""The fork server's connection to its parent: messages (`wire`) both ways, and streams of bytes to children.
+"""The fork server's connection to its parent: messages (see `wire`) both ways, and streams of bytes to children.
 
 Everything that is sent to or by a run passes through memory that no child inherits. A child of this process must not
 find anything of an earlier run, be it code, arguments, answers or tests.
@@ -24,9 +24,9 @@ _STREAM_KINDS = (TO_CHILD, STDIN)
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
 
 
-def make_wiped_memory() -> tuple[memoryview, bool]:
+def _make_wiped_memory() -> tuple[memoryview, bool]:
     """Memory of `_BUFFER_SIZE` bytes, and whether the kernel fills it with zeros in every child."""
-    if not hasattr(mmap, "MAP_ANONYMOUS") or not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
+    if not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
         return memoryview(bytearray(_BUFFER_SIZE)), False
     memory = mmap.mmap(-1, _BUFFER_SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
@@ -45,9 +45,9 @@ class ParentConnection:
         """A folder of the host that is removed when this process ends."""
         self.stream_left = 0
         """Bytes of a stream message that are not forwarded yet (see `forward_stream`)."""
-        self._in, self.wiped = make_wiped_memory()
+        self._in, self.wiped = _make_wiped_memory()
         self._start = self._end = 0
-        self._out, _ = make_wiped_memory()
+        self._out, _ = _make_wiped_memory()
         self._queued = 0
 
     # From the parent.
@@ -115,16 +115,13 @@ class ParentConnection:
 
     def send_json(self, kind: bytes, message: Any) -> None:
         """Send a JSON message, after everything in the queue."""
-        self.send(kind, json.dumps(message).encode("ascii"))
-
-    def send(self, kind: bytes, body: bytes) -> None:
-        """Send a message, after everything in the queue."""
+        body = json.dumps(message).encode("ascii")
         if _BUFFER_SIZE - self._queued < MESSAGE_HEADER.size + len(body):
             self.flush()
         MESSAGE_HEADER.pack_into(self._out, self._queued, kind, len(body))
         start = self._queued + MESSAGE_HEADER.size
-        self._out[start : start + len(body)] = body
         self._queued = start + len(body)
+        self._out[start : self._queued] = body
         self.flush()
 
     def queue_from(self, descriptor: int, kind: bytes, stamp: float | None = None) -> memoryview | None:
@@ -188,8 +185,6 @@ def read_input(parent: ParentConnection) -> int:
 
 def move_descriptor_up(descriptor: int) -> int:
     """Move a descriptor to a number above 9, so that a child's descriptors 0 to 3 do not overwrite it."""
-    if descriptor > 9:
-        return descriptor
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return high
@@ -198,24 +193,20 @@ def move_descriptor_up(descriptor: int) -> int:
 def remove_contents(folder: str) -> None:
     """Remove a folder's contents as far as possible; `shutil` would make each fork map six more libraries."""
     for above, folders, files in os.walk(folder, topdown=False):
-        for name in (*files, *folders):
-            path = os.path.join(above, name)
+        for path in (os.path.join(above, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
                 (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
 
 
 def kill_descendants() -> None:
     """Kill and reap every process that a run left; in a pid namespace this is one call."""
+    is_first = os.getpid() == 1
     for _ in range(1000):
-        if os.getpid() == 1:
+        for pid in [-1] if is_first else _find_children():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)
-        else:
-            for pid in _find_children():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         try:
-            while os.waitpid(-1, os.WNOHANG if os.getpid() != 1 else 0)[0]:
+            while os.waitpid(-1, 0 if is_first else os.WNOHANG)[0]:
                 pass
             if not _find_children():
                 return

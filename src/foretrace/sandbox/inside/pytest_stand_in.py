@@ -1,4 +1,4 @@
-"""A replacement for pytest in interpreters without it: `raises`, `approx`, `parametrize`, and fixtures."""
+"""A replacement for pytest, which a jail does not have: `raises`, `approx`, `parametrize`, and fixtures."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def make_module() -> types.ModuleType:
         approx=approx,
         fixture=fixture,
         MonkeyPatch=MonkeyPatch,
-        mark=Marks(),
-        param=Param,
+        mark=_Marks(),
+        param=_Param,
         main=lambda *_, **__: 0,  # the tests are run afterwards
         importorskip=lambda name, *_, **__: importlib.import_module(name),
     )
@@ -42,7 +42,7 @@ def fail(reason: str = "", **_: Any) -> None:
     raise AssertionError(reason)
 
 
-class Param:
+class _Param:
     """Values of one case, with its marks."""
 
     def __init__(self, *values: Any, marks: Any = (), **_: Any) -> None:
@@ -51,23 +51,20 @@ class Param:
             mark(self)
 
 
-class Marks:
+class _Marks:
     """`pytest.mark`: marks have no effect, except those for parameters and for skipping."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _MARKS:
-            return _MARKS[name]
-
         def mark(*args: Any, **named: Any) -> Any:
             alone = len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type))
             return args[0] if alone else lambda function: function
 
-        return mark
+        return _MARKS.get(name, mark)
 
 
 def leave_out(condition: Any = True, *_: Any, **__: Any) -> Any:
     """Give a test no cases if the condition holds; also usable as a decorator without one."""
-    if callable(condition) or isinstance(condition, Param):
+    if callable(condition) or isinstance(condition, _Param):
         setattr(condition, CASES, [])
         return condition
     return leave_out if condition is True else lambda function: function
@@ -80,8 +77,8 @@ def parametrize(argnames: Any, argvalues: Any, *_: Any, **__: Any) -> Any:
     values, is_one = list(argvalues), isinstance(argnames, str) and len(listed) == 1
 
     def decorate(function: Any) -> Any:
-        asked = [v for v in values if getattr(v, CASES, True) or not isinstance(v, Param)]
-        given = [v.values if isinstance(v, Param) else (v,) if is_one else v for v in asked]
+        asked = [v for v in values if getattr(v, CASES, True) or not isinstance(v, _Param)]
+        given = [v.values if isinstance(v, _Param) else (v,) if is_one else v for v in asked]
         rows = [dict(zip(listed, row, strict=True)) for row in given]
         setattr(function, CASES, [{**case, **row} for row in rows for case in getattr(function, CASES, [{}])])
         return function
@@ -102,14 +99,10 @@ class _Raises:
 
     value: Any = None
     type: Any = None
+    typename = property(lambda self: str(self.type.__name__))
 
     def __init__(self, expected: Any, match: str | None) -> None:
         self._expected, self._match = expected, match
-
-    @property
-    def typename(self) -> str:
-        """Name of the exception's class."""
-        return str(self.type.__name__)
 
     def match(self, pattern: str) -> bool:
         """True if the exception's text matches; raises AssertionError if not."""
@@ -178,6 +171,7 @@ class MonkeyPatch:
 
     def __init__(self) -> None:
         self._undo = contextlib.ExitStack()
+        self.undo = self._undo.close
 
     def setattr(self, target: Any, name: Any, value: Any = _ABSENT, raising: bool = True) -> None:
         """Set an attribute; that of a module may be given as one dotted name."""
@@ -219,10 +213,6 @@ class MonkeyPatch:
         self._undo.callback(os.chdir, os.getcwd())
         os.chdir(path)
 
-    def undo(self) -> None:
-        """Undo all changes."""
-        self._undo.close()
-
     @staticmethod
     @contextlib.contextmanager
     def context() -> Generator[MonkeyPatch]:
@@ -237,26 +227,20 @@ class _Printed(NamedTuple):
     err: str
 
 
-class _Capture:
+@contextlib.contextmanager
+def _capture() -> Generator[Any]:
     """`capsys`: captures what is printed while a test runs."""
+    streams = io.StringIO(), io.StringIO()
 
-    def __init__(self) -> None:
-        self.streams = io.StringIO(), io.StringIO()
-
-    def readouterr(self) -> _Printed:
-        """Stdout and stderr since the last call."""
-        texts = [stream.getvalue() for stream in self.streams]
-        for stream in self.streams:
+    def readouterr() -> _Printed:
+        texts = [stream.getvalue() for stream in streams]
+        for stream in streams:
             stream.seek(0)
             stream.truncate()
         return _Printed(*texts)
 
-
-@contextlib.contextmanager
-def _capture() -> Generator[_Capture]:
-    made = _Capture()
-    with contextlib.redirect_stdout(made.streams[0]), contextlib.redirect_stderr(made.streams[1]):
-        yield made
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        yield types.SimpleNamespace(readouterr=readouterr)
 
 
 @contextlib.contextmanager
@@ -305,10 +289,8 @@ class FixtureRunner:
         self._fixtures = _find_fixtures(names)
         self._kept: dict[str, Any] = {}
         self._until_end = contextlib.ExitStack()
-
-    def close(self) -> None:
-        """Tear down the fixtures shared by all tests."""
-        self._until_end.close()
+        self.close = self._until_end.close
+        """Tears down the fixtures shared by all tests."""
 
     def run(self, function: Any, owner: Any = None) -> None:
         """Run a test function, or a method of a test class, for each of its cases."""
@@ -318,12 +300,13 @@ class FixtureRunner:
 
     def _run_case(self, function: Any, owner: Any, case: dict[str, Any], fixtures: dict[str, Any]) -> None:
         instance = owner() if owner is not None else None
-        space = self._names if owner is None else {name: getattr(instance, name, None) for name in _METHOD_HOOKS}
-        before, after = _FUNCTION_HOOKS if owner is None else _METHOD_HOOKS
+        kind, find = ("function", self._names.get)
+        if owner is not None:
+            kind, find = ("method", lambda name: getattr(instance, name, None))
         made: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-            _call_with_nothing(space.get(before))
-            stack.callback(_call_with_nothing, space.get(after))
+            _call_with_nothing(find(f"setup_{kind}"))
+            stack.callback(_call_with_nothing, find(f"teardown_{kind}"))
 
             def get(name: str) -> Any:
                 keeps = name in fixtures and getattr(fixtures[name], _FIXTURE).kept
@@ -338,10 +321,6 @@ class FixtureRunner:
             asked = {name: case[name] if name in case else get(name) for name in _list_asked(function)}
             bound = function if owner is None else function.__get__(instance, owner)
             self._call(lambda: bound(**asked))
-
-
-_FUNCTION_HOOKS = ("setup_function", "teardown_function")
-_METHOD_HOOKS = ("setup_method", "teardown_method")
 
 
 def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.ExitStack) -> Any:

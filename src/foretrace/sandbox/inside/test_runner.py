@@ -190,4 +190,4 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     except BaseException as error:
         channel.send(["failed", describe_error(error)])
     else:
-        channel.send(["done", bool(caller.functions), bool(caller.exited)])
+        channel.send(["done", bool(caller.functions), caller.exited])
