@@ -36,6 +36,8 @@ _START_TIMEOUT_S = 20.0
 _END_COMMAND_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 0.3
 """Seconds that a fork server gets to exit on its own."""
+BIND_AT_START = "LD_BIND_NOW"
+"""Has functions of libraries looked up once in the fork server, and not in each child. Code does not see it."""
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -119,7 +121,7 @@ class ForkServer:
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
-                env=None if self._command else ENVIRONMENT,
+                env=None if self._command else {**ENVIRONMENT, BIND_AT_START: "1"},
                 cwd="/",
                 start_new_session=True,
             )

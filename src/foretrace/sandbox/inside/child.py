@@ -46,9 +46,9 @@ class Confinement:
             return
         if self.user is None and (self.level == 3 or os.getuid() == 0):
             self.calls.append(syscalls.prepare_capability_drop())
-        options = [(syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL))]
-        if self.level:
-            options += [(syscalls.PR_SET_DUMPABLE, 0), (syscalls.PR_SET_NO_NEW_PRIVS, 1)]
+        options = [(syscalls.PR_SET_DUMPABLE, 0)] if self.level else []
+        if self.level < 3:  # there, the pid namespace ends with the fork server
+            options.append((syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL)))
         self.calls += [syscalls.prepare_call("prctl", option, value, 0, 0, 0) for option, value in options]
         if rules is not None:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
