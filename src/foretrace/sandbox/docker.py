@@ -79,22 +79,22 @@ class DockerSandbox(ForkServerSandbox):
             preload=self._preload,
             command=(*start, *make_server_command(self._python, len(archive))),
             first_input=archive,
-            end_command=make_end_command(engine),
+            # Ends even a container that is still being created.
+            end_command=(engine, "rm", "--force", *(("--time", "0") * (engine == "podman")), NAME_PLACEHOLDER),
             scratch=SCRATCH,
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
             guards = await self._run_selftest(pool, _NAMESPACES)
+            if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
+                text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
+                raise SandboxError(text)
         except ForkServerStartError as error:
             pool.close()
             raise SandboxError(self._explain_no_start(engine, error)) from None
         except BaseException:
             pool.close()
             raise
-        if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
-            pool.close()
-            text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
-            raise SandboxError(text)
         return VerifiedPool(pool, Isolation(level=LEVEL, sandbox=self.name), guards)
 
     def _explain_no_start(self, engine: str, error: ForkServerStartError) -> str:
@@ -128,12 +128,6 @@ def make_start_command(engine: str, image: str, limits: Limits) -> tuple[str, ..
         *("--workdir", "/", "--name", NAME_PLACEHOLDER, "--entrypoint", "/usr/bin/env", image),
         *("-i", *(f"{name}={value}" for name, value in (ENVIRONMENT | paths).items())),
     )
-
-
-def make_end_command(engine: str) -> tuple[str, ...]:
-    """The command that ends a container, even one that is still being created."""
-    at_once = ("--time", "0") if engine == "podman" else ()
-    return (engine, "rm", "--force", *at_once, NAME_PLACEHOLDER)
 
 
 def make_server_command(python: str, size: int) -> tuple[str, ...]:

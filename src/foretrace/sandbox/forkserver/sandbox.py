@@ -88,7 +88,7 @@ class ForkServerSandbox:
             return (await run_program(pool.start_child, program, "", limits, unknown)).stdout
 
         async with pool.lend("judge") as server:
-            namespaces = server.facts["spaces"]
+            namespaces = server.namespaces
         return await selftest.run_selftest(run_in_sandbox, namespaces, kinds)
 
     async def guards(self) -> list[Guard]:

@@ -36,17 +36,18 @@ async def run_selftest(run_in_sandbox: RunInSandbox, namespaces: dict[str, int],
         namespaces: inode numbers of the fork server's namespaces, by kind.
         kinds: kinds of namespaces that it must not share with this process.
     """
-    with _make_decoys() as decoys:
+    with make_decoys() as decoys:
         program = f"{PROBE_PROGRAM.read_text('utf-8')}\nmain({decoys!r})\n"
         printed = await run_in_sandbox(program)
     outcomes: Any = {}
     with contextlib.suppress(ValueError):
         outcomes = json.loads(printed)
+    outcomes = outcomes if isinstance(outcomes, dict) else {}
     return [*_judge_outcomes(outcomes), _check_namespaces(namespaces, kinds)]
 
 
 @contextlib.contextmanager
-def _make_decoys() -> Generator[dict[str, Any]]:
+def make_decoys() -> Generator[dict[str, Any]]:
     """A file, a listening port and a variable that code must not reach."""
     with tempfile.TemporaryDirectory(prefix="foretrace-selftest-") as folder, socket.socket() as listener:
         decoy = Path(folder, "decoy")
@@ -79,20 +80,14 @@ def _judge_outcomes(outcomes: dict[str, str]) -> Iterator[Guard]:
 
 
 def _check_namespaces(namespaces: dict[str, int], kinds: Sequence[str]) -> Guard:
-    shared = [kind for kind in kinds if namespaces.get(kind) in (None, _find_own_namespace(kind))]
+    own = {kind: path.stat().st_ino for kind in kinds if (path := Path("/proc/self/ns", kind)).exists()}
+    shared = [kind for kind in kinds if namespaces.get(kind) in (None, own.get(kind))]
     return Guard(
         name="namespaces",
         on=not shared,
         level=3,
         reason=f"not of its own: {', '.join(shared)}" if shared else f"its own: {', '.join(kinds)}",
     )
-
-
-def _find_own_namespace(kind: str) -> int | None:
-    try:
-        return os.stat(f"/proc/self/ns/{kind}").st_ino
-    except OSError:
-        return None
 
 
 def find_level(guards: list[Guard]) -> int:

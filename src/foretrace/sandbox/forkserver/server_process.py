@@ -13,7 +13,6 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -86,8 +85,8 @@ class ForkServer:
         self.launch = launch
         self.runs = 0
         self.alive = False
-        self.facts: dict[str, Any] = {}
-        """What it reported when it was ready: `python`, `user`, `spaces` (its namespaces)."""
+        self.namespaces: dict[str, int] = {}
+        """Inode numbers of its namespaces, by kind, once it is ready."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._next_header: tuple[bytes, int] | None = None
@@ -96,12 +95,6 @@ class ForkServer:
         name = f"foretrace-{os.getpid()}-{secrets.token_hex(6)}"
         self._command = tuple(part.replace(NAME_PLACEHOLDER, name) for part in launch.command or ())
         self._end_command = tuple(part.replace(NAME_PLACEHOLDER, name) for part in launch.end_command)
-
-    @property
-    def pid(self) -> int:
-        """Process id of the started command (the fork server itself may be its child)."""
-        assert self._process is not None
-        return self._process.pid
 
     async def start(self) -> None:
         """Start it and wait until it is ready.
@@ -155,7 +148,7 @@ class ForkServer:
         if kind != READY:
             self.kill()
             raise ForkServerStartError(report["call"], report["message"])
-        self.facts = report
+        self.namespaces = report["spaces"]
 
     def _describe_command(self) -> str:
         return f"{self._command[0]} run" if self._command else f"the interpreter {self.launch.interpreter}"

@@ -75,12 +75,6 @@ def make_confinement(configuration: dict[str, Any], scratch: jail.ScratchFolder)
     return confinement
 
 
-def filter_self(level: int) -> None:
-    """Install the allowlist of system calls for this process and all its children."""
-    syscalls.call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    SeccompFilter(make_server_program(metadata=level == 3)).install(0)
-
-
 def can_drop_user() -> bool:
     """Whether another user could still read the interpreter's library (not if it is in a private home folder)."""
     probe = os.fork()
@@ -118,26 +112,28 @@ def main() -> None:
     for target in (0, 1, 3):
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, target)
-    _, body = parent.receive()
-    configuration = json.loads(body)
+    configuration = json.loads(parent.receive()[1])
     parent.scratch = configuration["scratch"]
     try:
         if configuration["makes_scratch"]:
             os.mkdir(configuration["scratch"], 0o700)
-        if configuration["level"] == 3:
+        level = int(configuration["level"])
+        if level == 3:
             enter_namespaces()
         if sys.platform == "linux":
             # Without a namespace that ends all processes, the fork server must outlive its parent to kill them.
-            weak = configuration["level"] < 2
-            if weak:
+            wanted = signal.SIGTERM if level < 2 else signal.SIGKILL
+            if level < 2:
                 signal.signal(signal.SIGTERM, lambda *_: parent.exit())
-            wanted = signal.SIGTERM if weak else signal.SIGKILL
             syscalls.call("prctl", syscalls.PR_SET_PDEATHSIG, int(wanted), 0, 0, 0)
             syscalls.call("prctl", syscalls.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if configuration["level"] and not parent.wiped:
+        if level and not parent.wiped:
             raise CallError("madvise", errno.EINVAL)  # else a run could find data of earlier runs in its memory
         warm_up()
-        spaces = find_namespaces()
+        spaces: dict[str, int] = {}
+        """Inode numbers of this process's namespaces, which the parent compares with its own."""
+        with contextlib.suppress(OSError):
+            spaces = {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
         scratch = jail.ScratchFolder()
         confinement = make_confinement(configuration, scratch)
         if sys.platform == "linux":
@@ -145,14 +141,14 @@ def main() -> None:
         forget_own_modules()
         gc.collect()
         gc.freeze()
-        if confinement.level:
-            filter_self(confinement.level)
+        if level:  # the allowlist of system calls, for this process and all its children
+            syscalls.call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            SeccompFilter(make_server_program(metadata=level == 3)).install(0)
     except BaseException as error:
         call = error.call if isinstance(error, CallError) else ""
         parent.send_json(FAILED, {"call": call, "message": f"{type(error).__name__}: {error}"})
         os._exit(1)
-    python = sys.version.split()[0]
-    parent.send_json(READY, {"python": python, "user": confinement.user, "spaces": spaces})
+    parent.send_json(READY, {"spaces": spaces})
     try:
         serve_requests(parent, confinement, scratch)
     finally:
@@ -182,16 +178,10 @@ def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: 
         else:
             serve_run(parent, confinement, request, stdin)
             stdin = None
-        if confinement.level < 2:
-            empty_folder(confinement.scratch)
-
-
-def find_namespaces() -> dict[str, int]:
-    """Inode numbers of this process's namespaces, which the parent compares with its own."""
-    try:
-        return {kind: os.stat(f"/proc/self/ns/{kind}").st_ino for kind in os.listdir("/proc/self/ns")}
-    except OSError:
-        return {}
+        if confinement.level < 2 and confinement.scratch != "/":
+            with contextlib.suppress(OSError):  # code may have removed the folder itself
+                os.mkdir(confinement.scratch, 0o700)
+            remove_contents(confinement.scratch)
 
 
 def enter_namespaces() -> None:
@@ -203,15 +193,6 @@ def enter_namespaces() -> None:
         os.closerange(10, 64)
         _, status = os.waitpid(inner, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-
-
-def empty_folder(folder: str) -> None:
-    """Remove what a run left in a scratch folder of the host."""
-    if folder == "/":
-        return
-    with contextlib.suppress(OSError):  # code may have removed the folder itself
-        os.mkdir(folder, 0o700)
-    remove_contents(folder)
 
 
 def forget_own_modules() -> None:
@@ -227,8 +208,13 @@ def preload_packages(modules: list[str]) -> list[str]:
     """Import installed packages, and return the paths of all packages that this loaded."""
     if not modules:
         return []
+    import subprocess
+
+    # The folders of installed packages, from a fresh process that has run its `site` module.
+    command = (sys.executable, "-I", "-c", _PRINT_FOLDERS)
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    folders = list(filter(os.path.isdir, dict.fromkeys(printed.split("\n"))))
     before = set(sys.modules)
-    folders = [folder for folder in find_package_folders() if os.path.isdir(folder)]
     sys.path += folders
     for name in modules:
         __import__(name)
@@ -236,20 +222,9 @@ def preload_packages(modules: list[str]) -> list[str]:
     found: set[str] = set()
     for folder in folders:
         for entry in os.listdir(folder):
-            stem = entry.split(".")[0]
-            if stem in tops or (entry.endswith(".libs") and stem in tops):
+            if entry.split(".")[0] in tops:
                 found.add(os.path.join(folder, entry))
     return sorted(found)
-
-
-def find_package_folders() -> list[str]:
-    """This interpreter's folders of installed packages, from a fresh process that has run its `site` module."""
-    import subprocess
-
-    command = (sys.executable, "-I", "-c", _PRINT_FOLDERS)
-    return list(
-        dict.fromkeys(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout.split("\n"))
-    )
 
 
 def warm_up() -> None:
@@ -278,7 +253,8 @@ def warm_up() -> None:
 def rehearse() -> None:
     """Answer a call and run a test as children do: Python adapts bytecode that has run a few times, and children that
     share the adapted bytecode write to less memory."""
-    main, (ours, theirs) = sys.modules["__main__"], socket.socketpair()
+    main, argv = sys.modules["__main__"], sys.argv
+    ours, theirs = socket.socketpair()
     no_source = {"source": "", "bytecode": "", "code": "", "lacks": []}
     test = no_source | {"source": "__check__(0, f(1))", "check": None, "functions": [], "classes": []}
     request = {
@@ -304,7 +280,7 @@ def rehearse() -> None:
     theirs.close()
     linecache.clearcache()
     del sys.modules[answer.MODULE]
-    sys.modules["__main__"] = main
+    sys.modules["__main__"], sys.argv = main, argv
 
 
 def buffer_long_output(stream: Any) -> None:

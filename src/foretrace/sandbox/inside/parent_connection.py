@@ -24,7 +24,7 @@ _STREAM_KINDS = (TO_CHILD, STDIN)
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
 
 
-def _make_wiped_memory() -> tuple[memoryview, bool]:
+def make_wiped_memory() -> tuple[memoryview, bool]:
     """Memory of `_BUFFER_SIZE` bytes, and whether the kernel fills it with zeros in every child."""
     if not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
         return memoryview(bytearray(_BUFFER_SIZE)), False
@@ -45,9 +45,9 @@ class ParentConnection:
         """A folder of the host that is removed when this process ends."""
         self.stream_left = 0
         """Bytes of a stream message that are not forwarded yet (see `forward_stream`)."""
-        self._in, self.wiped = _make_wiped_memory()
+        self._in, self.wiped = make_wiped_memory()
         self._start = self._end = 0
-        self._out, _ = _make_wiped_memory()
+        self._out, _ = make_wiped_memory()
         self._queued = 0
 
     # From the parent.

@@ -17,6 +17,7 @@ and, if the answer's objects are in this process and one of them decides whether
 from __future__ import annotations
 
 import contextlib
+import enum
 import marshal
 import math
 import operator
@@ -63,7 +64,7 @@ class _PlainEncoder(Encoder):
         if kind.__base__ is tuple and hasattr(kind, "_fields"):
             return self.walk(tuple(tuple.__iter__(value)), depth)
         base = next((base for base in type.mro(kind) if base in _EXTENDED), None)
-        if base is not None and (kind.__module__ == OWN_MODULE or _is_enum(kind)):
+        if base is not None and (kind.__module__ == OWN_MODULE or issubclass(kind, enum.Enum)):
             return self.walk(_EXTENDED[base](value), depth + 1)
         known = self.library_value(value)
         if known is None:
@@ -81,11 +82,6 @@ _EXTENDED: dict[type, Any] = {
     dict: lambda v: dict(dict.items(v)),
 }
 """Plain types that a class may extend, and a function that reads the value without calling the class's methods."""
-
-
-def _is_enum(kind: type) -> bool:
-    enum = sys.modules.get("enum")
-    return enum is not None and issubclass(kind, enum.Enum)
 
 
 class Recorder:
@@ -220,7 +216,7 @@ class Recorder:
 
 
 def _list_iterator(value: Any) -> Any:
-    """The rest of a builtin iterator as a list, since membership is tested more than once."""
+    # Membership in a builtin iterator is tested more than once.
     is_iterator = hasattr(type(value), "__next__") and type(value).__module__ in ("builtins", "itertools")
     return list(value) if is_iterator else value
 
@@ -242,30 +238,34 @@ class NoDecoyError(Exception):
 
 
 def vary(value: Any, random: Any) -> Any:
-    """Another value of the same type, near the given one.
+    """Another value of the same type, near the given one; raises NoDecoyError.
 
     Args:
         random: a `random.Random`, or the module.
-
-    Raises:
-        NoDecoyError: none is known.
     """
     kind = type(value)
     if kind is bool:
         return not value
     if value is None:
         return random.choice([0, "", "none", False, []])
-    if kind in (int, float, complex):
-        step = (
-            random.choice([1, 2, 3, 7, 10, 100]) if kind is not float else random.choice([0.75, 1.0, 2.5, 10.0, 100.0])
-        )
-        return value + random.choice([-1, 1]) * step * (max(1.0, abs(value)) if kind is float else 1)
+    if kind is float:
+        return value + random.choice([-1, 1]) * random.choice([0.75, 1.0, 2.5, 10.0, 100.0]) * max(1.0, abs(value))
+    if kind in (int, complex):
+        return value + random.choice([-1, 1]) * random.choice([1, 2, 3, 7, 10, 100])
     if kind is str:
-        return _vary_text(value, random)
+        if not value:
+            return str(random.choice("abcxyz"))
+        at = random.randrange(len(value))
+        other = random.choice([c for c in (_DIGITS if value[at].isdigit() else _LETTERS) if c != value[at].lower()])
+        return value[:at] + other + value[at + (random.random() < 0.7) :]
     if kind in (bytes, bytearray):
         return value + bytes([random.randrange(97, 122)])
     if kind in (list, tuple):
-        return kind(_vary_items(list(value), random))
+        items = list(value)
+        if items and random.random() < 0.8:
+            at = random.randrange(len(items))
+            return kind([*items[:at], vary(items[at], random), *items[at + 1 :]])
+        return kind([*items, vary(items[-1], random) if items else random.randrange(100)])
     if kind in (set, frozenset):
         items = list(value)
         while (other := vary(random.choice(items), random) if items else random.randrange(1000)) in value:
@@ -283,18 +283,3 @@ def vary(value: Any, random: Any) -> Any:
 
         return value + timedelta(days=random.choice([1, -1, 40]))
     raise NoDecoyError
-
-
-def _vary_text(value: str, random: Any) -> str:
-    if not value:
-        return str(random.choice("abcxyz"))
-    at = random.randrange(len(value))
-    other = random.choice([c for c in (_DIGITS if value[at].isdigit() else _LETTERS) if c != value[at].lower()])
-    return value[:at] + other + value[at + (random.random() < 0.7) :]
-
-
-def _vary_items(items: list[Any], random: Any) -> list[Any]:
-    if items and random.random() < 0.8:
-        at = random.randrange(len(items))
-        return [*items[:at], vary(items[at], random), *items[at + 1 :]]
-    return [*items, vary(items[-1], random) if items else random.randrange(100)]

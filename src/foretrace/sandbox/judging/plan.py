@@ -24,7 +24,6 @@ from foretrace.sandbox.judging.test_reading import (
     find_answer_uses,
     find_check_function,
     find_unknown_features,
-    find_unknown_fixtures,
     needs_one_process,
 )
 
@@ -112,9 +111,6 @@ def _plan(
             raise ProblemError(f"test {number} has no assert: write what must hold as `assert f(1) == 2`")
         if unknown := find_unknown_features(tree):
             raise ProblemError(f"test {number} uses {', '.join(unknown)}, which cannot be judged here: write it out")
-        if unknown := find_unknown_fixtures(tree, (setup_tree, *trees[:number])):
-            names = ", ".join(map(repr, unknown))
-            raise ProblemError(f"test {number} asks for {names}, no known fixture: define it in the test")
     uses = find_answer_uses(trees, entry_point, setup_tree)
     for number, tree in enumerate(trees):
         _check_names(number, tree, uses, entry_point)
