@@ -108,12 +108,6 @@ def test_a_session_that_cannot_start_says_why(jailed: Box) -> None:
     assert jailed.out("print(1)") == "1\n"
 
 
-def test_the_signal_by_which_fork_servers_end_is_a_plain_one_to_code(any_level: Box) -> None:
-    assert any_level.out("import signal; print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)") == "True\n"
-    result = any_level.run("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)")
-    assert result.ending == "killed" and result.error and "signal 15" in result.error.message
-
-
 def test_a_folder_that_code_takes_away_is_there_for_the_next(any_level: Box) -> None:
     any_level.run("import os, shutil\nhere = os.getcwd()\nos.chdir('/')\nif here != '/': os.rmdir(here)")
     for _ in range(3):

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from foretrace.core.errors import SandboxError
-from foretrace.sandbox.base import Guard
 from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.local import LocalSandbox
-from sandbox.boxes import Box, box_at, settings
+from sandbox.boxes import Box, settings
 
 
 def test_every_guard_of_the_level_is_on(box: Box) -> None:
@@ -37,19 +36,6 @@ def test_a_plain_process_gets_through_each_probe(tmp_path: Path) -> None:
         environment = {**os.environ, decoys["variable"]: "secret"}
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True)
     assert set(json.loads(done.stdout).values()) == {"done"}
-
-
-def test_a_sandbox_gives_its_guards_before_it_is_started(runner: asyncio.Runner) -> None:
-    sandbox = LocalSandbox(settings())
-    assert all(isinstance(g, Guard) for g in runner.run(sandbox.guards()))
-    runner.run(sandbox.close())
-
-
-def test_the_self_test_leaves_no_files(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for box in box_at(2, runner):
-        assert box.out("print(1)") == "1\n"
-        assert list(tmp_path.iterdir()) == []
 
 
 SECCOMP, INSTRUCTIONS = "seccomp.py", "Instructions = list"
@@ -89,16 +75,6 @@ def test_a_guard_that_does_not_work_is_found_out(runner: asyncio.Runner, spoiled
     assert off <= {part.split(" (")[0] for part in found.split("; ")}, found
 
 
-def test_a_broken_level_falls_to_the_next(
-    runner: asyncio.Runner, spoiled: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    spoiled("jail.py", "mode=0700,uid=", "mode=0500,uid=")
-    sandbox = LocalSandbox(settings())
-    isolation = runner.run(sandbox.start())
-    runner.run(sandbox.close())
-    assert isolation.level == 2 and "scratch" in caplog.text and "level 2" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("outcomes", "on"),
     [
@@ -112,15 +88,6 @@ def test_a_broken_level_falls_to_the_next(
 def test_judging(outcomes: dict[str, str], on: bool) -> None:
     guard = next(g for g in selftest._judge_outcomes(outcomes) if g.name == next(iter(outcomes), "network"))
     assert guard.on == on and guard.reason
-
-
-def test_level_of() -> None:
-    def guards(*off: str) -> list[Guard]:
-        return [Guard(name=f"{n}", on=str(n) not in off, level=n) for n in range(4)]
-
-    assert [selftest.find_level(guards(*off)) for off in ((), ("3",), ("2",), ("1",), ("0",), ("1", "3"))] == [
-        3, 2, 1, 0, -1, 0
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("printed", ["", "x", "[]", "5", '{"a": ', "null", '"x"'])
