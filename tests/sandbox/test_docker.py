@@ -142,7 +142,6 @@ def test_the_command_confines_and_mounts_nothing() -> None:
         assert unwanted not in options
     assert inside[0] == "-i"  # no variable of the engine
     assert inside[inside.index("python3") - 1].count("=") == 1
-    assert docker.make_end_command("docker") == ("docker", "rm", "--force", "{name}")
 
 
 def test_only_the_fork_servers_own_modules_go_along() -> None:

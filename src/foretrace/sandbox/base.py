@@ -21,8 +21,6 @@ FORMS: tuple[Integrity, ...] = get_args(Integrity)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Resource limits of one run."""
-
     wall_s: float = 5.0
     """Wall-clock seconds of a run, a session block, or one judged process."""
     cpu_s: float = 2.0
@@ -51,8 +49,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a sandbox."""
-
     workers: int = 0
     """Most runs at a time; 0 is one per core."""
     min_level: int = 2
@@ -91,8 +87,6 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CpuMeter:
-    """Adds up CPU seconds."""
-
     seconds = 0.0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import os
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -169,25 +169,18 @@ async def find_engine(image: str) -> str:
 
 async def _find_problem(engine: str, image: str) -> tuple[str | Setting, ...] | None:
     """Why an engine cannot be used, as parts of an error; None if it can."""
-    pipes: Any = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.DEVNULL}
     command = (engine, "image", "inspect", "--format", "{{.Id}}", image)
+    options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _ANSWER_TIMEOUT_S}
     try:
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, **pipes)
+        done = await asyncio.to_thread(subprocess.run, command, check=False, **options)
     except OSError as error:
         return (f"{engine} cannot be run: {error.strerror}",)
-    try:
-        _, stderr = await asyncio.wait_for(process.communicate(), _ANSWER_TIMEOUT_S)
-    except TimeoutError:
+    except subprocess.TimeoutExpired:
         return (f"{engine} does not answer within {_ANSWER_TIMEOUT_S:.0f} s: is its service running?",)
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode == 0:
+    if done.returncode == 0:
         return None
-    lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    text = lines[-1][:300] if lines else f"exit code {process.returncode}"
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = lines[-1][:300] if lines else f"exit code {done.returncode}"
     if any(words in text.lower() for words in ("no such image", "not known", "image not found")):
         return (f"{engine} has no image {image}: {engine} pull {image}, or name another in {IMAGE_VARIABLE}",)
     return f"{engine} does not answer ({text}): start its service, or give ", Setting("sandbox", "local")

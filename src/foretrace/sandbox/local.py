@@ -151,7 +151,6 @@ def _list_reasons(refused: dict[int, str]) -> str:
 
 
 def explain_no_start(interpreter: str, preload: tuple[str, ...], message: str) -> str:
-    """Why a fork server of this interpreter does not start."""
     if not os.path.exists(interpreter):
         return f"no interpreter at {interpreter}: name an existing Python 3.11 or later"
     if preload and "Module" in message:

@@ -63,11 +63,9 @@ class ChildChannel:
 
     @property
     def ended(self) -> bool:
-        """Whether the child's exit is known."""
         return self._exit is not None
 
     async def send(self, body: bytes) -> None:
-        """Send the child the body of a frame."""
         self._server.send((wire.TO_CHILD, wire.HEADER.pack(len(body)) + body))
         await self._server.drain()
 
@@ -129,7 +127,6 @@ class ChildChannel:
                     await self._receive_message()
 
     def cancel_watchdog(self) -> None:
-        """Do not kill the fork server when the child's time is over."""
         self._watchdog.cancel()
 
     async def _receive_message(self) -> None:
@@ -189,7 +186,6 @@ async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limi
 async def run_program(
     start_child: StartChild, code: str, stdin: str, limits: Limits, isolation: Isolation
 ) -> RunResult:
-    """Run `code` once, in a fresh child."""
     if len(code) > MAX_SOURCE_CHARS:
         return make_too_large_result(code, isolation)
     if len(stdin) > MAX_INPUT_CHARS:

@@ -69,7 +69,6 @@ class ForkServerPool:
             yield channel
 
     def close(self) -> None:
-        """End all fork servers, lent ones too."""
         self._closed = True
         servers = (*self._idle, *self._lent)
         for server in servers:

@@ -70,7 +70,6 @@ def read_child_exit(report: dict[str, Any], limits: Limits, printed: dict[str, A
 
 
 def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
-    """The error of a run whose child did not exit on its own."""
     match child_exit:
         case ChildExit(ending="timeout", out_of_cpu=True):
             kind, message = "Timeout", f"it used more than {limits.cpu_s:g} s of processor time"
@@ -92,7 +91,6 @@ def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
 
 
 def make_protocol_error() -> RunError:
-    """The error of code whose process sent a message that is not allowed."""
     return RunError(kind="OutOfTurn", message=PROTOCOL_ERROR_TEXT)
 
 

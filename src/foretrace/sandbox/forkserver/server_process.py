@@ -208,7 +208,6 @@ class ForkServer:
             self._socket.close()
 
     def kill(self) -> None:
-        """Kill it and all its children at once."""
         self.disconnect()
         if self._process is not None:
             self._end_process(self._process)

@@ -70,16 +70,13 @@ class _BlockSession:
             return result
 
     def next_number(self, at: int) -> int:
-        """The number of the next block on a state (see `base.Session`)."""
         return self._next_numbers[at]
 
     def keep(self, result: RunResult, at: int) -> None:
-        """Keep the effects of an early block (see `base.Session`)."""
         self._next_numbers[at] += 1
         self.head = self.head if result.step is None else result.step
 
     async def forget(self, result: RunResult, at: int) -> None:
-        """Undo an early block (see `base.Session`)."""
         async with self._lock:
             if result.step in self._states and self._closed_reason is None:
                 self._states.remove(result.step)
@@ -99,11 +96,9 @@ class _BlockSession:
         """End all processes. No block is running."""
 
     def _interrupt(self) -> None:
-        """Kill the running block."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End all processes of the session."""
         self._closed_reason = self._closed_reason or "the session is closed: open a new one"
         if self._lock.locked():
             self._interrupt()

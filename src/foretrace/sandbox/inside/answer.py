@@ -102,7 +102,6 @@ def _make_call(
     decode: Any = decode,
     describe: Any = describe_error,
 ) -> list[Any]:
-    """Make one call with plain values, and return a plain value."""
     try:
         if name not in namespace:
             raise NameError(f"name {name!r} is not defined")

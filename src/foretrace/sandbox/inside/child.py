@@ -54,7 +54,6 @@ class Confinement:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
     def close_others(self) -> None:
-        """Close all descriptors above the channel's."""
         if self._close is not None:
             self._close()
         else:

@@ -105,7 +105,6 @@ def main_in_container(archive: str) -> None:
 
 
 def main() -> None:
-    """Serve until the parent disconnects."""
     os.environ.pop("LD_BIND_NOW", None)
     os.set_inheritable(0, False)
     parent = ParentConnection(move_descriptor_up(os.dup(0)), move_descriptor_up(os.dup(1)))
@@ -156,7 +155,6 @@ def main() -> None:
 
 
 def serve_requests(parent: ParentConnection, confinement: Confinement, scratch: jail.ScratchFolder) -> NoReturn:
-    """Serve one run or session after the other."""
     stdin: int | None = None
     known, request = b"", {}
     while True:

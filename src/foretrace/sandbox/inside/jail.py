@@ -70,7 +70,6 @@ def unshare() -> None:
 
 
 def has_two_users() -> bool:
-    """Whether the inner user differs from the fork server's own."""
     return os.getuid() != INNER_UID
 
 

@@ -148,7 +148,6 @@ class ParentConnection:
         return self._out[start : start + count]
 
     def flush(self) -> None:
-        """Send everything in the queue."""
         left = self._out[: self._queued]
         while left:
             try:

@@ -92,7 +92,6 @@ def flush() -> None:
 
 
 def main_module() -> dict[str, Any]:
-    """The namespace of a fresh `__main__`."""
     module = types.ModuleType("__main__")
     module.__dict__["__file__"] = FILE
     module.__dict__["__builtins__"] = __builtins__

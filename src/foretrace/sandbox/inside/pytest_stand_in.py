@@ -21,7 +21,6 @@ _ABSENT = object()
 
 
 def make_module() -> types.ModuleType:
-    """A module that replaces `pytest`."""
     module = types.ModuleType("pytest")
     vars(module).update(
         **dict.fromkeys(("fail", "skip", "xfail", "exit"), fail),
@@ -38,7 +37,6 @@ def make_module() -> types.ModuleType:
 
 
 def fail(reason: str = "", **_: Any) -> None:
-    """Fail the test."""
     raise AssertionError(reason)
 
 
@@ -174,7 +172,6 @@ class MonkeyPatch:
         self.undo = self._undo.close
 
     def setattr(self, target: Any, name: Any, value: Any = _ABSENT, raising: bool = True) -> None:
-        """Set an attribute; that of a module may be given as one dotted name."""
         if value is _ABSENT:
             place, _, attribute = target.rpartition(".")
             target, name, value = importlib.import_module(place), attribute, name
@@ -183,40 +180,33 @@ class MonkeyPatch:
         setattr(target, name, value)
 
     def delattr(self, target: Any, name: str, raising: bool = True) -> None:
-        """Delete an attribute."""
         if raising or hasattr(target, name):
             self.setattr(target, name, None)
             delattr(target, name)
 
     def setitem(self, mapping: Any, key: Any, value: Any) -> None:
-        """Set an item."""
         before = mapping.get(key, _ABSENT)
         self._undo.callback(lambda: mapping.pop(key, None) if before is _ABSENT else mapping.update({key: before}))
         mapping[key] = value
 
     def delitem(self, mapping: Any, key: Any, raising: bool = True) -> None:
-        """Delete an item."""
         if raising or key in mapping:
             self.setitem(mapping, key, mapping[key])
             del mapping[key]
 
     def setenv(self, name: str, value: str) -> None:
-        """Set an environment variable."""
         self.setitem(os.environ, name, str(value))
 
     def delenv(self, name: str, raising: bool = True) -> None:
-        """Delete an environment variable."""
         self.delitem(os.environ, name, raising)
 
     def chdir(self, path: Any) -> None:
-        """Change the working folder."""
         self._undo.callback(os.chdir, os.getcwd())
         os.chdir(path)
 
     @staticmethod
     @contextlib.contextmanager
     def context() -> Generator[MonkeyPatch]:
-        """A MonkeyPatch whose changes are undone at the end of a block."""
         made = MonkeyPatch()
         with made._undo:
             yield made
@@ -324,7 +314,6 @@ class FixtureRunner:
 
 
 def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.ExitStack) -> Any:
-    """The value of a fixture."""
     if function is None:
         if name not in BUILTIN_FIXTURES:
             raise LookupError(f"a test asks for {name!r}, which is not a known fixture")

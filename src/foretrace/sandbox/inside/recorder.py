@@ -185,7 +185,6 @@ class Recorder:
         self._note(n, "e", describe_error(error))
 
     def fail(self, result: int) -> None:
-        """Record that a place was reached that must not be reached."""
         self._note(result, "f")
 
     def mock(self, target: Any, name: str, *args: Any, **named: Any) -> None:

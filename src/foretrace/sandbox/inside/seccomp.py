@@ -124,8 +124,6 @@ def _numbered(rules: dict[str, Instructions]) -> dict[int, Instructions]:
 
 
 class SeccompFilter:
-    """A filter that a child can install."""
-
     def __init__(self, instructions: bytes, *, notifies: bool = False) -> None:
         self._buffer = ctypes.create_string_buffer(instructions, len(instructions))
         mark = struct.pack("=I", _OWN_PID)
@@ -157,7 +155,6 @@ class ForkGate:
         self.descriptor = descriptor
 
     def answer_request(self, *, allow: bool = False) -> None:
-        """Answer the pending request."""
         request = bytearray(80)
         with contextlib.suppress(OSError):  # the process that asked has exited
             fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV

@@ -64,8 +64,6 @@ class _State(NamedTuple):
 
 
 class _Session:
-    """The states of a session."""
-
     def __init__(self, parent: ParentConnection, limits: dict[str, Any], first: _State, fork_gate: ForkGate) -> None:
         self._parent, self._limits, self._fork_gate = parent, limits, fork_gate
         self._states = {0: first}
@@ -123,7 +121,6 @@ class _Session:
         self.lost = self._states[at].ask(_REPORT_STATUS + b"%d" % state.pid) is None  # which reaps it
 
     def close(self) -> None:
-        """Close all descriptors."""
         if self._fork_gate.descriptor >= 0:
             os.close(self._fork_gate.descriptor)
         for state in self._states.values():

@@ -87,8 +87,6 @@ def run_tests(
 
 
 class _TestRun:
-    """One test."""
-
     def __init__(self, number: int, test: dict[str, Any], names: dict[str, Any]) -> None:
         self._test, self._file = test, f"test_{number}.py"
         self._module = types.ModuleType("__main__")  # as `python test.py` would run it

@@ -81,7 +81,6 @@ def _find_changes(snapshots: _Snapshots) -> list[str]:
 
 @functools.cache  # taken by the fork server for all runs
 def snapshot_own_code() -> _Snapshots:
-    """Snapshots of builtins and of the modules that judge."""
     return _take_snapshots({"builtins": builtins} | {name: sys.modules[name] for name in _OWN_MODULES})
 
 

@@ -176,7 +176,6 @@ class Encoder:
         return self.written(kind.__name__, _TEXTS[kind.__name__][0](value))
 
     def written(self, name: str, text: str) -> list[str]:
-        """The encoding of a value that is written as text."""
         self.pay(len(text) + len(name) + 11)
         return ["x", name, text]
 
@@ -240,7 +239,6 @@ class Decoder:
         """Whether nothing in the value is opaque."""
 
     def decode(self, tagged: Any) -> Any:
-        """The value; raises ValueError if it is invalid."""
         try:
             return self.walk(tagged, 0)
         except RecursionError:
@@ -365,7 +363,6 @@ def _show(value: Any, limit: int) -> str:
 
 
 def _join(texts: Iterable[str], limit: int) -> str:
-    """The texts joined by commas, up to the one that exceeds `limit`."""
     joined: list[str] = []
     length = 0
     for text in texts:

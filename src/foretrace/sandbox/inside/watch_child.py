@@ -75,7 +75,6 @@ class WatchedChild:
             self._watch_output()
 
     def close_theirs(self) -> None:
-        """Close the child's ends here."""
         self._their_channel.close()
         for descriptor in self.theirs[:2]:
             os.close(descriptor)

@@ -95,7 +95,6 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that do not form a complete frame yet."""
         return len(self._buffer)
 
 
@@ -109,13 +108,11 @@ class FrameChannel:
         self._frames = FrameReader()
 
     def send(self, message: Any) -> None:
-        """Send one frame."""
         left = memoryview(self._pack(message))
         while left:
             left = left[self._write(self._descriptor, left) :]
 
     def receive(self) -> Any | None:
-        """The next frame, or None if the other side has gone."""
         while True:
             message = self._frames.take()
             if message is not None:

@@ -27,7 +27,7 @@ from foretrace.sandbox.judging.process import (
     EXIT_TIMEOUT_S,
     MAX_PROCESSES,
     NOT_RUN,
-    ProcessTotals,
+    Judging,
     find_ending,
     format_error,
 )
@@ -61,63 +61,57 @@ async def judge(
     """
     if plan.form not in forms:
         raise ProblemError(f"these tests need the form {plan.form}, and only {', '.join(forms)} may decide")
-    process = ProcessTotals()
+    judging = Judging(start_child, plan, code, limits)
     form = plan.form
     if len(code) > MAX_SOURCE_CHARS:
-        process.ending, process.error = "error", make_too_large_result(code, isolation).error
-        assert process.error is not None
-        results = _all_failed(plan, format_error(process.error))
+        judging.ending, judging.error = "error", make_too_large_result(code, isolation).error
+        assert judging.error is not None
+        results = _all_failed(plan, format_error(judging.error))
     elif plan.is_program:
-        results = await _run_programs(start_child, plan, code, limits, process)
+        results = await _run_programs(judging)
     else:
-        form, results = await _judge_functions(start_child, plan, code, limits, process, forms)
+        form, results = await _judge_functions(judging, forms)
     return Verdict(
         tests=tuple(msgspec.structs.replace(result, form=form) for result in results),
         integrity=form,
-        flags=tuple(flag for flag in FLAGS if flag in process.flags),
-        ending=process.ending,
-        error=process.error,
-        stdout=process.stdout,
-        stderr=process.stderr,
-        seconds=process.seconds,
+        flags=tuple(flag for flag in FLAGS if flag in judging.flags),
+        ending=judging.ending,
+        error=judging.error,
+        stdout=judging.stdout,
+        stderr=judging.stderr,
+        seconds=judging.seconds,
         isolation=isolation,
     )
 
 
-async def _judge_functions(
-    start_child: StartChild,
-    plan: JudgePlan,
-    code: str,
-    limits: Limits,
-    process: ProcessTotals,
-    forms: Sequence[str],
-) -> tuple[Integrity, list[TestResult]]:
+async def _judge_functions(judging: Judging, forms: Sequence[str]) -> tuple[Integrity, list[TestResult]]:
     """The results, and the form used: the planned one, or `together` if that turns out to be necessary."""
+    plan = judging.plan
     form = plan.form
-    if form == "calls" and RANDOM_WORD in code and any(RANDOM_WORD in test.code for test in plan.tests):
+    if form == "calls" and RANDOM_WORD in judging.code and any(RANDOM_WORD in test.code for test in plan.tests):
         form = "together"  # the tests may seed the random numbers of the answer
     if plan.memory.get(_NEEDS_OBJECTS) and "together" in forms:
         form = "together"
     why: str | None = None
     if form == "values":
-        results = await _compare_values(start_child, plan, code, limits, process)
+        results = await _compare_values(judging)
         if results is not None:
             return form, results
         why = "a value is not plain data"
     elif form == "calls":
-        outcome = await run_apart(start_child, plan, code, limits, process)
+        outcome = await run_apart(judging)
         if outcome.needs_objects is None:
             return form, outcome.results()
         why = outcome.needs_objects
     if why is not None:
         if "together" not in forms:
             return form, _all_failed(plan, f"not decided: {why}, which only the form together can judge")
-        process.ending, process.error = "ok", None
-        process.flags.clear()
-    allowed = process.find_next_limits(limits)
+        judging.ending, judging.error = "ok", None
+        judging.flags.clear()
+    allowed = judging.find_next_limits()
     if allowed is None:
         return "together", _all_failed(plan, f"no time was left: {why}, so that the tests had to be run again")
-    made = (await run_together(start_child, plan, code, allowed, process)).results()
+    made = (await run_together(judging, allowed)).results()
     if why is not None and all(result.passed for result in made):
         plan.memory[_NEEDS_OBJECTS] = True
     return "together", made
@@ -131,8 +125,6 @@ def _all_failed(plan: JudgePlan, why: str) -> list[TestResult]:
 
 
 class _CallAnswer(msgspec.Struct):
-    """The outcome of one call."""
-
     value: Any = None
     is_plain: bool = True
     """Whether the value is plain data, which can be compared here as Python compares it."""
@@ -141,11 +133,9 @@ class _CallAnswer(msgspec.Struct):
     seconds: float | None = None
 
 
-async def _compare_values(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> list[TestResult] | None:
+async def _compare_values(judging: Judging) -> list[TestResult] | None:
     """Compare the values of the calls; None if one is not plain, so that the tests must be run."""
-    answers = await _make_calls(start_child, plan, code, limits, process)
+    answers, plan = await _make_calls(judging), judging.plan
     results: list[TestResult] = []
     for name, literal in zip(plan.names, plan.literal, strict=True):
         given = [answers[number] for number in literal.calls]
@@ -160,29 +150,28 @@ async def _compare_values(
     return results
 
 
-async def _make_calls(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> list[_CallAnswer]:
+async def _make_calls(judging: Judging) -> list[_CallAnswer]:
     """Make all calls. If one ends the process, the calls after it are made in a fresh process while there is time.
 
     Answers count even if the process fails after them, since only their values are compared. If a process breaks the
     protocol, none of its answers counts, and no other process is started.
     """
-    request = {"mode": "answer", "code": code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
+    plan = judging.plan
+    request = {"mode": "answer", "code": judging.code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
     request["entry_point"] = plan.entry_point
     answers = [_CallAnswer() for _ in plan.calls]
     position = 0
-    while position < len(answers) or not process.count:
-        allowed = process.find_next_limits(limits)
+    while position < len(answers) or not judging.count:
+        allowed = judging.find_next_limits()
         if allowed is None:
             break
-        async with start_child({**request, "calls": plan.calls[position:]}, allowed) as child:
+        async with judging.start_child({**request, "calls": plan.calls[position:]}, allowed) as child:
             got, failed = await _receive_answers(child, len(answers) - position)
             ended = await child.wait(EXIT_TIMEOUT_S)
-        why = process.add_unusable(ended, child.broken, failed)
+        why = judging.add_unusable(ended, child.broken, failed)
         if why is None:
             ending, error = find_ending(ended, len(got or ()) == len(answers) - position, allowed)
-            process.add(ended, ending, error)
+            judging.add(ended, ending, error)
             if got is None:  # the code was not even loaded
                 why = format_error(error) if error else NOT_RUN
         if why is not None:
@@ -240,11 +229,9 @@ def _read_answer(body: bytes) -> _CallAnswer | None:
 # The form `values`: programs.
 
 
-async def _run_programs(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> list[TestResult]:
+async def _run_programs(judging: Judging) -> list[TestResult]:
     results: list[TestResult] = []
-    late = 0
+    plan, limits, late = judging.plan, judging.limits, 0
     for name, test in zip(plan.names, plan.tests, strict=True):
         expected = test.stdout or ""
         if late >= MAX_PROCESSES:
@@ -253,7 +240,7 @@ async def _run_programs(
         # The expected output may be longer than the output kept of a run.
         room = min(len(expected.encode("utf-8", "replace")) // 512 + limits.stdout_kb, limits.output_mb * 1024)
         longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
-        ran = await run_program(start_child, code, test.stdin or "", longer, _NOWHERE)
+        ran = await run_program(judging.start_child, judging.code, test.stdin or "", longer, _NOWHERE)
         late += ran.ending == "timeout"
         same = not ran.truncated and await _compare_output(ran.stdout, expected, test.tolerance)
         error = None
@@ -263,10 +250,10 @@ async def _run_programs(
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
         made = Judgement(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
         results.append(made.make_result(name, ran.seconds, "values"))
-        process.seconds += ran.seconds
-        if process.ending == "ok" and not ran.ok:
-            process.ending, process.error = ran.ending, ran.error
-            process.stdout, process.stderr = ran.stdout, ran.stderr
+        judging.seconds += ran.seconds
+        if judging.ending == "ok" and not ran.ok:
+            judging.ending, judging.error = ran.ending, ran.error
+            judging.stdout, judging.stderr = ran.stdout, ran.stderr
     return results
 
 

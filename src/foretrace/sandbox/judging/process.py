@@ -6,12 +6,14 @@ import msgspec
 
 from foretrace.core.problem import Ending, RunError
 from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.child_channel import StartChild
 from foretrace.sandbox.forkserver.run_result import (
     PROTOCOL_ERROR_TEXT,
     ChildExit,
     make_exit_error,
     make_protocol_error,
 )
+from foretrace.sandbox.judging.plan import JudgePlan
 
 EXIT_TIMEOUT_S = 1.0
 """Seconds that a process gets to exit on its own once it has nothing left to do."""
@@ -20,9 +22,14 @@ MAX_PROCESSES = 3
 NOT_RUN = "not run"
 
 
-class ProcessTotals(msgspec.Struct):
-    """Totals of all processes of a verdict."""
+class Judging(msgspec.Struct):
+    """A verdict in the making: what is judged, and the totals of its processes so far."""
 
+    start_child: StartChild
+    plan: JudgePlan
+    code: str
+    limits: Limits
+    """Limits of all processes of the verdict together."""
     ending: Ending = "ok"
     error: RunError | None = None
     stdout: str = ""
@@ -32,8 +39,9 @@ class ProcessTotals(msgspec.Struct):
     count: int = 0
     flags: set[str] = set()
 
-    def find_next_limits(self, limits: Limits) -> Limits | None:
-        """What is left of a verdict's limits for its next process; None if it is too little."""
+    def find_next_limits(self) -> Limits | None:
+        """What is left of the limits for the next process; None if it is too little."""
+        limits = self.limits
         wall_s = limits.wall_s - self.seconds
         # CPU time is limited in whole seconds.
         cpu_s = limits.cpu_s if not self.count else float(round(limits.cpu_s - self.cpu_s))
@@ -87,5 +95,4 @@ def find_ending(ended: ChildExit, whole: bool, limits: Limits) -> tuple[Ending, 
 
 
 def format_error(error: RunError) -> str:
-    """An error in one line."""
     return f"{error.kind}: {error.message}"[:500] if error.message else error.kind

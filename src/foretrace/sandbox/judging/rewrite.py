@@ -116,7 +116,6 @@ class Check(msgspec.Struct):
 
     @property
     def parameters(self) -> str:
-        """The parameters of the skeleton as a function."""
         return ", ".join([f"t{n}" for n in range(len(self.leaves))] + [f"c{n}" for n in range(len(self.constants))])
 
     @property
@@ -284,7 +283,6 @@ class TestRewriter(ast.NodeTransformer):
     visit_For = visit_AsyncFor = visit_While = visit_Match = visit_If  # noqa: N815 - ast's names
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
-        """Contains no asserts."""
         return node
 
     def visit_FunctionDef(self, node: Any) -> Any:

@@ -10,12 +10,11 @@ import msgspec
 
 from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
+from foretrace.sandbox.forkserver.child_channel import ChildChannel
 from foretrace.sandbox.forkserver.run_result import read_error
 from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.inside.wire import FrameError, unpack_frame
-from foretrace.sandbox.judging.plan import JudgePlan
-from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, NOT_RUN, ProcessTotals, find_ending, format_error
+from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, NOT_RUN, Judging, find_ending, format_error
 from foretrace.sandbox.judging.rewrite import make_line_up
 from foretrace.sandbox.judging.test_code import prepare, show_constants
 from foretrace.sandbox.judging.verify import TestReport
@@ -32,8 +31,6 @@ _TESTS_CPU_S = 0.5
 
 
 class Outcome(NamedTuple):
-    """The outcome of running the tests."""
-
     report: TestReport
     failed: str | None = None
     """Why all tests fail, whatever was reported."""
@@ -43,35 +40,32 @@ class Outcome(NamedTuple):
     """Why the tests have to be run in one process with the answer."""
 
     def results(self) -> list[TestResult]:
-        """All results."""
         return self.report.results(self.why, self.failed)
 
 
-async def run_apart(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> Outcome:
+async def run_apart(judging: Judging) -> Outcome:
     """Run the tests in a separate process, and forward their calls of the answer's functions."""
-    prepared = prepare(plan)
-    report = TestReport(prepared.checks, prepared.tests, plan.names, {}, "calls")
+    limits, prepared = judging.limits, prepare(judging.plan)
+    report = TestReport(prepared.checks, prepared.tests, judging.plan.names, {}, "calls")
     request = {**prepared.request, "mode": "tests", "interactive": True}
     request["constants"] = show_constants(prepared, all_of_them=True)
     asked = {key: prepared.request[key] for key in ("preamble", "setup_parts", "entry_point", "names")}
-    own = {**asked, "mode": "answer", "code": code, "interactive": True}
+    own = {**asked, "mode": "answer", "code": judging.code, "interactive": True}
     longer = msgspec.structs.replace(limits, wall_s=limits.wall_s + _HEAD_START_S, cpu_s=_TESTS_CPU_S)
     # The answer first: then the tests also get a server, and neither waits for one while its time runs.
-    async with start_child(own, limits) as answer, start_child(request, longer) as tests:
+    async with judging.start_child(own, limits) as answer, judging.start_child(request, longer) as tests:
         said = await _forward_calls(tests, answer, report)
         answer.stop()
         if said[0] in ("other", "failed_to_load", "gone", "broken", None):
             tests.stop()
         answer_exit, tests_exit = await answer.wait(), await tests.wait(EXIT_TIMEOUT_S)
     failed = said[1] if said[0] == "failed_to_load" else None
-    if unusable := process.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed):
+    if unusable := judging.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed):
         return Outcome(report, unusable)
     if said[0] == "gone":
         ending, error = find_ending(answer_exit, False, limits)
-        process.add(answer_exit, ending, error)
-        process.add(tests_exit, "ok", None, beside=True)
+        judging.add(answer_exit, ending, error)
+        judging.add(tests_exit, "ok", None, beside=True)
         return Outcome(report, why=format_error(error) if error else NOT_RUN)
     ending, error, why, needs = "ok", None, NOT_RUN, None
     match said:
@@ -83,14 +77,14 @@ async def run_apart(
         case _:
             ending, error = find_ending(tests_exit, said[0] == "done", longer)
             why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    process.add(tests_exit, ending, error)
-    process.add(answer_exit, "ok", None, beside=True)
+    judging.add(tests_exit, ending, error)
+    judging.add(answer_exit, "ok", None, beside=True)
     if needs is None and tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9:
         needs = f"the tests compute for more than {_TESTS_CPU_S:g} s"
     if said[0] == "done":
         _, gave_functions, exited = said
         if exited:
-            process.flags.add("exited")
+            judging.flags.add("exited")
         if gave_functions and not all(result.passed for result in report.results(why)):
             needs = "functions of the tests were handed over"  # which the answer may have inspected
     return Outcome(report, why=why, needs_objects=needs)
@@ -140,48 +134,39 @@ async def _forward_calls(tests: ChildChannel, answer: ChildChannel, report: Test
     return ["gone"] if gone else [None]
 
 
-async def run_together(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> Outcome:
-    """Run the tests in the answer's process. If its objects decide asserts, run them again with decoy constants."""
-    outcome = await _run_once(start_child, plan, code, limits, process, {})
+async def run_together(judging: Judging, limits: Limits) -> Outcome:
+    """Run the tests in the answer's judging. If its objects decide asserts, run them again with decoy constants."""
+    outcome = await _run_once(judging, limits, {})
     report = outcome.report
     if not report.unsure or not any(result.passed for result in outcome.results()):
         return outcome
     line_ups: dict[int, tuple[list[list[Any]], int]] = {}
     for number in report.unsure:
-        check = prepare(plan).checks[number]
+        check = prepare(judging.plan).checks[number]
         made = make_line_up(check.constants, check.tolerances)
         if made is None:
             return outcome._replace(failed="an object of the code's was compared with what nothing else is like")
         line_ups[number] = made
-    allowed = process.find_next_limits(limits)
+    allowed = judging.find_next_limits()
     if allowed is None:
         return outcome._replace(failed="no time was left to ask the code's objects twice")
-    return await _run_once(start_child, plan, code, allowed, process, line_ups)
+    return await _run_once(judging, allowed, line_ups)
 
 
-async def _run_once(
-    start_child: StartChild,
-    plan: JudgePlan,
-    code: str,
-    limits: Limits,
-    process: ProcessTotals,
-    line_ups: dict[int, tuple[list[list[Any]], int]],
-) -> Outcome:
+async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[list[list[Any]], int]]) -> Outcome:
     """Run the tests; for some checks, the constants are one row of a line-up, and only the parent knows which."""
-    prepared = prepare(plan)
+    prepared = prepare(judging.plan)
     places = {number: place for number, (_, place) in line_ups.items()}
-    report = TestReport(prepared.checks, prepared.tests, plan.names, places, "together")
+    report = TestReport(prepared.checks, prepared.tests, judging.plan.names, places, "together")
     token = secrets.token_hex(8)
-    request = {**prepared.request, "mode": "together", "code": code, "token": token}
+    request = {**prepared.request, "mode": "together", "code": judging.code, "token": token}
     request["constants"] = show_constants(prepared, all_of_them=False)
     request["line_ups"] = [
         [n, [[encode(c, _MAX_ENCODED) for c in row] for row in rows]] for n, (rows, _) in line_ups.items()
     ]
     failed: RunError | None = None
     agreeable, done, seen = "", False, list[Any]()
-    async with start_child(request, limits) as child:
+    async with judging.start_child(request, limits) as child:
         before = 0.0
         while not done and failed is None and child.broken is None and (message := await child.receive()) is not None:
             match message:
@@ -198,22 +183,22 @@ async def _run_once(
                 case _:
                     child.broken = "the process spoke out of turn"
         ended = await child.wait(EXIT_TIMEOUT_S)
-    if unusable := process.add_unusable(ended, child.broken, failed):
+    if unusable := judging.add_unusable(ended, child.broken, failed):
         return Outcome(report, unusable)
     ending, error = find_ending(ended, done, limits)
-    process.add(ended, ending, error)
+    judging.add(ended, ending, error)
     why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    return Outcome(report, _find_cheat(report, agreeable, seen, process) or (why if ending == "exit" else None), why)
+    return Outcome(report, _find_cheat(report, agreeable, seen, judging) or (why if ending == "exit" else None), why)
 
 
-def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], process: ProcessTotals) -> str | None:
+def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], judging: Judging) -> str | None:
     """What the answer did to cheat, so that all tests fail; None if it did not."""
     failed = None
     for kind, what in (pair for pair in seen if isinstance(pair, list) and len(pair) == 2):
-        process.flags.add("peeked" if kind == "peeked" else "tampered")
+        judging.flags.add("peeked" if kind == "peeked" else "tampered")
         failed = f"the code {'looked at' if kind == 'peeked' else 'changed'} {what}"[:300]
     if agreeable:
         failed = f"an object of the code's class {agreeable} says that it equals what it cannot know"[:300]
     if agreeable or report.same_for_others:
-        process.flags.add("same_for_others")
+        judging.flags.add("same_for_others")
     return failed

@@ -35,8 +35,6 @@ _CHANGING = re.compile(
 
 
 class AnswerUses(msgspec.Struct, frozen=True, kw_only=True):
-    """What a set of tests uses of the answer."""
-
     entry_point: str | None
     callees: frozenset[str]
     """The answer's own names: the entry point, and names that nothing else defines."""
@@ -49,7 +47,6 @@ class AnswerUses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_answer_uses(trees: Sequence[ast.Module], entry_point: str | None, setup: ast.Module) -> AnswerUses:
-    """Find what the tests use of the answer."""
     setup_names = _find_bound(setup)
     imported = {name for node in setup.body if isinstance(node, _IMPORTS) for name in _find_bound(node)}
     own = {entry_point} if entry_point else set[str]()

@@ -88,7 +88,6 @@ class Judgement(msgspec.Struct):
     same_for_others: bool = False
 
     def make_result(self, name: str, seconds: float | None, form: Integrity) -> TestResult:
-        """The result of the test of this name."""
         error = None if self.passed else self.error
         sides = {"actual": self.actual, "expected": self.expected}
         return TestResult(name=name, passed=self.passed, error=error, seconds=seconds, form=form, **sides)
