@@ -172,7 +172,9 @@ async def _find_problem(engine: str, image: str) -> tuple[str | Setting, ...] | 
     command = (engine, "image", "inspect", "--format", "{{.Id}}", image)
     options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _ANSWER_TIMEOUT_S}
     try:
-        done = await asyncio.to_thread(subprocess.run, command, check=False, **options)
+        done: subprocess.CompletedProcess[bytes] = await asyncio.to_thread(
+            subprocess.run, command, check=False, **options
+        )
     except OSError as error:
         return (f"{engine} cannot be run: {error.strerror}",)
     except subprocess.TimeoutExpired:

@@ -85,8 +85,9 @@ def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
             kind, message = "Killed", "it was killed since it did not end when it had to, or broke its channel"
         case ChildExit(signal=signal.SIGSYS):
             kind, message = "Killed", "it was killed for a system call that is not allowed"
-        case ChildExit(signal=number):
-            kind, message = "Killed", f"it was killed by signal {number} ({signal.strsignal(number) or 'unknown'})"
+        case _:
+            name = signal.strsignal(child_exit.signal or 0) or "unknown"
+            kind, message = "Killed", f"it was killed by signal {child_exit.signal} ({name})"
     return RunError(kind=kind, message=message)
 
 

@@ -67,7 +67,8 @@ class _CallDecoder(Decoder):
                 return self._caller.functions[number]
             case ["fn", int(number), str(name)]:
                 return self._caller.make_function(number, name)
-        raise ValueError("no known kind of value")
+            case _:
+                raise ValueError("no known kind of value")
 
 
 class Caller:
@@ -126,7 +127,8 @@ class Caller:
                 return self.decode(value)
             case ["raised", names, given, text]:
                 raise self._make_exception(names, given, text)
-        raise NotPlainError(str(reply[1]))
+            case _:
+                raise NotPlainError(str(reply[1]))
 
     def serve(self) -> list[Any] | None:
         """Make the calls that the other side requests, until it answers this side's call; None if it has exited."""

@@ -16,12 +16,14 @@ and, if the answer's objects are in this process and one of them decides whether
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import enum
 import marshal
 import math
 import operator
 import sys
+from importlib.util import MAGIC_NUMBER
 from typing import Any
 
 from foretrace.sandbox.inside import pytest_stand_in
@@ -31,6 +33,8 @@ from foretrace.sandbox.inside.values import Encoder, NotEncodableError, decode, 
 _MAX_RECORDS = 50_000
 _DECOYS = 6
 OWN_MODULE = "solution"
+BYTECODE = MAGIC_NUMBER.hex()
+"""Identifies the bytecode version of this Python."""
 
 
 def same_items(left: Any, right: Any) -> bool:
@@ -52,6 +56,13 @@ NAMES: dict[str, Any] = {
     "same_items": same_items,
 }
 """The functions that skeletons call."""
+
+
+def load_code(part: dict[str, Any], file: str) -> Any:
+    """The code of a part of the request, compiled if its bytecode is of another version."""
+    if part["bytecode"] == BYTECODE:
+        return marshal.loads(base64.b64decode(part["code"]))
+    return compile(part["source"], file, "exec", dont_inherit=True, optimize=0)
 
 
 class _PlainEncoder(Encoder):
@@ -88,7 +99,7 @@ class Recorder:
     """Called by rewritten tests as `__check__`.
 
     Args:
-        request: `skeletons` (source of a tuple of pairs of functions), `facts` (for each check: whether constants are
+        request: `skeletons` (code of a tuple of pairs of functions), `facts` (for each check: whether constants are
             hidden, whether it tests membership, whether it is `<` or `>` of two leaves) and `constants` (those that may
             be known here); in a second run also `line_ups`: rows of constants for the checks to repeat.
         together: whether the answer's objects are in this process.
@@ -200,7 +211,9 @@ class Recorder:
     def _skeleton(self, n: int) -> Any:
         """Two functions of the leaves: whether the assert holds, and what it compares."""
         if self._skeletons is None:
-            self._skeletons = eval(self._request["skeletons"], {**NAMES})
+            space = {**NAMES}
+            exec(load_code(self._request["skeletons"], "skeletons"), space)
+            self._skeletons = space["skeletons"]
         functions, values = self._skeletons[n], [decode(constant) for constant in self._request["constants"][n]]
         if not values:
             return functions

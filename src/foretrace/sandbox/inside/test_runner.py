@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import builtins
 import contextlib
 import importlib
 import importlib.util
-import marshal
 import sys
 import types
 from collections.abc import Callable
@@ -17,10 +15,7 @@ from foretrace.sandbox.inside import pytest_stand_in
 from foretrace.sandbox.inside.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
 from foretrace.sandbox.inside.error_report import describe_error
 from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
-from foretrace.sandbox.inside.recorder import Recorder
-
-BYTECODE = importlib.util.MAGIC_NUMBER.hex()
-"""Identifies the bytecode version of this Python."""
+from foretrace.sandbox.inside.recorder import Recorder, load_code
 
 
 def import_modules(request: dict[str, Any]) -> None:
@@ -46,7 +41,7 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
         if part["source"]:
             sys.modules[name] = module
             space.update({key: answer[key] for key in part["lacks"] if key in answer})
-            exec(_load(part, f"{name}.py"), space)
+            exec(load_code(part, f"{name}.py"), space)
         names.update({key: value for key, value in space.items() if not key.startswith("__")})
     for name in request["names"]:
         if name in answer and (name == entry_point or name not in names):
@@ -54,13 +49,6 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
     if entry_point in answer:
         names[entry_point] = names["candidate"] = answer[entry_point]
     return names
-
-
-def _load(part: dict[str, Any], file: str) -> Any:
-    """The code of a part of the request, compiled if its bytecode is of another version."""
-    if part["bytecode"] == BYTECODE:
-        return marshal.loads(base64.b64decode(part["code"]))
-    return compile(part["source"], file, "exec", dont_inherit=True, optimize=0)
 
 
 def run_tests(
@@ -100,7 +88,7 @@ class _TestRun:
         """Run it. Raises what it raises, or AssertionError if a test that it defines was not run."""
         sys.modules["__main__"] = self._module
         sys.argv = [self._file]
-        exec(_load(self._test, self._file), self._space)
+        exec(load_code(self._test, self._file), self._space)
         space, before = self._space, self._before
         self.defined = {k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")}
         if self._test["check"]:

@@ -157,8 +157,8 @@ async def _make_calls(judging: Judging) -> list[_CallAnswer]:
     protocol, none of its answers counts, and no other process is started.
     """
     plan = judging.plan
-    request = {"mode": "answer", "code": judging.code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
-    request["entry_point"] = plan.entry_point
+    asked = {"preamble": plan.preamble, "setup_parts": plan.setup_parts, "entry_point": plan.entry_point}
+    request = {"mode": "answer", "code": judging.code, **asked}
     answers = [_CallAnswer() for _ in plan.calls]
     position = 0
     while position < len(answers) or not judging.count:
@@ -168,9 +168,9 @@ async def _make_calls(judging: Judging) -> list[_CallAnswer]:
         async with judging.start_child({**request, "calls": plan.calls[position:]}, allowed) as child:
             got, failed = await _receive_answers(child, len(answers) - position)
             ended = await child.wait(EXIT_TIMEOUT_S)
+        ending, error = find_ending(ended, len(got or ()) == len(answers) - position, allowed)
         why = judging.add_unusable(ended, child.broken, failed)
         if why is None:
-            ending, error = find_ending(ended, len(got or ()) == len(answers) - position, allowed)
             judging.add(ended, ending, error)
             if got is None:  # the code was not even loaded
                 why = format_error(error) if error else NOT_RUN
@@ -221,6 +221,8 @@ def _read_answer(body: bytes) -> _CallAnswer | None:
                 return _CallAnswer(error=format_error(error))
             case ["value", tagged, None]:
                 return _CallAnswer(value=decoder.decode(tagged), is_plain=decoder.is_plain, error=None)
+            case _:
+                pass
     except (FrameError, ValueError):
         pass
     return None

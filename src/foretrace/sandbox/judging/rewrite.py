@@ -7,9 +7,10 @@ stay in this process: in the test code that is sent, each assert is replaced by 
 from __future__ import annotations
 
 import ast
+import contextlib
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,38 +19,27 @@ from foretrace.sandbox.inside.recorder import NoDecoyError, vary
 from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses
 
 RECORDER = "__check__"
-_COMPARISONS: dict[type, str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
+_COMPARISONS = {
+    "Eq": "==",
+    "NotEq": "!=",
+    "Lt": "<",
+    "LtE": "<=",
+    "Gt": ">",
+    "GtE": ">=",
+    "In": "in",
+    "NotIn": "not in",
 }
-_ARITHMETIC: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-}
+_ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv", "FloorDiv": "floordiv", "Mod": "mod"}
 _FUNCTIONS = {
-    "abs": "abs",
-    "round": "round",
+    **{name: name for name in ("abs", "round", "isclose", "approx")},
     "math.isclose": "isclose",
-    "isclose": "isclose",
     "pytest.approx": "approx",
-    "approx": "approx",
     "__same_items__": "same_items",
 }
 _EMPTY = {"set": set, "frozenset": frozenset, "dict": dict, "list": list, "tuple": tuple}
 _UNITTEST = {
-    **dict.fromkeys(("Equal", "Equals", "ListEqual", "TupleEqual", "DictEqual", "SetEqual"), "{0} == {1}"),
-    "MultiLineEqual": "{0} == {1}",
-    "SequenceEqual": "{0} == {1}",
+    **{f"{kind}Equal": "{0} == {1}" for kind in ("", "List", "Tuple", "Dict", "Set", "MultiLine", "Sequence")},
+    "Equals": "{0} == {1}",
     "NotEqual": "{0} != {1}",
     "True": "{0}",
     "False": "not {0}",
@@ -124,6 +114,11 @@ class Check(msgspec.Struct):
         return len(self.constants) > len(self.tolerances)
 
     @property
+    def is_strict(self) -> bool:
+        """Whether it is `<` or `>` of two leaves."""
+        return self.skeleton in ("(t0 < t1)", "(t0 > t1)")
+
+    @property
     def claims_sameness(self) -> bool:
         """Whether it asserts that something equals, is near to, or contains something."""
         near = self.kinds <= {"Lt", "LtE", "abs", "round", "arithmetic"} and bool(self.tolerances)
@@ -146,9 +141,9 @@ class _Hoister:
             return f"c{len(self.check.constants) - 1}"
         if isinstance(node, ast.Compare):
             return self._hoist_comparison(node)
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC and "Decimal" not in ast.unparse(node):
+        if isinstance(node, ast.BinOp) and type(node.op).__name__ in _ARITHMETIC and "Decimal" not in ast.unparse(node):
             self.check.kinds.add("arithmetic")
-            return f"{_ARITHMETIC[type(node.op)]}({self.hoist(node.left)}, {self.hoist(node.right)})"
+            return f"{_ARITHMETIC[type(node.op).__name__]}({self.hoist(node.left)}, {self.hoist(node.right)})"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
             self.check.kinds.add("not" if isinstance(node.op, ast.Not) else "arithmetic")
             return f"({'not ' if isinstance(node.op, ast.Not) else '-'}{self.hoist(node.operand)})"
@@ -175,7 +170,7 @@ class _Hoister:
             self.check.kinds.add(type(op).__name__)
             if near:
                 self.check.tolerances.add(len(self.check.constants))
-            parts += [_COMPARISONS[type(op)], self.hoist(right)]
+            parts += [_COMPARISONS[type(op).__name__], self.hoist(right)]
         self.check.sides = (parts[0], parts[-1]) if is_left else (parts[-1], parts[0])
         if near and (difference := re.fullmatch(r"abs\(sub\((\w+), (\w+)\)\)", parts[0])):
             self.check.sides = (difference[1], difference[2])
@@ -267,14 +262,18 @@ class TestRewriter(ast.NodeTransformer):
         """Above 0 inside code that may expect an exception of an assert."""
         self._required = True
 
-    def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
+    @contextlib.contextmanager
+    def _enter(self, required: bool, *, native: bool = False, inside: bool = True) -> Generator[None]:
         before = self._required, self._native, self._inside
         self._required &= required
         self._native += native
         self._inside += inside
-        self.generic_visit(node)
+        yield
         self._required, self._native, self._inside = before
-        return node
+
+    def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
+        with self._enter(required, native=native, inside=inside):
+            return self.generic_visit(node)
 
     def visit_If(self, node: Any) -> Any:
         """The code inside may be skipped."""
@@ -309,17 +308,12 @@ class TestRewriter(ast.NodeTransformer):
 
     def visit_Try(self, node: Any) -> Any:
         """An assert in the body may be caught."""
-        before = self._required, self._native, self._inside
-        self._inside += 1
-        self._required &= not node.handlers
-        self._native += any(_catches_asserts(handler.type) for handler in node.handlers)
-        node.body = self._visit_all(node.body)
-        self._required, self._native = False, before[1]
-        node.handlers = self._visit_all(node.handlers)
-        node.orelse = self._visit_all(node.orelse)
-        self._required = before[0]
-        node.finalbody = self._visit_all(node.finalbody)
-        self._required, self._native, self._inside = before
+        with self._enter(not node.handlers, native=any(_catches_asserts(handler.type) for handler in node.handlers)):
+            node.body = self._visit_all(node.body)
+        with self._enter(False):
+            node.handlers, node.orelse = self._visit_all(node.handlers), self._visit_all(node.orelse)
+        with self._enter(True):
+            node.finalbody = self._visit_all(node.finalbody)
         return node
 
     visit_TryStar = visit_Try  # noqa: N815

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from foretrace.core.python_source import parse_quietly
-from foretrace.sandbox.inside.test_runner import BYTECODE
+from foretrace.sandbox.inside.recorder import BYTECODE
 from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import Check, TestRewriter
@@ -35,13 +35,8 @@ class TestCode(msgspec.Struct):
 
 def prepare(plan: JudgePlan) -> TestCode:
     """The taken-apart tests of a plan, cached in it."""
-    if "code" not in plan.memory:
-        plan.memory["code"] = _prepare(plan)
-    made: TestCode = plan.memory["code"]
-    return made
-
-
-def _prepare(plan: JudgePlan) -> TestCode:
+    if "code" in plan.memory:
+        return plan.memory["code"]  # type: ignore[no-any-return]
     checks: list[Check] = []
     tests: list[dict[str, Any]] = []
     results: list[list[int]] = []
@@ -62,8 +57,8 @@ def _prepare(plan: JudgePlan) -> TestCode:
     texts = [plan.setup, *(test.code for test in plan.tests)]
     request = {
         "tests": tests,
-        "skeletons": f"({skeletons})",
-        "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), _is_order(check)] for check in checks],
+        "skeletons": _pack(parse_quietly(f"skeletons = ({skeletons})"), "skeletons"),
+        "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), check.is_strict] for check in checks],
         "setup": _pack_source(plan.setup, "setup.py"),
         "helpers": _pack_source(plan.helpers, "prompt.py"),
         "entry_point": plan.entry_point,
@@ -74,7 +69,8 @@ def _prepare(plan: JudgePlan) -> TestCode:
         "preamble": plan.preamble,
         "setup_parts": plan.setup_parts,
     }
-    return TestCode(checks, results, request)
+    code = plan.memory["code"] = TestCode(checks, results, request)
+    return code
 
 
 def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
@@ -124,10 +120,6 @@ def _find_modules(texts: list[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module)
     return {name for name in found if name.partition(".")[0] not in ("pytest", "solution", "this", "antigravity")}
-
-
-def _is_order(check: Check) -> bool:
-    return len(check.leaves) == 2 and bool(re.fullmatch(r"\(t0 [<>] t1\)", check.skeleton))
 
 
 def show_constants(code: TestCode, *, all_of_them: bool) -> list[Any]:
