@@ -193,25 +193,6 @@ def test_a_folder_that_is_no_containers_is_never_emptied(tmp_path: Path) -> None
     assert kept.read_text() == "x"
 
 
-def test_runs(containers: Engine) -> None:
-    async def work(sandbox: DockerSandbox) -> None:
-        isolation = await sandbox.start()
-        assert (isolation.level, isolation.missing, isolation.sandbox) == (4, (), "docker")
-        assert all(guard.on for guard in await sandbox.guards())
-        result = await sandbox.run("print(input()[::-1])", stdin="abc")
-        assert (result.ending, result.stdout, result.isolation) == ("ok", "cba\n", isolation)
-        failed = await sandbox.run("\n1/0")
-        assert failed.error is not None
-        assert (failed.ending, failed.error.kind, failed.error.line) == ("error", "ZeroDivisionError", 2)
-        assert (await sandbox.run("while True: pass", limits=Limits(wall_s=0.3))).ending == "timeout"
-        again = await sandbox.run("print(2)")
-        assert (again.ending, again.stdout) == ("ok", "2\n")
-
-    use(work)
-    assert len(containers.containers()) == 1
-    assert gone(containers.containers())
-
-
 def test_code_sees_no_variable_of_the_engine_nor_the_modules(containers: Engine) -> None:
     program = """
         import ctypes, os, sys

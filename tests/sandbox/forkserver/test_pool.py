@@ -52,19 +52,6 @@ def test_a_fork_server_that_stops_answering_is_given_up(jailed: Box) -> None:
     assert jailed.out("print(1)") == "1\n"
 
 
-def test_cancelled_runs_leave_nothing(box: Box) -> None:
-    async def cancel() -> None:
-        for delay in (0, 0.001, 0.004, 0.02, 0.1):
-            run = asyncio.create_task(box.sandbox.run("import time; time.sleep(30)"))
-            await asyncio.sleep(delay)
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-            assert (await box.sandbox.run("print(1)")).stdout == "1\n"
-
-    box.do(cancel())
-
-
 def test_a_cancelled_run_leaves_its_fork_server_to_the_next(box: Box) -> None:
     async def cancel() -> None:
         await box.sandbox.run("1")
@@ -126,19 +113,6 @@ def _looked_up(pid: int) -> tuple[int, int] | None:
         return len(os.listdir(f"/proc/{pid}/fd")), len(Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
     except OSError:
         return None
-
-
-def test_opening_and_closing_leaks_nothing(runner: asyncio.Runner) -> None:
-    def once() -> None:
-        for box in box_at(3, runner):
-            box.out("print(1)")
-
-    once()
-    counts = own_descriptors(), len(own_zombies())
-    for _ in range(4):
-        once()
-    runner.run(asyncio.sleep(0.01))
-    assert (own_descriptors(), len(own_zombies())) == counts
 
 
 # Interruption

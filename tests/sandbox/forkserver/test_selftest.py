@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -96,20 +94,3 @@ def test_an_answer_that_cannot_be_read_proves_nothing(printed: str) -> None:
         return printed
 
     assert not any(guard.on for guard in asyncio.run(selftest.run_selftest(say, {}, ("user",))))
-
-
-def test_a_datagram_to_a_host_socket_does_not_leave(box: Box) -> None:
-    """A pair of sockets may be had, but none that can be turned to a stranger."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
-        os.chmod(folder, 0o777)
-        host.bind(f"{folder}/s")
-        os.chmod(f"{folder}/s", 0o777)
-        host.setblocking(False)
-        box.run(
-            "import socket\nfor kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_STREAM):\n"
-            f"  try: socket.socketpair(socket.AF_UNIX, kind)[0].sendto(b'leak', {folder + '/s'!r})\n"
-            "  except OSError: pass"
-        )
-        with pytest.raises(BlockingIOError):
-            host.recv(9)
-    assert box.out("import socket\na, b = socket.socketpair()\na.send(b'x'); print(b.recv(1))") == "b'x'\n"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 from collections import deque
 from enum import IntEnum
 from unittest import mock
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foretrace.core.problem import Test
 from foretrace.sandbox.inside.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
 from foretrace.sandbox.inside.wire import FrameReader, pack_frame
-from sandbox.boxes import Box
 
 LIMIT = 512 * 1024
 TEXTS = st.text(st.characters(), max_size=8)  # lone surrogates too
@@ -240,15 +236,3 @@ def test_values_are_shown_alike_in_few_characters() -> None:
     assert show_value(OpaqueValue("Stack")) == "<Stack object>"
     assert len(show_value("x" * 10**6)) == 500 and show_value([0] * 10**6).endswith("...")
     assert show_value({frozenset({n}) for n in range(5000)}) == "{<5000 members>}"
-
-
-def test_a_time_of_a_named_zone_is_opaque() -> None:
-    assert encode(datetime.datetime(2024, 10, 27, tzinfo=ZoneInfo("Europe/Berlin")), LIMIT)[0] == "o"
-
-
-def test_a_class_of_the_same_name_is_not_of_the_library(box: Box) -> None:
-    code = "class Decimal:\n    def __eq__(self, other): return True\ndef f(): return Decimal()"
-    test = Test(code="from decimal import Decimal\nassert f() == Decimal('1.5')")
-    assert not box.judge(code, [test], entry_point="f").passed
-    right = "from decimal import Decimal\ndef f(): return Decimal('3') / 2"
-    assert box.judge(right, [test], entry_point="f").passed
