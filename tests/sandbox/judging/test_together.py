@@ -60,7 +60,7 @@ def test_honest_answers_have_no_flags(judged: Judge) -> None:
 def test_what_runs_the_tests_cannot_be_replaced(judged: Judge) -> None:
     body = TEST.replace("\n", "\n    ")
     test = f"import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    {body}"
-    runner = "import foretrace.sandbox.inside.test_runner as t\nt._TestRun.run = lambda self: None\n"
+    runner = "import foretrace.sandbox.inside.test_runner as t\nt._run_test = lambda *given: None\n"
     asserts = "import unittest\nunittest.TestCase.run = lambda *a, **k: None\n"
     main = "def run_tests(): pass\nimport __main__\n__main__.run_tests = run_tests\n"
     for patch in (runner, asserts, main):

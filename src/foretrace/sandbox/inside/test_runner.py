@@ -61,65 +61,61 @@ def run_tests(
     earlier: dict[str, Any] = {}
     entry_point = request["entry_point"]
     for number, test in enumerate(request["tests"]):
-        problem = None
-        run = _TestRun(number, test, {**names, **earlier, "__check__": recorder})
+        problem, defined = None, dict[str, Any]()
         try:
-            run.run()
+            _run_test(test, f"test_{number}.py", {**names, **earlier, "__check__": recorder}, defined)
         except BaseException as error:
             problem = describe_error(error)
             if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
                 report(number, problem)
                 raise  # the sandbox's own, such as `NotPlainError`: stop here
         report(number, problem)
-        earlier.update({key: value for key, value in run.defined.items() if key not in (entry_point, "candidate")})
+        earlier.update({key: value for key, value in defined.items() if key not in (entry_point, "candidate")})
 
 
-class _TestRun:
-    def __init__(self, number: int, test: dict[str, Any], names: dict[str, Any]) -> None:
-        self._test, self._file = test, f"test_{number}.py"
-        self._module = types.ModuleType("__main__")  # as `python test.py` would run it
-        self._space = self._module.__dict__
-        self._space.update(names, __builtins__=builtins, __file__=self._file)
-        self._before = dict(self._space)
-        self.defined: dict[str, Any] = {}
-        """What the test's code defined, for later tests."""
+def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: dict[str, Any]) -> None:
+    """Run one test. Raises what it raises, or AssertionError if a test that it defines was not run.
 
-    def run(self) -> None:
-        """Run it. Raises what it raises, or AssertionError if a test that it defines was not run."""
-        sys.modules["__main__"] = self._module
-        sys.argv = [self._file]
-        exec(load_code(self._test, self._file), self._space)
-        space, before = self._space, self._before
-        self.defined = {k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")}
-        if self._test["check"]:
-            if "candidate" not in space:
-                raise NameError("the entry point is not defined")
-            space[self._test["check"]](space["candidate"])
-        runner = FixtureRunner(self.defined, _call)
-        for name in self._test["functions"]:
-            if not callable(self.defined.get(name)):
-                raise AssertionError(f"the test {name} was not run")
-            runner.run(self.defined[name])
-        for name in self._test["classes"]:
-            self._run_class(name, runner)
-        runner.close()
+    Args:
+        defined: gets what the test's code defines, for later tests.
+    """
+    module = types.ModuleType("__main__")  # as `python test.py` would run it
+    space = module.__dict__
+    space.update(names, __builtins__=builtins, __file__=file)
+    before = dict(space)
+    sys.modules["__main__"] = module
+    sys.argv = [file]
+    exec(load_code(test, file), space)
+    defined.update({k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")})
+    if test["check"]:
+        if "candidate" not in space:
+            raise NameError("the entry point is not defined")
+        space[test["check"]](space["candidate"])
+    runner = FixtureRunner(defined, _call)
+    for name in test["functions"]:
+        if not callable(defined.get(name)):
+            raise AssertionError(f"the test {name} was not run")
+        runner.run(defined[name])
+    for name in test["classes"]:
+        _run_class(name, defined.get(name), runner, test["may_skip"])
+    runner.close()
 
-    def _run_class(self, name: str, runner: FixtureRunner) -> None:
-        kind = self.defined.get(name)
-        if not isinstance(kind, type):
-            raise AssertionError(f"the tests of {name} were not run")
-        unittest = sys.modules.get("unittest")
-        if unittest is None or not issubclass(kind, unittest.TestCase):
-            _run_plain_class(kind, runner)
-            return
-        result = unittest.TestResult()
-        unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
-        for test, text in (*result.failures, *result.errors):
-            raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")
-        if result.unexpectedSuccesses:
-            raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was to fail")
-        if result.skipped and not self._test["may_skip"]:
-            raise AssertionError("a test was skipped")
+
+def _run_class(name: str, kind: Any, runner: FixtureRunner, may_skip: bool) -> None:
+    if not isinstance(kind, type):
+        raise AssertionError(f"the tests of {name} were not run")
+    unittest = sys.modules.get("unittest")
+    if unittest is None or not issubclass(kind, unittest.TestCase):
+        _run_plain_class(kind, runner)
+        return
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
+    for test, text in (*result.failures, *result.errors):
+        raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")
+    if result.unexpectedSuccesses:
+        raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was to fail")
+    if result.skipped and not may_skip:
+        raise AssertionError("a test was skipped")
 
 
 def _call(function: Any) -> None:
