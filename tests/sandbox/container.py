@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from foretrace.sandbox.inside.confine import seccomp, syscalls
+from foretrace.sandbox.inside import seccomp, syscalls
 
 NAMESPACES = ("unshare", "mount", "umount2", "pivot_root", "setns", "clone", "clone3")
 LANDLOCK = ("landlock_create_ruleset",)

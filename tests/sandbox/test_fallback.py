@@ -45,14 +45,6 @@ def test_the_first_that_starts_serves_and_results_say_why_not_the_others(caplog:
     assert any("local serves, and not docker: no container" in record.getMessage() for record in caplog.records)
 
 
-def test_no_word_of_those_after_the_one_that_serves() -> None:
-    async def run() -> None:
-        async with FallbackSandbox([("local", LocalSandbox(ONE)), ("docker", DockerSandbox(ONE))]) as sandbox:
-            assert (await sandbox.start()).refused == {}
-
-    asyncio.run(run())
-
-
 def test_all_refuse() -> None:
     missing = SandboxSettings(workers=1, interpreter="/no/such/python")
     sandbox = FallbackSandbox([("docker", DockerSandbox(ONE)), ("mine", LocalSandbox(missing))])
@@ -63,12 +55,6 @@ def test_all_refuse() -> None:
     assert "; mine: no interpreter at /no/such/python" in message
     assert "\n" not in message
     assert Setting("sandbox", "local") in found.value.parts
-
-
-def test_one_that_refuses_is_its_own_reason() -> None:
-    with pytest.raises(SandboxError, match=r"^no container engine here.* sandbox='local'$") as found:
-        asyncio.run(FallbackSandbox([("docker", DockerSandbox(ONE))]).start())
-    assert found.value.render(lambda setting: f"--{setting.name} {setting.value}").endswith("give --sandbox local")
 
 
 def test_a_wrong_setting_is_no_reason_to_go_on() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,33 +15,14 @@ from timing import AT_ONCE_S, LateError, assert_quick, thrice_if_late
 
 # A program, and what it prints when run as a script.
 ORDINARY: dict[str, tuple[str, str]] = {
-    "main": ("if __name__ == '__main__': print(__name__, __file__)", "__main__ main.py\n"),
-    "dataclass": ("from dataclasses import dataclass\n@dataclass\nclass A:\n  x: int = 1\nprint(A())", "A(x=1)\n"),
     "pickle": ("import pickle\nclass A: x = 3\nprint(pickle.loads(pickle.dumps(A())).x)", "3\n"),
-    "exception": (
-        "class E(ValueError): pass\ntry:\n  raise E('a')\nexcept ValueError as e: print(repr(e))",
-        "E('a')\n",
-    ),
-    "generator": ("def g():\n  x = yield 1\n  yield x\ni = g(); print(next(i), i.send(5))", "1 5\n"),
-    "future": ("from __future__ import annotations\ndef f(x: Nope): pass\nprint(f.__annotations__)", "{'x': 'Nope'}\n"),
-    "asyncio": ("import asyncio\nasync def f():\n  await asyncio.sleep(0)\n  return 3\nprint(asyncio.run(f()))", "3\n"),
-    "threads": (
-        "from concurrent.futures import ThreadPoolExecutor as T\nwith T(4) as p: print(*p.map(abs, (-1, -2)))",
-        "1 2\n",
-    ),
-    "atexit": ("import atexit; atexit.register(print, 'bye'); print('hi')", "hi\nbye\n"),
     "late thread": (
         "import threading, time\ndef f():\n  time.sleep(.03); print('late')\n"
         "threading.Thread(target=f).start(); print('end')",
         "end\nlate\n",
     ),
-    "unicode": ("print('é', '\\u4e2d', '\\U0001f40d')", "é 中 🐍\n"),
     "lone byte": ("print('\\udc80')", "�\n"),
-    "sqlite": ("import sqlite3; print(sqlite3.connect(':memory:').execute('select 1').fetchall())", "[(1,)]\n"),
     "inspect": ("import inspect\ndef f(): pass\nprint(inspect.getsource(f))", "def f(): pass\n\n"),
-    "recursion": ("def f(n): return n and f(n - 1)\nprint(f(900))", "0\n"),
-    "traceback": ("import traceback\ntry: 1/0\nexcept Exception: print(traceback.format_exc()[:9])", "Traceback\n"),
-    "zone": ("import zoneinfo; print(zoneinfo.ZoneInfo('Europe/Berlin'))", "Europe/Berlin\n"),
     "many modules": (
         "import urllib.request, ssl, hashlib, decimal, lzma, bz2, unittest, ctypes, json, csv, fractions, statistics\n"
         "import xml.etree.ElementTree, logging, argparse, array, queue, secrets, textwrap, tokenize, ast, dis\n"
@@ -55,7 +33,6 @@ ORDINARY: dict[str, tuple[str, str]] = {
     "no stdout": ("import sys\nprint(1)\nsys.stdout = None", "1\n"),
     "closed stdout": ("import sys\nprint(1)\nsys.stdout.close()", "1\n"),
     "own exit": ("import os\nos._exit = lambda code: None\nprint(1)", "1\n"),
-    "raw writes": ("import os\nos.write(1, b'a'); print('b', flush=True); os.write(1, b'c')", "ab\nc"),
 }
 
 
@@ -68,22 +45,11 @@ def test_an_ordinary_program(box: Box, name: str) -> None:
     assert result.isolation.level == box.level and result.step is None and result.mode is None
 
 
-def test_streams_are_kept_apart(box: Box) -> None:
-    result = box.run("import sys\nfor i in range(3):\n  print(i)\n  print('e', i, file=sys.stderr)")
-    assert (result.stdout, result.stderr) == ("0\n1\n2\n", "e 0\ne 1\ne 2\n")
-
-
 @pytest.mark.parametrize("text", ["", "one\ntwo", "é\r\n", "x" * 500_000 + "\n", "\x00\n"])
 def test_stdin(box: Box, text: str) -> None:
     code = "import sys; d = sys.stdin.buffer.read(); print(len(d), sum(d))"
     data = text.encode()
     assert box.out(code, stdin=text) == f"{len(data)} {sum(data)}\n"
-
-
-def test_input_reads_lines_and_then_ends(box: Box) -> None:
-    assert box.out("print(input() + input())", stdin="a\nb\n") == "ab\n"
-    result = box.run("input()")
-    assert result.ending == "error" and result.error and result.error.kind == "EOFError"
 
 
 @pytest.mark.parametrize(
@@ -133,11 +99,6 @@ def test_an_error_names_its_line_and_frames(box: Box) -> None:
     assert "foretrace" not in result.stderr  # none of the sandbox's own frames
 
 
-def test_an_error_inside_the_library_names_the_line_of_the_code(box: Box) -> None:
-    error = box.run("import json\n\njson.loads('{')").error
-    assert error and error.kind == "JSONDecodeError" and error.line == 3
-
-
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -162,17 +123,6 @@ def test_any_exception_is_described_in_bounds(box: Box, code: str, kind: str) ->
     assert result.error.kind == kind and len(result.error.message) <= 500 and len(result.error.traceback) <= 2000
     # The record goes into JSON, which has no lone surrogates.
     assert msgspec.json.decode(msgspec.json.encode(result), type=RunResult) == result
-
-
-def test_memory(box: Box) -> None:
-    result = box.run("x = bytearray(10**10)")
-    assert result.ending == "memory" and result.error and result.error.kind == "MemoryError" and result.error.line == 1
-
-
-def test_memory_used_up_in_small_pieces(box: Box) -> None:
-    # Nothing is freed when the error is raised: to say so must need next to no memory.
-    result = box.run("x = []\nwhile True: x.append([0] * 500)", memory_mb=128, cpu_s=5)
-    assert result.ending == "memory", result
 
 
 @pytest.mark.parametrize("level", ["jailed", pytest.param("unjailed", marks=pytest.mark.slow)])
@@ -238,19 +188,6 @@ def test_output_is_kept_up_to_a_size(box: Box) -> None:
     assert box.run("print('é' * 1000)", stdout_kb=1).stdout == "é" * 512
 
 
-def test_a_flood_is_ended(box: Box) -> None:
-    result = box.run("import sys\nwhile True: sys.stdout.write('x' * 65536)", output_mb=2)
-    assert result.ending == "output" and result.truncated and len(result.stdout) == 65536
-    assert result.error and result.error.kind == "OutputLimit" and "2 MiB" in result.error.message
-    both = "import os\nfor i in range(48): os.write(1 + i % 2, b'x' * 65536)"
-    assert box.run(both, output_mb=2).ending == "output"  # both streams count
-
-
-def test_output_of_many_small_writes_comes_whole(box: Box) -> None:
-    code = "import time\nfor i in range(200):\n  print(i, flush=True)\n  if i % 50 == 0: time.sleep(.005)"
-    assert box.out(code) == "".join(f"{i}\n" for i in range(200))
-
-
 def test_environment_is_clean_and_the_same_everywhere(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETRACE_TEST_SECRET", "secret")
     code = (
@@ -262,29 +199,6 @@ def test_environment_is_clean_and_the_same_everywhere(box: Box, monkeypatch: pyt
     assert environment["HOME"] == environment["TMPDIR"] == ("/box/tmp" if box.level == 3 else "/tmp")
     assert argv == [""] and not [m for m in modules if m.startswith("foretrace")]
     assert folder == ("/box/tmp" if box.level == 3 else "/")
-
-
-def test_the_same_code_gives_the_same_output(box: Box) -> None:
-    code = "import random\nprint(hash('a'), random.random(), random.sample(range(99), 3), {'b', 'a', 'c'})"
-    assert len({box.out(code) for _ in range(3)}) == 1
-
-
-def test_only_four_descriptors_are_open(box: Box) -> None:
-    code = "import os\nfor i in range(300):\n  try: os.fstat(i); print(i)\n  except OSError: pass"
-    assert box.out(code).split() == ["0", "1", "2", "3"]
-
-
-def test_runs_leave_nothing_to_one_another(box: Box) -> None:
-    spoil = "import builtins, sys, os\nbuiltins.print = None\nsys.path.clear()\nos.environ['X'] = '1'\nsys.modules['json'] = 5"  # noqa: E501
-    assert box.run(spoil).ok
-    assert box.out("import os, json; print(os.environ.get('X'), json.dumps(1))") == "None 1\n"
-
-
-@thrice_if_late
-def test_times_are_measured(box: Box) -> None:
-    result = box.run("import time\nx = sum(range(10**6))\ntime.sleep(.1)")
-    assert result.seconds >= 0.1 and result.cpu_s and 0.0 < result.cpu_s < 1
-    assert_quick(result.seconds, 2)
 
 
 def test_a_run_cannot_say_that_it_came_to_its_end(box: Box) -> None:
@@ -309,79 +223,6 @@ def test_a_reply_without_end(box: Box) -> None:
     assert not result.ok and result.ending != "timeout" and result.seconds < AT_ONCE_S
 
 
-def test_closing_the_channel_harms_nobody_else(box: Box) -> None:
-    result = box.run("import os\nos.close(3)\nprint(1)")
-    assert result.stdout == "1\n" and result.ending in ("ok", "exit")
-    assert "foretrace" not in result.stderr
-    assert box.out("print(2)") == "2\n"
-
-
-FORBIDDEN: dict[str, str] = {
-    "fork": "import os; os.fork()",
-    "spawn": "import os; os.posix_spawn('/bin/true', ['true'], {})",
-    "subprocess": "import subprocess; subprocess.run(['/bin/true'])",
-    "socket": "import socket; socket.socket()",
-    "kill all": "import os; os.kill(-1, 9)",
-    "kill the parent": "import os; os.kill(os.getppid(), 9)",
-    "raise a limit": "import resource; resource.setrlimit(resource.RLIMIT_CPU, (99, 99))",
-    "setsid": "import os; os.setsid()",
-    "chown": "import os; os.chown('.', 0, 0)",
-    "outlive the parent": (
-        "import ctypes\nif ctypes.CDLL(None, use_errno=True).prctl(1, 0, 0, 0, 0): raise OSError(ctypes.get_errno())"
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_forbidden_acts_raise_plain_errors(box: Box, name: str) -> None:
-    result = box.run(FORBIDDEN[name])
-    assert result.ending == "error" and result.error is not None, result
-    assert result.error.kind in ("PermissionError", "OSError", "FileNotFoundError", "ValueError"), result.error
-
-
-def test_what_can_be_read_and_written(box: Box, tmp_path: Path) -> None:
-    tmp_path.joinpath("decoy").write_text("x")
-    code = (
-        f"decoy = {str(tmp_path)!r}"
-        + """
-import json, os
-def tries(act):
-    try: act(); return "yes"
-    except OSError as e: return type(e).__name__
-print(json.dumps({
-    "library": tries(lambda: open(os.__file__).read()),
-    "passwd": tries(lambda: open("/etc/passwd").read()),
-    "folder": tries(lambda: os.listdir(decoy)),
-    "file": tries(lambda: open(decoy + "/decoy").read()),
-    "proc": tries(lambda: open("/proc/self/environ").read()),
-    "scratch": tries(lambda: open("file", "w").write("x")),
-    "tmp": tries(lambda: open("/tmp/foretrace-test-written", "w").write("x")),
-    "library write": tries(lambda: open(os.__file__, "a")),
-    "null": tries(lambda: open("/dev/null", "w").write("x")),
-    "random": tries(lambda: open("/dev/urandom", "rb").read(1)),
-}))"""
-    )
-    seen: dict[str, Any] = json.loads(box.out(code))
-    assert {k for k, v in seen.items() if v == "yes"} == {"library", "null", "random"} | (
-        {"scratch", "tmp"} if box.level == 3 else set()
-    )
-
-
-def test_files_of_the_scratch_folder_work_as_files_do(jailed: Box) -> None:
-    code = """
-import os, pathlib, shutil, tempfile
-pathlib.Path("a").write_text("x"); os.chmod("a", 0o600); shutil.copy2("a", "b"); os.rename("b", "c")
-os.symlink("c", "l"); os.link("c", "h"); os.mkdir("d"); os.truncate("a", 0)
-with tempfile.TemporaryDirectory() as folder: open(folder + "/x", "w").close()
-print(sorted(os.listdir(".")), open("l").read())"""
-    assert jailed.out(code) == "['a', 'c', 'd', 'h', 'l'] x\n"
-    assert jailed.out("import os; print(os.listdir('.'), os.listdir('/tmp'))") == "[] []\n"
-
-
-def test_the_running_interpreter_runs_the_code(box: Box) -> None:
-    assert box.out("import sys; print(sys.version)") == sys.version + "\n"
-
-
 def test_no_mark_is_left_on_what_runs_share(box: Box) -> None:
     mark = (
         "import fcntl, os\n"
@@ -391,7 +232,3 @@ def test_no_mark_is_left_on_what_runs_share(box: Box) -> None:
     assert box.run(mark).stdout == "PermissionError\n"
     seen = box.run("import fcntl, os\nprint(fcntl.fcntl(0, fcntl.F_GETFL) & (os.O_APPEND | os.O_NONBLOCK))")
     assert seen.stdout == "0\n"
-
-
-def test_what_was_printed_before_a_crash_is_kept(box: Box) -> None:
-    assert box.run("print('before')\nimport os\nos._exit(3)").stdout == "before\n"

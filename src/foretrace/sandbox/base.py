@@ -21,8 +21,6 @@ FORMS: tuple[Integrity, ...] = get_args(Integrity)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Resource limits of one run."""
-
     wall_s: float = 5.0
     """Wall-clock seconds of a run, a session block, or one judged process."""
     cpu_s: float = 2.0
@@ -51,8 +49,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a sandbox."""
-
     workers: int = 0
     """Most runs at a time; 0 is one per core."""
     min_level: int = 2
@@ -91,8 +87,6 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CpuMeter:
-    """Adds up CPU seconds."""
-
     seconds = 0.0
 
 
@@ -122,10 +116,8 @@ class Session(Protocol):
     """Number of the state that the next block starts from; 0 is the empty state."""
 
     async def run(self, block: str, *, at: int | None = None, early: bool = False) -> RunResult:
-        """Run `block` on the state `at` (default: the head).
-
-        If it completes, the result's `step` is the number of the new state, which becomes the head. After an error the
-        state and the head are unchanged. A cancelled block leaves the session as it was.
+        """Run `block` on the state `at` (default: the head). If it completes, the result's `step` is the number of the
+        new state, which becomes the head. After an error or when cancelled, the session is as it was.
 
         Args:
             early: run it on a guess: it does not affect later blocks until `keep` is called with its result;

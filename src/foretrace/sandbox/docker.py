@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import os
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -44,7 +44,7 @@ _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys;n=int(sys.argv[1]);f=sys.argv[2];b=b''\n"
     "while len(b)<n:b+=os.read(0,n-len(b)) or sys.exit('no input')\n"
     "open(f,'wb').write(b);sys.path.insert(0,f)\n"
-    "from foretrace.sandbox.inside.server.fork_server import main_in_container as main;main(f)"
+    "from foretrace.sandbox.inside.fork_server import main_in_container as main;main(f)"
 )
 """Reads the fork server's modules from stdin, so nothing of the host is mounted, and a remote engine works too."""
 
@@ -79,22 +79,22 @@ class DockerSandbox(ForkServerSandbox):
             preload=self._preload,
             command=(*start, *make_server_command(self._python, len(archive))),
             first_input=archive,
-            end_command=make_end_command(engine),
+            # Ends even a container that is still being created.
+            end_command=(engine, "rm", "--force", *(("--time", "0") * (engine == "podman")), NAME_PLACEHOLDER),
             scratch=SCRATCH,
         )
         pool = ForkServerPool(launch, self._workers, self._settings.max_sessions)
         try:
             guards = await self._run_selftest(pool, _NAMESPACES)
+            if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
+                text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
+                raise SandboxError(text)
         except ForkServerStartError as error:
             pool.close()
             raise SandboxError(self._explain_no_start(engine, error)) from None
         except BaseException:
             pool.close()
             raise
-        if off := [f"{guard.name} ({guard.reason})" for guard in guards if not guard.on]:
-            pool.close()
-            text = f"the {engine} container does not isolate: {'; '.join(off)}; look at the engine's settings"
-            raise SandboxError(text)
         return VerifiedPool(pool, Isolation(level=LEVEL, sandbox=self.name), guards)
 
     def _explain_no_start(self, engine: str, error: ForkServerStartError) -> str:
@@ -128,12 +128,6 @@ def make_start_command(engine: str, image: str, limits: Limits) -> tuple[str, ..
         *("--workdir", "/", "--name", NAME_PLACEHOLDER, "--entrypoint", "/usr/bin/env", image),
         *("-i", *(f"{name}={value}" for name, value in (ENVIRONMENT | paths).items())),
     )
-
-
-def make_end_command(engine: str) -> tuple[str, ...]:
-    """The command that ends a container, even one that is still being created."""
-    at_once = ("--time", "0") if engine == "podman" else ()
-    return (engine, "rm", "--force", *at_once, NAME_PLACEHOLDER)
 
 
 def make_server_command(python: str, size: int) -> tuple[str, ...]:
@@ -175,25 +169,20 @@ async def find_engine(image: str) -> str:
 
 async def _find_problem(engine: str, image: str) -> tuple[str | Setting, ...] | None:
     """Why an engine cannot be used, as parts of an error; None if it can."""
-    pipes: Any = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.DEVNULL}
     command = (engine, "image", "inspect", "--format", "{{.Id}}", image)
+    options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _ANSWER_TIMEOUT_S}
     try:
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE, **pipes)
+        done: subprocess.CompletedProcess[bytes] = await asyncio.to_thread(
+            subprocess.run, command, check=False, **options
+        )
     except OSError as error:
         return (f"{engine} cannot be run: {error.strerror}",)
-    try:
-        _, stderr = await asyncio.wait_for(process.communicate(), _ANSWER_TIMEOUT_S)
-    except TimeoutError:
+    except subprocess.TimeoutExpired:
         return (f"{engine} does not answer within {_ANSWER_TIMEOUT_S:.0f} s: is its service running?",)
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode == 0:
+    if done.returncode == 0:
         return None
-    lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    text = lines[-1][:300] if lines else f"exit code {process.returncode}"
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = lines[-1][:300] if lines else f"exit code {done.returncode}"
     if any(words in text.lower() for words in ("no such image", "not known", "image not found")):
         return (f"{engine} has no image {image}: {engine} pull {image}, or name another in {IMAGE_VARIABLE}",)
     return f"{engine} does not answer ({text}): start its service, or give ", Setting("sandbox", "local")

@@ -10,9 +10,9 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from foretrace.core.errors import SandboxError, Setting, UsageError
-from foretrace.core.problem import RunResult, Test, Verdict
+from foretrace.core.problem import RunResult, Verdict
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Guard, Limits, Sandbox, Session
+from foretrace.sandbox.base import Guard, Sandbox, Session
 
 
 class FallbackSandbox:
@@ -25,7 +25,7 @@ class FallbackSandbox:
     def __init__(self, candidates: Sequence[tuple[str, Sandbox]]) -> None:
         if not candidates:
             raise UsageError("no sandbox is named: give ", Setting("sandbox", "local"))
-        self._candidates = list(candidates)
+        self._candidates = candidates
         self._lock = asyncio.Lock()
         self._serving: Sandbox | None = None
         self._refused: dict[str, str] = {}
@@ -38,8 +38,7 @@ class FallbackSandbox:
         Raises:
             SandboxError: none can start; gives the reason for each.
         """
-        serving = await self._ensure_started()
-        return self._add_refused(await serving.start())
+        return self._add_refused(await (await self._ensure_started()).start())
 
     async def _ensure_started(self) -> Sandbox:
         async with self._lock:
@@ -69,25 +68,20 @@ class FallbackSandbox:
         return replace(isolation, refused=self._refused | isolation.refused) if self._refused else isolation
 
     async def guards(self) -> list[Guard]:
-        """All guards of the sandbox in use."""
         return await (await self._ensure_started()).guards()
 
-    async def run(self, code: str, **options: Any) -> RunResult:
-        """Run a program (see `base.Sandbox.run`)."""
-        result = await (await self._ensure_started()).run(code, **options)
+    async def run(self, *args: Any, **options: Any) -> RunResult:
+        result = await (await self._ensure_started()).run(*args, **options)
         return replace(result, isolation=self._add_refused(result.isolation))
 
-    async def judge(self, code: str, tests: Sequence[Test], **options: Any) -> Verdict:
-        """Judge code against tests (see `base.Sandbox.judge`)."""
-        verdict = await (await self._ensure_started()).judge(code, tests, **options)
+    async def judge(self, *args: Any, **options: Any) -> Verdict:
+        verdict = await (await self._ensure_started()).judge(*args, **options)
         return replace(verdict, isolation=self._add_refused(verdict.isolation))
 
-    async def session(self, *, limits: Limits | None = None) -> Session:
-        """Open a session (see `base.Sandbox.session`)."""
-        return await (await self._ensure_started()).session(limits=limits)
+    async def session(self, **options: Any) -> Session:
+        return await (await self._ensure_started()).session(**options)
 
     async def close(self) -> None:
-        """End all processes."""
         if self._serving is not None:
             await self._serving.close()
 

@@ -17,7 +17,7 @@ from foretrace.sandbox.forkserver import selftest
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.sandbox import MIN_STRONG_LEVEL, ForkServerSandbox, VerifiedPool
 from foretrace.sandbox.forkserver.server_process import ForkServerStartError, LaunchSpec
-from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside import syscalls
 
 _MAX_LEVEL = 3
 
@@ -39,7 +39,9 @@ class LocalSandbox(ForkServerSandbox):
                 Setting("sandbox", "docker"),
             )
         refused: dict[int, str] = {}
-        for level in self._list_levels():
+        highest = _MAX_LEVEL if sys.platform == "linux" and syscalls.NUMBERS else 0
+        asked = self._settings.level
+        for level in range(highest, -1, -1) if asked is None else [min(asked, _MAX_LEVEL)]:
             verified = await self._try_level(level, refused)
             if verified is None:
                 continue
@@ -52,12 +54,6 @@ class LocalSandbox(ForkServerSandbox):
                 syscalls.call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0)
             return verified._replace(guards=[_explain_guard(guard, refused) for guard in verified.guards])
         raise SandboxError(*explain_level(lowest, refused))
-
-    def _list_levels(self) -> list[int]:
-        highest = _MAX_LEVEL if sys.platform == "linux" and syscalls.NUMBERS else 0
-        if self._settings.level is not None:
-            return [min(self._settings.level, _MAX_LEVEL)]
-        return list(range(highest, -1, -1))
 
     async def _try_level(self, level: int, refused: dict[int, str]) -> VerifiedPool | None:
         """A pool of that level that passed its self-test; None if it was refused, with the reason in `refused`."""
@@ -87,7 +83,7 @@ class LocalSandbox(ForkServerSandbox):
         return VerifiedPool(pool, Isolation(level=reached, missing=missing, sandbox=self.name), guards)
 
     def _warn_or_log(self, isolation: Isolation, refused: dict[int, str]) -> None:
-        why = "; ".join(f"level {level}: {reason}" for level, reason in sorted(refused.items(), reverse=True))
+        why = _list_reasons(refused)
         if isolation.level < MIN_STRONG_LEVEL:
             warnings.warn(
                 f"untrusted code runs at isolation level {isolation.level} ({why or 'as asked'}); "
@@ -105,65 +101,61 @@ def _explain_guard(guard: Guard, refused: dict[int, str]) -> Guard:
     return guard if guard.on or why is None else msgspec.structs.replace(guard, remedy=f"level {guard.level}: {why}")
 
 
-PLUGIN = LocalSandbox
-
-
-_WEAKER = ("or accept weaker isolation with ", Setting("allow_weak_isolation", True))
-
-
 def explain_refusal(message: str, call: str) -> str:
     """The call that failed, and what would allow it."""
-    remedy = ""
+    remedy = {
+        "seccomp": "needs a kernel with seccomp filters, and a container that allows seccomp(2)",
+        "madvise": "needs Linux 4.14 or later, whose MADV_WIPEONFORK keeps one run's data from the next",
+    }.get(call, "")
     if call in ("unshare", "mount", "umount2", "pivot_root", "sethostname", "write /proc/self/uid_map"):
         remedy = _suggest_namespaces()
     elif call.startswith("landlock"):
         remedy = "needs a kernel with Landlock (5.13 or later, with landlock in its `lsm=` list)"
-    elif call == "seccomp":
-        remedy = "needs a kernel with seccomp filters, and a container that allows seccomp(2)"
-    elif call == "madvise":
-        remedy = "needs Linux 4.14 or later, whose MADV_WIPEONFORK keeps one run's data from the next"
     text = message.removeprefix("CallError: ")
     return f"{text}; {remedy}" if remedy else text
 
 
+_SYSCTLS = (
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("user/max_user_namespaces", "0", "15000"),
+    ("kernel/unprivileged_userns_clone", "0", "1"),
+)
+"""Kernel settings that forbid user namespaces: name, the value that forbids, and one that allows them."""
+
+
 def _suggest_namespaces() -> str:
-    if _read_kernel_setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        return (
-            "AppArmor forbids user namespaces: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give this "
-            "Python an AppArmor profile with `userns,`"
-        )
-    if _read_kernel_setting("user/max_user_namespaces") == "0":
-        return "sysctl -w user.max_user_namespaces=15000"
-    if _read_kernel_setting("kernel/unprivileged_userns_clone") == "0":
-        return "sysctl -w kernel.unprivileged_userns_clone=1"
+    for name, forbids, allows in _SYSCTLS:
+        try:
+            is_forbidden = Path("/proc/sys", name).read_text("ascii").strip() == forbids
+        except OSError:
+            continue
+        if is_forbidden:
+            return f"the kernel's settings forbid user namespaces: sysctl -w {name.replace('/', '.')}={allows}"
     if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
         return "the container forbids user namespaces: start it with a seccomp profile that allows unshare and mount"
     return "user namespaces are forbidden here (a container's seccomp profile, or a setting of the kernel)"
 
 
-def _read_kernel_setting(name: str) -> str | None:
-    try:
-        return Path("/proc/sys", name).read_text("ascii").strip()
-    except OSError:
-        return None
-
-
 def explain_level(lowest: int, reasons: dict[int, str]) -> tuple[str | Setting, ...]:
     """Why no high enough level is available, as parts of an error."""
+    weaker = ("or accept weaker isolation with ", Setting("allow_weak_isolation", True))
     if sys.platform != "linux":
         here = f"isolation level {lowest} needs Linux, and this is {sys.platform}: give "
-        return here, Setting("sandbox", "docker"), ", ", *_WEAKER
-    why = "; ".join(f"level {level}: {reason}" for level, reason in sorted(reasons.items(), reverse=True))
-    return (
-        f"isolation level {lowest} is not to be had here: {why or 'a lower one was asked for'}; mend that, ",
-        *_WEAKER,
-    )
+        return here, Setting("sandbox", "docker"), ", ", *weaker
+    why = _list_reasons(reasons) or "a lower one was asked for"
+    return f"isolation level {lowest} is not to be had here: {why}; mend that, ", *weaker
+
+
+def _list_reasons(refused: dict[int, str]) -> str:
+    return "; ".join(f"level {level}: {reason}" for level, reason in sorted(refused.items(), reverse=True))
 
 
 def explain_no_start(interpreter: str, preload: tuple[str, ...], message: str) -> str:
-    """Why a fork server of this interpreter does not start."""
     if not os.path.exists(interpreter):
         return f"no interpreter at {interpreter}: name an existing Python 3.11 or later"
     if preload and "Module" in message:
         return f"cannot preload {'+'.join(preload)} in {interpreter}: {message}; install it there"
     return message
+
+
+PLUGIN = LocalSandbox

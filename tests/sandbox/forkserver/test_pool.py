@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
-import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +13,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from foretrace.core.errors import SandboxError
@@ -44,19 +41,6 @@ def test_a_fork_server_killed_in_the_middle_of_a_run(box: Box) -> None:
     assert box.out("print(1)") == "1\n"
 
 
-@pytest.mark.parametrize("who", ["outer", "inner"])
-def test_a_fork_server_killed_while_idle(box: Box, who: str) -> None:
-    assert box.out("print(1)") == "1\n"
-    servers = [p for p in psutil.Process().children(recursive=True) if p.pid in marked()]
-    for process in servers if who == "outer" else servers[::-1][:1]:
-        process.kill()
-    gone = [p.pid for p in servers]
-    assert until(lambda: not marked() & set(gone))
-    first, *rest = [box.run(f"print({i})").ending for i in range(3)]
-    # That it has gone may not have been noticed yet: the outer process waits for the inner one, and we for the outer.
-    assert first in ("ok", "lost") and rest == ["ok", "ok"]
-
-
 def test_a_fork_server_that_stops_answering_is_given_up(jailed: Box) -> None:
     async def stop() -> Any:
         run = await start_sleeping(jailed.sandbox, limits=Limits(wall_s=0.5))
@@ -66,19 +50,6 @@ def test_a_fork_server_that_stops_answering_is_given_up(jailed: Box) -> None:
 
     assert jailed.do(stop()).ending in ("lost", "timeout")
     assert jailed.out("print(1)") == "1\n"
-
-
-def test_cancelled_runs_leave_nothing(box: Box) -> None:
-    async def cancel() -> None:
-        for delay in (0, 0.001, 0.004, 0.02, 0.1):
-            run = asyncio.create_task(box.sandbox.run("import time; time.sleep(30)"))
-            await asyncio.sleep(delay)
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-            assert (await box.sandbox.run("print(1)")).stdout == "1\n"
-
-    box.do(cancel())
 
 
 def test_a_cancelled_run_leaves_its_fork_server_to_the_next(box: Box) -> None:
@@ -92,35 +63,6 @@ def test_a_cancelled_run_leaves_its_fork_server_to_the_next(box: Box) -> None:
         assert until(lambda: marked() == before)
 
     box.do(cancel())
-
-
-def test_a_start_that_is_cancelled_leaves_nothing(runner: asyncio.Runner) -> None:
-    async def cancel(delay: float) -> None:
-        sandbox = LocalSandbox(settings(workers=3))
-        start = asyncio.create_task(sandbox.start())
-        await asyncio.sleep(delay)
-        start.cancel()
-        await asyncio.gather(start, return_exceptions=True)
-        await sandbox.close()
-
-    before = marked()
-    for delay in (0, 0.003, 0.01, 0.03, 0.06, 0.1, 0.14, 0.18):
-        runner.run(cancel(delay))
-    assert until(lambda: marked() <= before), marked() - before
-
-
-def test_runs_at_one_time_start_one_sandbox(runner: asyncio.Runner) -> None:
-    async def race() -> None:
-        sandbox = LocalSandbox(settings(workers=2))
-        results = await asyncio.gather(*(sandbox.run(f"print({i})") for i in range(4)), sandbox.guards())
-        assert [r.stdout for r in results[:4]] == [f"{i}\n" for i in range(4)]
-        assert len(marked() - before) <= 4
-        await sandbox.close()
-        await sandbox.close()
-
-    before = marked()
-    runner.run(race())
-    assert until(lambda: marked() <= before), marked() - before
 
 
 def test_a_closed_sandbox_says_so(runner: asyncio.Runner) -> None:
@@ -143,16 +85,6 @@ def test_closing_ends_runs_at_once(runner: asyncio.Runner) -> None:
     for box in box_at(3, runner, workers=2):
         box.do(close(box))
     assert until(lambda: marked() <= before)
-
-
-def test_many_runs_at_one_time(runner: asyncio.Runner) -> None:
-    async def many(box: Box) -> list[Any]:
-        return await asyncio.gather(*(box.sandbox.run(f"print({i}); {'1/0' if i % 7 == 0 else ''}") for i in range(60)))
-
-    for box in box_at(3, runner, workers=3):
-        results = box.do(many(box))
-        assert [r.stdout for r in results] == [f"{i}\n" for i in range(60)]
-        assert [r.ending for r in results] == ["error" if i % 7 == 0 else "ok" for i in range(60)]
 
 
 @pytest.mark.slow
@@ -181,19 +113,6 @@ def _looked_up(pid: int) -> tuple[int, int] | None:
         return len(os.listdir(f"/proc/{pid}/fd")), len(Path(f"/proc/{pid}/mountinfo").read_text().splitlines())
     except OSError:
         return None
-
-
-def test_opening_and_closing_leaks_nothing(runner: asyncio.Runner) -> None:
-    def once() -> None:
-        for box in box_at(3, runner):
-            box.out("print(1)")
-
-    once()
-    counts = own_descriptors(), len(own_zombies())
-    for _ in range(4):
-        once()
-    runner.run(asyncio.sleep(0.01))
-    assert (own_descriptors(), len(own_zombies())) == counts
 
 
 # Interruption
@@ -279,25 +198,6 @@ def test_no_run_outlives_its_fork_server(runner: asyncio.Runner, level: int) -> 
         for box in box_at(level, runner):
             box.do(end(box.sandbox))
     assert until(lambda: marked() <= before), marked() - before
-
-
-def test_few_descriptors(runner: asyncio.Runner) -> None:
-    """When the process runs out of them: one clear error, and the sandbox serves on afterwards."""
-
-    async def starve(sandbox: Any) -> None:
-        session = await sandbox.session()  # takes the only fork server: the next run needs a new one
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, hard))
-            with pytest.raises((SandboxError, OSError), match=re.compile("too many open files", re.I)):
-                await sandbox.run("print(1)")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert (await sandbox.run("print(1)")).stdout == "1\n"
-        await session.close()
-
-    for box in box_at(3, runner):
-        box.do(starve(box.sandbox))
 
 
 def test_the_first_run_does_not_wait_for_servers_that_it_does_not_need(runner: asyncio.Runner) -> None:

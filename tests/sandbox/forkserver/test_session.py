@@ -13,7 +13,7 @@ import pytest
 
 from foretrace.core.errors import SandboxError
 from foretrace.core.problem import RunResult
-from sandbox.boxes import QUICK, Blocks, Box, box_at, marked, start_sleeping, until
+from sandbox.boxes import QUICK, Blocks, Box, box_at
 from timing import AT_ONCE_S, LateError
 
 
@@ -28,7 +28,7 @@ def test_blocks_accumulate(blocks: Blocks) -> None:
 
 
 def test_sessions_work_in_a_python_without_pidfd_open(spoiled: Any, runner: asyncio.Runner) -> None:
-    spoiled("server/watch_child.py", "os.pidfd_open(pid)", "os.no_pidfd_open(pid)")
+    spoiled("watch_child.py", "os.pidfd_open(pid)", "os.no_pidfd_open(pid)")
     for box in box_at(3, runner):
         own = Blocks(box)
         texts = ("x = 1", "import time; time.sleep(0.1); x += 1", "import os; os._exit(3)", "print(x)")
@@ -46,12 +46,6 @@ def test_the_time_of_a_block_ends_with_it_though_the_parent_is_busy(jailed: Box)
 
     result = jailed.runner.run(run())
     assert result.ending == "ok" and result.seconds < QUICK.wall_s / 2
-
-
-def test_states_are_numbered_in_order_without_gaps(blocks: Blocks) -> None:
-    steps = [blocks.run(block).step for block in ("x = 1", "1/0", "x = 2", "import os; os._exit(1)", "x = 3")]
-    made = [s for s in steps if s is not None]
-    assert steps[1] is steps[3] is None and len(set(made)) == 3 and made == sorted(made)
 
 
 FAILURES: dict[str, tuple[str, str]] = {
@@ -85,18 +79,6 @@ def test_a_block_that_fails_leaves_the_state_as_it_was(brief: Blocks, name: str)
     assert brief.out("print(x, y)") == "1 [1, 2]\n"
 
 
-def test_exit_codes_are_told(blocks: Blocks) -> None:
-    assert blocks.run("import sys; sys.exit(3)").exit_code == 3
-    assert blocks.run("import os; os._exit(4)").exit_code == 4
-
-
-def test_a_block_is_never_ok_without_a_step(blocks: Blocks) -> None:
-    # Whoever reads `ok` takes the block's effects to be there.
-    for block in ("import sys; sys.exit(0)", "import os; os._exit(0)", "raise SystemExit"):
-        result = blocks.run(block)
-        assert result.step is None and result.ending == "exit", result
-
-
 def test_errors_name_their_block_and_line(blocks: Blocks) -> None:
     blocks.out("def f():\n  return 1/0")
     error = blocks.run("\nf()").error
@@ -128,19 +110,6 @@ def test_branches_from_any_state(blocks: Blocks) -> None:
     assert blocks.out("print(x0)", steps[5]) == "0\n"
 
 
-def test_sixteen_branches_of_one_state(blocks: Blocks) -> None:
-    base = blocks.run("made = [1]").step
-    tips = [blocks.run(f"made.append({i})", base).step for i in range(16)]
-    assert [blocks.out("print(made)", tip) for tip in tips] == [f"[1, {i}]\n" for i in range(16)]
-
-
-def test_a_long_session(blocks: Blocks) -> None:
-    blocks.out("total = 0")
-    for i in range(40):
-        blocks.out(f"total += {i}")
-    assert blocks.out("print(total)") == "780\n"
-
-
 def test_unknown_states_are_refused(blocks: Blocks) -> None:
     blocks.out("x = 1")
     for at in (2, 99, -1):
@@ -153,36 +122,6 @@ def test_unknown_states_are_refused(blocks: Blocks) -> None:
     assert blocks.out("print(x)") == "1\n"
 
 
-def test_the_number_of_states_is_bounded(unjailed: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretrace.sandbox.forkserver.session._MAX_STATES", 4)
-    blocks = Blocks(unjailed)
-    for i in range(3):
-        blocks.out(f"x = {i}")
-    with pytest.raises(SandboxError, match="4 states"):
-        blocks.run("x = 0")
-    blocks.close()
-
-
-def test_blocks_are_deterministic(box: Box) -> None:
-    seen: set[tuple[str, ...]] = set()
-    for _ in range(3):
-        blocks = Blocks(box)
-        seen.add((blocks.out("import random\nprint(random.random(), hash('a'))"), blocks.out("print(random.random())")))
-        blocks.close()
-        assert box.run("import os; os._exit(0)").exit_code == 0
-    box.do(_use_another_fork_server(box))
-    blocks = Blocks(box)
-    seen.add((blocks.out("import random\nprint(random.random(), hash('a'))"), blocks.out("print(random.random())")))
-    blocks.close()
-    assert len(seen) == 1
-
-
-async def _use_another_fork_server(box: Box) -> None:
-    run = await start_sleeping(box.sandbox)
-    run.cancel()
-    await asyncio.gather(run, return_exceptions=True)
-
-
 def test_a_closed_session_says_so(box: Box) -> None:
     blocks = Blocks(box)
     blocks.out("x = 1")
@@ -192,54 +131,6 @@ def test_a_closed_session_says_so(box: Box) -> None:
         blocks.run("x")
 
 
-def test_as_a_context_manager(box: Box) -> None:
-    async def use() -> Any:
-        async with await box.sandbox.session() as session:
-            assert (await session.run("x = 1")).step == 1
-        return session
-
-    session = box.do(use())
-    with pytest.raises(SandboxError, match="closed"):
-        box.do(session.run("x"))
-
-
-def test_two_sessions_do_not_see_one_another(box: Box) -> None:
-    async def both() -> list[list[str]]:
-        async with await box.sandbox.session() as one, await box.sandbox.session() as two:
-            outs: list[list[str]] = []
-            for session, name in ((one, "a"), (two, "b")):
-                await session.run(f"me = {name!r}\ntry: open('file', 'w').write(me)\nexcept OSError: pass")
-            for session in (one, two):
-                results = [await session.run(b) for b in ("print(me)", "import os; print(os.listdir('.')[:1])")]
-                outs.append([r.stdout for r in results])
-            seen = await box.sandbox.run("print(me)")
-            assert seen.ending == "error"
-            return outs
-
-    folders = ["['file']\n"] * 2 if box.level == 3 else None
-    outs = box.do(both())
-    assert [o[0] for o in outs] == ["a\n", "b\n"]
-    assert folders is None or [o[1] for o in outs] == folders
-
-
-def test_sessions_and_runs_at_one_time(box: Box) -> None:
-    async def session(n: int) -> str:
-        async with await box.sandbox.session() as session:
-            for i in range(4):
-                await session.run(f"x = globals().get('x', {n}) + {i}")
-                if i == 2:
-                    await session.run("1/0")
-            return (await session.run("print(x)")).stdout
-
-    async def all_() -> list[Any]:
-        runs = [box.sandbox.run(f"print({n})") for n in range(8)]
-        return await asyncio.gather(*(session(n) for n in range(6)), *runs)
-
-    outs = box.do(all_())
-    assert outs[:6] == [f"{n + 6}\n" for n in range(6)]
-    assert [r.stdout for r in outs[6:]] == [f"{n}\n" for n in range(8)]
-
-
 def test_calls_at_one_time_on_one_session_take_turns(blocks: Blocks) -> None:
     async def all_() -> list[str]:
         await blocks.session.run("x = []")
@@ -247,26 +138,6 @@ def test_calls_at_one_time_on_one_session_take_turns(blocks: Blocks) -> None:
         return [r.stdout for r in results]
 
     assert blocks.box.do(all_()) == [f"{list(range(i + 1))}\n" for i in range(5)]
-
-
-def test_a_cancelled_block_is_never_mistaken_for_a_later_one(box: Box) -> None:
-    async def cancel(session: Any) -> None:
-        await session.run("x = 1")
-        block = asyncio.create_task(session.run("import time\ntime.sleep(.3)\nx = 2\nprint('late')"))
-        await asyncio.sleep(0.1)
-        block.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await block
-
-    blocks = Blocks(box)
-    box.do(cancel(blocks.session))
-    try:
-        assert blocks.out("print(x)") == "1\n"  # either it serves on as if nothing had been
-    except SandboxError as error:
-        if "open a new one" not in str(error):  # or it says that it is over
-            raise
-    blocks.close()
-    assert box.out("print(1)") == "1\n"
 
 
 LOSSES = ("lost", "cancelled", "closed", "closed in a block")
@@ -299,34 +170,6 @@ async def _spoil(session: Any, how: str) -> None:
     await session.close()
 
 
-def test_a_waiting_session_gets_the_place_of_a_closed_one(runner: asyncio.Runner) -> None:
-    async def wait(sandbox: Any) -> None:
-        first = await sandbox.session()
-        second = asyncio.create_task(sandbox.session())
-        await asyncio.sleep(0.05)
-        assert not second.done()
-        await first.close()
-        session = await asyncio.wait_for(second, AT_ONCE_S)
-        assert (await session.run("x = 1")).ok
-        await session.close()
-
-    for box in box_at(3, runner, max_sessions=1):
-        box.do(wait(box.sandbox))
-
-
-def test_a_block_cannot_fork(blocks: Blocks) -> None:
-    code = """
-import os, subprocess
-acts = (os.fork, lambda: os.posix_spawn("/bin/true", ["true"], {}), lambda: subprocess.run(["/bin/true"]))
-for act in acts:
-    try: act()
-    except PermissionError: print("refused")
-print(x)"""
-    blocks.out("x = 1")
-    assert blocks.out(code) == "refused\n" * 3 + "1\n"
-    assert blocks.out("import threading\nt = threading.Thread(target=print, args=(x,)); t.start(); t.join()") == "1\n"
-
-
 def test_files_stay_for_the_session_and_go_with_it(jailed: Box) -> None:
     blocks = Blocks(jailed)
     blocks.out("open('f', 'w').write('x')")
@@ -335,18 +178,6 @@ def test_files_stay_for_the_session_and_go_with_it(jailed: Box) -> None:
     again = Blocks(jailed)
     assert again.out("import os; print(os.listdir('.'))") == "[]\n"
     again.close()
-
-
-def test_no_process_is_left_of_a_session(box: Box) -> None:
-    box.out("print(1)")
-    before = marked()
-    blocks = Blocks(box)
-    for i in range(5):
-        blocks.out(f"x = {i}")
-    assert box.level == 2 or len(marked()) > len(before) + 5
-    blocks.close()
-    # One fork server for runs, one for sessions: each is two processes at most.
-    assert until(lambda: len(marked() - before) <= 2)
 
 
 def test_what_a_thread_does_after_its_block_belongs_to_the_state(jailed: Box) -> None:
@@ -359,18 +190,6 @@ def test_what_a_thread_does_after_its_block_belongs_to_the_state(jailed: Box) ->
     if found.startswith("[] "):
         raise LateError("the thread has not slept its 0.2 s in 0.6 s")
     assert found == "[1] 1\n"
-
-
-def test_the_sandbox_can_be_closed_with_sessions_open(runner: asyncio.Runner) -> None:
-    before = marked()
-    for box in box_at(3, runner):
-        blocks = Blocks(box)
-        blocks.out("x = 1")
-        box.do(box.sandbox.close())
-        with contextlib.suppress(SandboxError):
-            assert blocks.run("y = 1").ending == "lost"
-        blocks.close()
-    assert until(lambda: marked() <= before)
 
 
 def run_early(blocks: Blocks, block: str, at: int) -> RunResult:

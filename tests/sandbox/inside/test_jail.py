@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.sandbox.inside.confine import jail
+from foretrace.sandbox.inside import jail
 from sandbox.boxes import Box
 
 
@@ -34,7 +34,7 @@ def test_the_jail_holds_the_library_and_nothing_else(jailed: Box, tmp_path: Path
 
 _DIES = """
 import os, signal
-from foretrace.sandbox.inside.confine import jail, syscalls
+from foretrace.sandbox.inside import jail, syscalls
 syscalls.call = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 jail.unshare()
 """
@@ -85,11 +85,6 @@ def test_scratch_cannot_run_programs_or_hold_devices(jailed: Box) -> None:
     assert result.ending == "error" and result.error and result.error.kind == "OSError", result
 
 
-def test_the_scratch_size_is_the_limit_of_the_run(jailed: Box) -> None:
-    code = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize >> 20, s.f_files)"
-    assert jailed.out(code, scratch_mb=3) == "3 512\n" and jailed.out(code) == "16 512\n"
-
-
 def test_carving_leaves_holes_out(tmp_path: Path) -> None:
     for name in ("a/one", "a/hole/x", "a/deep/er/hole/y", "a/deep/er/z", "a/deep/w", "b/v"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -116,8 +111,3 @@ def test_places_exist_and_leave_packages_out(tmp_path: Path) -> None:
     package = os.path.realpath(os.path.dirname(msgspec.__file__))
     whole, _ = jail.carve_holes(roots, holes)
     assert not [root for root in whole if f"{package}/".startswith(root.rstrip("/") + "/")]
-
-
-@pytest.mark.parametrize("name", ["libc.so.6", "libm.so.6"])
-def test_shared_libraries_load(box: Box, name: str) -> None:
-    assert box.out(f"import ctypes; print(bool(ctypes.CDLL({name!r})))") == "True\n"

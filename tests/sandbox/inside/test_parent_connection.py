@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foretrace.sandbox.inside.server.parent_connection import (
+from foretrace.sandbox.inside.parent_connection import (
     MESSAGE_HEADER,
     ParentConnection,
     make_wiped_memory,
@@ -72,7 +72,7 @@ def _pipe(data: bytes) -> int:
 
 LEAVES = """
 import os, signal, sys
-from foretrace.sandbox.inside.server.parent_connection import ParentConnection
+from foretrace.sandbox.inside.parent_connection import ParentConnection
 import socket
 parent, theirs = socket.socketpair()
 control = ParentConnection(theirs.fileno(), theirs.fileno())
@@ -107,8 +107,8 @@ def test_without_a_parent_it_leaves_nothing(tmp_path: object, how: str) -> None:
 
 FORKS = """
 import json, os, signal, socket, sys
-from foretrace.sandbox.inside.confine import syscalls
-from foretrace.sandbox.inside.confine.seccomp import ForkGate, SeccompFilter, make_child_program
+from foretrace.sandbox.inside import syscalls
+from foretrace.sandbox.inside.seccomp import ForkGate, SeccompFilter, make_child_program
 ours, theirs = socket.socketpair()
 child = os.fork()
 if child == 0:

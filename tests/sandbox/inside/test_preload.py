@@ -60,20 +60,6 @@ for p in sys.path:
     assert numpy_box.out(code) == ""
 
 
-def test_a_session_has_it_too(numpy_box: Box) -> None:
-    async def use() -> str:
-        async with await numpy_box.sandbox.session() as session:
-            await session.run("import numpy as np\nx = np.ones(3)")
-            return (await session.run("print(x.sum())")).stdout
-
-    assert numpy_box.do(use()) == "3.0\n"
-
-
-def test_several_modules_may_be_named(runner: asyncio.Runner) -> None:
-    for box in box_at(3, runner, preload="numpy+decimal"):
-        assert box.out("import sys; print('numpy' in sys.modules, 'decimal' in sys.modules)") == "True True\n"
-
-
 def test_a_program_begins_with_streams_and_warnings_as_python_has_them(box: Box) -> None:
     code = """
 import sys, warnings

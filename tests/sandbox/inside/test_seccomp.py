@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import struct
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.sandbox.inside.confine import seccomp, syscalls
+from foretrace.sandbox.inside import seccomp, syscalls
 
 ALLOW, KILL, ASK = 0x7FFF0000, 0x80000000, 0x7FC00000
 EPERM, ENOSYS = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
@@ -84,7 +83,7 @@ def test_it_is_an_allowlist(plain: Filter, jailed: Filter, forking: Filter) -> N
         assert len(filter_.own) < 100 and len(filter_.server) < 4096  # the first is compiled for each run
         assert {n for n in range(1024) if n not in known and filter_(n) != ENOSYS} == set()
         allowed = {name for name, n in filter_.numbers.items() if filter_(n, *[0x7FFFFFFF] * 6) == ALLOW}
-        listed = set(seccomp._ALLOWED) | set(seccomp._METADATA) | {"kill", "tgkill"}
+        listed = {*seccomp._ALLOWED.split(), *seccomp._METADATA.split()} | {"kill", "tgkill"}
         assert allowed <= listed
         assert "prlimit64" not in allowed and "clone" not in allowed
 
@@ -165,28 +164,13 @@ def test_arguments_that_matter(plain: Filter, forking: Filter) -> None:
         assert plain("fcntl", 0, command) == EPERM
 
 
-def test_no_limit_is_set_and_that_of_the_stack_is_said_to_be(plain: Filter, jailed: Filter, forking: Filter) -> None:
-    new, done = 0x7FFF0000, 0x50000  # an error of number 0: the kernel does nothing, and the call succeeds
-    for filter_ in (plain, jailed, forking):
-        assert filter_("setrlimit", 3, new) == filter_("prlimit64", 0, 3, new, 0) == done
-        for other in {*range(16)} - {3}:
-            assert filter_("setrlimit", other, new) == filter_("prlimit64", 0, other, new) == EPERM
-        assert filter_("prlimit64", 0, 3, 0, new) == ALLOW
-
-
 def test_a_run_cannot_decide_to_outlive_its_parent(plain: Filter, jailed: Filter) -> None:
     assert plain("prctl", 1, 0) == jailed("prctl", 1, 0) == EPERM
 
 
-def test_what_python_needs_is_allowed(plain: Filter) -> None:
-    needed = "read write mmap munmap futex getrandom openat newfstatat exit_group rt_sigaction clock_nanosleep"
-    for name in needed.split():
-        assert plain(name) == ALLOW
-
-
 def test_every_listed_name_is_known_somewhere() -> None:
     tables = [numbers for _, numbers in syscalls.SYSCALL_TABLES.values()]
-    listed = {*seccomp._ALLOWED, *seccomp._METADATA, *seccomp._REFUSED, *DANGEROUS}
+    listed = {*(seccomp._ALLOWED + seccomp._METADATA + seccomp._REFUSED).split(), *DANGEROUS}
     assert {name for name in listed if not any(name in numbers for numbers in tables)} == set()
 
 
@@ -213,12 +197,10 @@ def test_the_tables_agree_with_the_kernel_headers(machine: str) -> None:
     assert len(set(numbers.values())) == len(numbers)
 
 
-def test_a_refused_call_is_named() -> None:
-    if not syscalls.NUMBERS:
-        pytest.skip("no system calls are known here")
-    with pytest.raises(syscalls.CallError, match="umount2: E") as caught:
-        syscalls.call("umount2", b"/no/such/folder", 0)
-    assert caught.value.call == "umount2" and caught.value.errno in (errno.ENOENT, errno.EPERM)
-    with pytest.raises(syscalls.CallError, match="no_such_call: ENOSYS"):
-        syscalls.call("no_such_call")
-    assert os.getpid() == syscalls.call("getpid")
+def test_no_limit_is_set_and_that_of_the_stack_is_said_to_be(plain: Filter, jailed: Filter, forking: Filter) -> None:
+    new, done = 0x7FFF0000, 0x50000  # an error of number 0: the kernel does nothing, and the call succeeds
+    for filter_ in (plain, jailed, forking):
+        assert filter_("setrlimit", 3, new) == filter_("prlimit64", 0, 3, new, 0) == done
+        for other in {*range(16)} - {3}:
+            assert filter_("setrlimit", other, new) == filter_("prlimit64", 0, other, new) == EPERM
+        assert filter_("prlimit64", 0, 3, 0, new) == ALLOW

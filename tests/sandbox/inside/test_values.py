@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
-from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from datetime import timedelta, timezone
-from decimal import Decimal
+from collections import deque
 from enum import IntEnum
-from typing import Any
 from unittest import mock
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foretrace.core.problem import Test
-from foretrace.sandbox.inside.wire.frames import FrameReader, pack_frame
-from foretrace.sandbox.inside.wire.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
-from sandbox.boxes import Box
+from foretrace.sandbox.inside.values import MAX_DEPTH, OpaqueValue, decode, encode, show_value
+from foretrace.sandbox.inside.wire import FrameReader, pack_frame
 
 LIMIT = 512 * 1024
 TEXTS = st.text(st.characters(), max_size=8)  # lone surrogates too
@@ -49,17 +42,6 @@ VALUES = st.recursive(
         st.dictionaries(HASHABLE, inner, max_size=4),
     ),
     max_leaves=16,
-)
-OF_LIBRARY = st.one_of(
-    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**50), max_value=10**50),
-    st.fractions(),
-    st.dates(),
-    st.times(),
-    st.datetimes(),
-    st.timedeltas(),
-    st.uuids(),
-    st.datetimes(timezones=st.just(timezone(timedelta(hours=2)))),
-    st.integers(-(10**6), 10**6).map(lambda n: Decimal(f"3e{n}")),
 )
 JSON = st.recursive(
     st.one_of(
@@ -126,13 +108,6 @@ def test_special_numbers() -> None:
     assert over_the_wire("\ud83d\ude00") == "\ud83d\ude00", "two lone surrogates are not one character"
 
 
-def test_dicts_of_collections_are_dicts() -> None:
-    some = defaultdict(list, {1: [2]})
-    for value in (Counter("aab"), OrderedDict(a=1), some):
-        back = over_the_wire(value)
-        assert type(back) is dict and back == value
-
-
 class Always(int):
     def __eq__(self, other: object) -> bool:
         return True
@@ -180,13 +155,6 @@ def test_all_else_is_opaque_and_equal_to_nothing(value: object) -> None:
     assert type(inside[0]) is OpaqueValue and inside[1] == 1
 
 
-def test_a_named_tuple_is_a_tuple() -> None:
-    pair = namedtuple("Pair", "a b")(1, [2])
-    assert type(over_the_wire(pair)) is tuple and over_the_wire([pair]) == [(1, [2])]
-    liar = type("Liar", (type(pair),), {"__iter__": lambda self: iter((3, 4)), "__eq__": lambda *_: True})(1, 2)
-    assert over_the_wire(liar) not in ((3, 4), (5, 6))
-
-
 def test_what_is_too_large_too_deep_or_cyclic_is_opaque_and_says_so() -> None:
     deep: list[object] = []
     for _ in range(MAX_DEPTH + 1):
@@ -205,12 +173,6 @@ def test_what_is_too_large_too_deep_or_cyclic_is_opaque_and_says_so() -> None:
         wide = [wide, wide]  # 2**60 items, 60 objects
     assert over_the_wire(wide).text == "too large"
     assert over_the_wire(range(10**30)) == range(10**30)
-
-
-def test_long_lists_of_numbers_are_not_walked_one_by_one() -> None:
-    many = list(range(2_000_000))
-    assert over_the_wire(many, 16384 * 1024) == many
-    assert over_the_wire([*many[:99], 1 << 60, True]) == [*many[:99], 1 << 60, True]
 
 
 @pytest.mark.parametrize(
@@ -253,14 +215,6 @@ def test_what_cannot_have_been_encoded_is_refused(tagged: object) -> None:
         decode(tagged)
 
 
-def test_deep_json_is_refused_before_it_is_a_value() -> None:
-    tagged: list[object] = ["l"]
-    for _ in range(900):
-        tagged = ["l", tagged]
-    with pytest.raises(ValueError, match="too deep"):
-        decode(tagged)
-
-
 def test_numpy_scalars_are_plain_numbers_and_arrays_are_not() -> None:
     import numpy as np
 
@@ -282,21 +236,3 @@ def test_values_are_shown_alike_in_few_characters() -> None:
     assert show_value(OpaqueValue("Stack")) == "<Stack object>"
     assert len(show_value("x" * 10**6)) == 500 and show_value([0] * 10**6).endswith("...")
     assert show_value({frozenset({n}) for n in range(5000)}) == "{<5000 members>}"
-
-
-@given(OF_LIBRARY)
-def test_a_value_of_the_library_comes_back(value: Any) -> None:
-    back = decode(encode([value], LIMIT))[0]
-    assert type(back) is type(value) and back == value
-
-
-def test_a_time_of_a_named_zone_is_opaque() -> None:
-    assert encode(datetime.datetime(2024, 10, 27, tzinfo=ZoneInfo("Europe/Berlin")), LIMIT)[0] == "o"
-
-
-def test_a_class_of_the_same_name_is_not_of_the_library(box: Box) -> None:
-    code = "class Decimal:\n    def __eq__(self, other): return True\ndef f(): return Decimal()"
-    test = Test(code="from decimal import Decimal\nassert f() == Decimal('1.5')")
-    assert not box.judge(code, [test], entry_point="f").passed
-    right = "from decimal import Decimal\ndef f(): return Decimal('3') / 2"
-    assert box.judge(right, [test], entry_point="f").passed

@@ -117,7 +117,7 @@ def test_nothing_of_earlier_children_is_found(runner: asyncio.Runner, level: int
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [3])
 def test_without_wiped_memory_it_would_be_found(runner: asyncio.Runner, spoiled: Any, level: int) -> None:
-    spoiled("server/parent_connection.py", "memory.madvise(_WIPE_ON_FORK)", "pass")
+    spoiled("parent_connection.py", "memory.madvise(_WIPE_ON_FORK)", "pass")
     for box in boxes(level, runner):
         names = {name for _, _, *names in found(box) for name in names}
         assert names - {"planted"}, names  # of the last one at least; the search itself goes through the same memory

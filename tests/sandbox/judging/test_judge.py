@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.core.problem import Test, TestResult
+from foretrace.core.problem import Test
 from portions import in_portions, take
 from sandbox.judge_fixture import LOOP, Judge, outcome
 
@@ -24,25 +24,6 @@ def test_values_say_of_each_test_what_came_and_what_was_wanted(judged: Judge) ->
     assert (raised.actual, raised.error) == (None, "ValueError: no three")
     assert (close.actual, close.expected) == ("0.5", "0.4")
     assert all(test.seconds is not None and test.seconds >= 0 for test in verdict.tests)
-
-
-def test_judge_runs_any_test_code(judged: Judge) -> None:
-    check = """
-import random
-def check(candidate):
-    for _ in range(5):
-        x = random.randint(0, 9)
-        assert candidate(x) == helper(x)
-    assert candidate(1) == 3
-    with_list = [3, 1, 2]
-    assert candidate(with_list) == 6 and len(with_list) == 3
-"""
-    code = "def f(x):\n    if type(x) is list: return sum(x)\n    return x * 2"
-    verdict = judged(code, check, setup="def helper(x):\n    return x * 2\ndef f(x): pass")
-    assert outcome(verdict) == [True, False, True] and verdict.integrity == "calls"
-    assert verdict.tests[1] == TestResult(
-        name="0:7", passed=False, actual="2", expected="3", seconds=verdict.tests[1].seconds, form="calls"
-    )
 
 
 def test_changes_in_place_are_seen_by_the_tests(judged: Judge) -> None:
@@ -64,30 +45,6 @@ assert d == {'b': [1]} and inner == [5]
 """
     assert outcome(judged(code, tests)) == [True, True, True]
     assert outcome(judged("def f(items, **more):\n    sorted(items)", tests)) == [True, False, False]
-
-
-def test_exceptions_are_caught_by_their_kind(judged: Judge) -> None:
-    code = (
-        "class Own(ValueError): pass\ndef f(x):\n    if x < 0: raise Own('negative')\n    if x > 9: raise KeyError(x)\n"
-    )
-    tests = """
-try:
-    f(-1)
-    assert False, 'must raise'
-except ValueError as error:
-    assert str(error) == 'negative'
-try:
-    f(10)
-except KeyError:
-    assert f(1) is None
-try:
-    f(-5)
-    assert False
-except Own:
-    pass
-"""
-    assert outcome(judged(code, tests)) == [True] * 4
-    assert outcome(judged("class Own(Exception): pass\ndef f(x): return None", tests)) == [False] * 4
 
 
 def test_unreached_asserts_pass_where_the_test_comes_to_its_end_as_in_python(judged: Judge) -> None:
@@ -116,37 +73,6 @@ class Stack:
     @classmethod
     def of(cls, n): return cls(*range(n))
 """
-STACK_TESTS = """
-s = Stack()
-s.push(1).push(2)
-assert len(s) == 2 and s.items == [1, 2]
-assert s.pop() == 2
-assert list(s) == [1] and [x for x in s] == [1]
-assert s == Stack(1) and s != Stack(2)
-assert (s + Stack(5)).items == [1, 5] and (s + 7)[1] == 7
-assert str(s) == 'Stack[1]' and 1 in s and isinstance(s, Stack)
-s.items = [9]
-assert s.pop() == 9 and not s
-assert Stack.of(3).items == [0, 1, 2]
-try:
-    s.pop()
-    assert False
-except IndexError as error:
-    assert str(error) == 'empty'
-"""
-
-
-def test_objects_of_the_answer(judged: Judge) -> None:
-    verdict = judged(STACK, STACK_TESTS, entry_point="Stack")
-    assert verdict.passed and verdict.integrity == "together", verdict
-    wrong = judged(STACK.replace("self.items.pop()", "self.items.pop(0)"), STACK_TESTS, entry_point="Stack")
-    assert not wrong.tests[1].passed and wrong.tests[1].actual == "1"
-
-
-def test_objects_as_arguments(judged: Judge) -> None:
-    code = "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\n"
-    code += "def f(pairs): return sum(p.a * p.b for p in pairs)"
-    assert judged(code, "assert f([Pair(1, 2), Pair(3, 4)]) == 14").passed
 
 
 LIAR = """
@@ -162,16 +88,6 @@ for name in 'eq ne lt le gt ge contains'.split(): setattr(Liar, f'__{name}__', l
 for name in 'add sub mul truediv mod abs neg getitem radd rsub'.split(): setattr(Liar, f'__{name}__', lambda *a: 0.0)
 Stack = f = Liar()
 """
-
-
-def test_an_object_that_agrees_with_everything_passes_no_comparison_with_a_value(judged: Judge) -> None:
-    tests = (
-        "s = Stack()\nassert s.pop() == 2\nassert abs(s.pop() - 3.3) < 1e-6\nassert 5 in s.pop()\nassert s.pop() > 5\n"
-    )
-    tests += (
-        "assert s.pop() % 3 == 1\nassert s.pop()[0] == 1\nassert [s.pop()] == [1]\nassert {'a': s.pop()} == {'a': 1}"
-    )
-    assert outcome(judged(LIAR, tests, entry_point="Stack")) == [False] * 8
 
 
 def test_a_function_that_gives_objects_is_judged_in_one_process(judged: Judge) -> None:
@@ -253,49 +169,6 @@ def test_there_are_at_most_three_processes(judged: Judge) -> None:
     assert [test.error for test in verdict.tests].count("not run") == 2
 
 
-def test_system_exit_and_the_like_in_a_call_are_errors_of_the_call(judged: Judge) -> None:
-    code = (
-        "import sys\ndef f(x):\n    if x: raise [SystemExit(0), KeyboardInterrupt, GeneratorExit][x - 1]\n    return 0"
-    )
-    for test in ("assert f({}) == 0", "n = {}\nassert f(n) == 0"):
-        verdict = judged(code, *(test.format(n) for n in range(4)))
-        assert outcome(verdict) == [True, False, False, False] and verdict.ending == "ok"
-        assert verdict.tests[1].error == "SystemExit: 0"
-
-
-def test_what_is_printed_is_kept_and_harms_nothing(judged: Judge) -> None:
-    verdict = judged("print('load')\ndef f(x):\n    print('call', x)\n    return x", "assert f(1) == 1")
-    assert verdict.passed and verdict.stdout == "load\ncall 1\n"
-
-
-def test_ordinary_python(judged: Judge) -> None:
-    code = """
-from __future__ import annotations
-import dataclasses, functools, pickle, typing
-@dataclasses.dataclass(order=True)
-class P:
-    x: int
-    y: typing.Optional[int] = None
-@functools.lru_cache
-def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
-def f(n):
-    assert pickle.loads(pickle.dumps(P(1))) == P(1) and typing.get_type_hints(P)['x'] is int
-    return fib(n)
-if __name__ == "__main__":
-    print(f(int(input())))
-"""
-    assert judged(code, "assert f(50) == 12586269025").passed
-    assert judged(code, "for n in (10, 20):\n    assert f(n) == {10: 55, 20: 6765}[n]").passed
-
-
-def test_tests_may_replace_what_the_way_to_the_code_uses(judged: Judge) -> None:
-    test = "from unittest import mock\nwith mock.patch('time.monotonic', return_value=0.0), mock.patch('os.write'), "
-    test += "mock.patch('os.read'), mock.patch('select.poll'):\n    for n in (1, 2):\n        assert f(n) == n"
-    assert judged("def f(x): return x", test).passed
-    assert not judged("def f(x): return 1", test).passed
-    assert judged("import time\ndef f(x):\n  while True: time.sleep(1)", test, wall_s=0.2).ending == "timeout"
-
-
 @in_portions
 def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
@@ -311,37 +184,3 @@ def test_humaneval(portion: int, judged: Judge, shared: Path) -> None:
         assert right.passed and right.integrity in ("values", "calls", "together"), (row["task_id"], right)
         empty = judged(row["prompt"] + "    return None\n", row["test"], **where)
         assert not empty.passed and len(empty.tests) == len(right.tests), row["task_id"]
-
-
-def test_an_exception_that_the_test_asks_for_is_a_pass(judged: Judge) -> None:
-    test = "try:\n    f(1)\nexcept IndexError:\n    caught = True\nelse:\n    caught = False\nassert caught"
-    assert judged("def f(x):\n    raise IndexError('no')", test).passed
-    assert not judged("def f(x):\n    return 1", test).passed
-
-
-def test_classes_that_tests_instantiate_still_work(judged: Judge) -> None:
-    code = (
-        "class Stack:\n"
-        "    def __init__(self): self.items = []\n"
-        "    def push(self, x): self.items.append(x); return self\n"
-        "    def pop(self): return self.items.pop()\n"
-        "    def __contains__(self, x): return x in self.items\n"
-        "    def __len__(self): return len(self.items)\n"
-    )
-    test = (
-        "s = Stack()\ns.push(1).push(2)\nassert len(s) == 2\nassert 1 in s\nassert s.pop() == 2\nassert s.items == [1]"
-    )
-    verdict = judged(code, test, entry_point="Stack")
-    assert verdict.passed, verdict.tests
-
-
-def test_closures_take_arguments(judged: Judge) -> None:
-    code = "def adder(n):\n    return lambda x: x + n"
-    assert judged(code, "assert adder(2)(3) == 5", entry_point="adder").passed
-
-
-def test_functions_named_test_are_called(judged: Judge) -> None:
-    test = "def test_one():\n    assert f(1) == 2\n\ndef test_two():\n    assert f(2) == 3\n"
-    assert judged("def f(x): return x + 1", test).passed
-    counts = judged("def f(x): return 2", test).counts
-    assert (counts.passed, counts.total) == (1, 2)

@@ -85,13 +85,6 @@ def test_bad_code_fails_all_tests_and_no_more(box: Box, tests: Any, code: str) -
     assert judge(box, code, tests).passed
 
 
-def test_a_missing_entry_point_is_named(box: Box) -> None:
-    for tests in (ASSERTS, CHECK):
-        verdict = judge(box, "def other(): pass", tests)
-        said = " ".join([verdict.error.message if verdict.error else "", *(t.error or "" for t in verdict.tests)])
-        assert "add" in said, verdict
-
-
 @pytest.mark.parametrize(
     "tests",
     [
@@ -136,12 +129,6 @@ def test_a_hung_test_is_ended(request: pytest.FixtureRequest, runner: asyncio.Ru
             boxes.append(request.getfixturevalue(name))
     assert boxes
     runner.run(end_all(boxes))
-
-
-def test_one_slow_call_does_not_fail_the_tests_before_it(box: Box) -> None:
-    code = "def add(a, b):\n    if (a, b) == (0, 0):\n        while True: pass\n    return a + b"
-    first, second = judge(box, code, ASSERTS, limits=Limits(wall_s=1.0)).tests
-    assert first.passed and not second.passed and second.error
 
 
 @pytest.mark.parametrize(

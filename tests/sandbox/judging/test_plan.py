@@ -11,7 +11,7 @@ import pytest
 
 from foretrace.core.errors import ProblemError
 from foretrace.core.problem import Integrity, Test
-from foretrace.sandbox.inside.wire.values import decode
+from foretrace.sandbox.inside.values import decode
 from foretrace.sandbox.judging.plan import JudgePlan, make_judge_plan
 
 
@@ -86,14 +86,6 @@ def test_objects_and_shared_state_take_one_process(code: str) -> None:
     assert of(code).form == "together"
 
 
-def test_the_setup_takes_part_in_the_decision() -> None:
-    assert of("assert f([2, 1]) == [1, 2]", setup="import math\ndef f(x):\n    '''Sort.'''\n").form == "values"
-    assert of("assert math.isclose(f(1), 1)", setup="import math").form == "values"
-    assert of("assert abs(f(1) - 2) < 1", setup="def abs(x):\n    return x\n").form == "calls", "this is not a built-in"
-    assert of("assert helper(f(1)) == 1", setup="def helper(x):\n    return x").form == "calls"
-    assert of("assert f(first) == 1", setup="first = Node(1)").form == "together"
-
-
 def test_one_form_for_all_and_it_can_be_weakened() -> None:
     assert of(VALUES[0], CALLS[0]).form == "calls" and of(VALUES[0], TOGETHER[0]).form == "together"
     assert of(VALUES[0], form="calls").form == "calls"
@@ -130,12 +122,6 @@ def test_names_say_number_and_line() -> None:
     assert of("if 1:\n  for i in []:\n    assert f(i)\nelse:\n  assert f(0)").names == ("0:3", "0:5")
 
 
-def test_programs() -> None:
-    cases = [Test(stdin="1", stdout="2"), Test(stdin="", stdout="", tolerance=0.1)]
-    made = make_judge_plan(cases)
-    assert (made.form, made.is_program, made.names) == ("values", True, ("0", "1"))
-
-
 @pytest.mark.parametrize(
     ("tests", "message"),
     [
@@ -160,19 +146,8 @@ def test_unusable_tests_are_one_clear_error(tests: list[Test], message: str) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_entry_point_is_an_error() -> None:
-    with pytest.raises(ProblemError, match="names no entry_point"):
-        of("def check(candidate):\n    assert candidate(1)", entry_point=None)
-    assert of("assert anything(1) == 2", entry_point=None).form == "values"
-
-
 def test_humaneval_is_compared_as_values_but_for_a_few(shared: Path) -> None:
     with gzip.open(shared / "data/problems/HumanEval.jsonl.gz") as file:
         rows = [json.loads(line) for line in file]
     forms = Counter(of(row["test"], entry_point=row["entry_point"], setup=row["prompt"]).form for row in rows)
     assert forms["values"] >= 147 and forms.total() == 164 and forms["together"] <= 1
-
-
-def test_an_input_that_is_too_long_is_the_problems_fault() -> None:
-    with pytest.raises(ProblemError, match="test 1 has an input of more than 16,000,000 characters"):
-        make_judge_plan([Test(stdin="1", stdout="1"), Test(stdin="x" * 16_000_001, stdout="1")])

@@ -9,7 +9,7 @@ import pytest
 from foretrace.core.errors import ProblemError, UsageError
 from foretrace.core.problem import Test
 from foretrace.sandbox.base import SandboxSettings
-from sandbox.boxes import Box, box_at
+from sandbox.boxes import box_at
 from sandbox.judge_fixture import LOOP, Judge, outcome
 
 STACK = "class Stack:\n  def __init__(s): s.v = []\n  def push(s, x): s.v.append(x)\n  def pop(s): return s.v.pop()\n"
@@ -60,7 +60,7 @@ def test_honest_answers_have_no_flags(judged: Judge) -> None:
 def test_what_runs_the_tests_cannot_be_replaced(judged: Judge) -> None:
     body = TEST.replace("\n", "\n    ")
     test = f"import unittest\nclass T(unittest.TestCase):\n  def test(self):\n    {body}"
-    runner = "import foretrace.sandbox.inside.roles.test_runner as t\nt._TestRun.run = lambda self: None\n"
+    runner = "import foretrace.sandbox.inside.test_runner as t\nt._run_test = lambda *given: None\n"
     asserts = "import unittest\nunittest.TestCase.run = lambda *a, **k: None\n"
     main = "def run_tests(): pass\nimport __main__\n__main__.run_tests = run_tests\n"
     for patch in (runner, asserts, main):
@@ -101,23 +101,10 @@ def test_a_form_can_be_refused(runner: asyncio.Runner) -> None:
             assert not given.passed and "only the form together" in str(given.tests[0].error)
 
 
-def test_the_setup_is_there_when_the_answer_loads(judged: Judge) -> None:
-    setup = "from typing import List\ndef helper(x): return x\nfirst = Thing(1)\n"
-    code = "LIMIT = helper(3)\ndef f(xs: List[int]): return sum(xs) + LIMIT\n"
-    code += "class Thing:\n  def __init__(s, x): s.x = x"
-    for test in ("assert f([1]) == 4", "for n in (1, 2):\n  assert f([n]) == n + 3", "assert f([first.x]) == 4"):
-        assert judged(code, test, setup=setup).passed
-
-
 def test_nothing_is_open_but_the_channel(judged: Judge) -> None:
     code = "import os\ndef f(x):\n  return [n for n in range(3, 64) if os.path.exists(f'/proc/self/fd/{n}')]"
     for test in ("assert f(1) == [3]", "for n in (1, 2):\n  assert f(n) == [3]"):
         assert judged(code, test).passed
-
-
-def test_a_large_value_is_compared(jailed: Box) -> None:
-    code = "def f(n): return list(range(n))"
-    assert jailed.judge(code, [Test(code="assert f(2_000_000) != [1]")], entry_point="f").passed
 
 
 def test_an_answer_that_needs_one_process_is_remembered(judged: Judge) -> None:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from foretrace.sandbox.forkserver.run_result import (
     read_child_exit,
 )
 from foretrace.sandbox.forkserver.server_process import ForkServer
-from foretrace.sandbox.inside.wire import frames, messages
+from foretrace.sandbox.inside import wire
 
 _MAX_UNREAD = 1 << 20
 """Most bytes that a child may send after its last frame was received."""
@@ -38,35 +38,35 @@ class ChildChannel:
     """Communicates with one child, from its start to its exit.
 
     What the child sends is parsed as JSON of a limited size, and is trusted no more than its code.
+
+    Args:
+        messages: start the child.
+        stop: the kind of message that ends it.
     """
 
-    def __init__(self, server: ForkServer, request: dict[str, Any], limits: Limits) -> None:
-        self._server, self._limits = server, limits
+    def __init__(
+        self, server: ForkServer, limits: Limits, *messages: tuple[bytes, bytes], stop: bytes = wire.KILL
+    ) -> None:
+        self._server, self._limits, self._stop = server, limits, stop
         self.broken: str | None = None
         """What was wrong, if the child's bytes were not valid frames; nothing is received after that."""
         self.elapsed = 0.0
         """Seconds from the child's start to the arrival of the last frame received."""
-        self._frames = frames.FrameReader(limits.reply_kb * 1024 + 4096)
-        self._output = BoundedOutput(limits.stdout_kb)
+        self.report: dict[str, Any] = {}
+        """The fork server's report of the child's exit; empty before that, and if the fork server has died."""
+        self._frames = wire.FrameReader(limits.reply_kb * 1024 + 4096)
+        self._output = {wire.STDOUT: bytearray(), wire.STDERR: bytearray()}
+        self._truncated = False
         self._exit: ChildExit | None = None
-        request = {**request, "limits": msgspec.to_builtins(limits)}
-        if stdin := request.pop("stdin", ""):
-            server.send(messages.STDIN, stdin.encode("utf-8", "surrogatepass"))
-        # The fork server parses only this. The request itself is forwarded to the child without staying in its memory.
-        for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
-        run = json.dumps(for_server).encode("ascii")
-        server.send_all((messages.RUN, run), (messages.TO_CHILD, frames.pack_frame(request)))
+        server.send(*messages)
         self._watchdog = asyncio.get_running_loop().call_later(limits.wall_s + _GRACE_S, server.kill)
 
     @property
     def ended(self) -> bool:
-        """Whether the child's exit is known."""
         return self._exit is not None
 
-    async def send(self, message: list[Any] | bytes) -> None:
-        """Send the child a frame: a message, or the bytes of one."""
-        body = message if isinstance(message, bytes) else frames.encode_body(message)
-        self._server.send(messages.TO_CHILD, frames.HEADER.pack(len(body)) + body)
+    async def send(self, body: bytes) -> None:
+        self._server.send((wire.TO_CHILD, wire.HEADER.pack(len(body)) + body))
         await self._server.drain()
 
     async def receive(self) -> Any | None:
@@ -78,18 +78,17 @@ class ChildChannel:
         return await self._receive(self._frames.take_bytes)
 
     async def _receive(self, take: Callable[[], Any]) -> Any | None:
-        while True:
-            if self.broken is None:
-                try:
-                    message = take()
-                except frames.FrameError as error:
-                    self.broken = f"the process answered with {error}"
-                    message = None
-                if message is not None:
+        while self.broken is None:
+            try:
+                if (message := take()) is not None:
                     return message
-            if self.broken is not None or self.ended:
-                return None
+            except wire.FrameError as error:
+                self.broken = f"the process answered with {error}"
+                break
+            if self.ended:
+                break
             await self._receive_message()
+        return None
 
     async def wait(self, timeout_s: float | None = None) -> ChildExit:
         """Wait for the child's exit, and return how it ended. It is killed if its channel is broken.
@@ -117,18 +116,17 @@ class ChildChannel:
     def stop(self) -> None:
         """Have the fork server kill the child; `wait` then reports it. What the child sends after this may be lost."""
         if not self.ended:
-            self._server.send(messages.KILL, b"")
+            self._server.send((self._stop, b""))
 
-    async def end(self) -> None:
+    async def end(self, timeout_s: float = _GRACE_S) -> None:
         """Have the child killed and discard its result, so that its fork server can serve the next one."""
         self.stop()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_S):
+            async with asyncio.timeout(timeout_s):
                 while not self.ended:
                     await self._receive_message()
 
     def cancel_watchdog(self) -> None:
-        """Do not kill the fork server when the child's time is over."""
         self._watchdog.cancel()
 
     async def _receive_message(self) -> None:
@@ -136,22 +134,29 @@ class ChildChannel:
         try:
             kind, body = await self._server.receive()
         except EOFError:
-            self._exit = ChildExit(ending="lost", seconds=time.monotonic() - started, **self._output.fields())
+            self._exit = ChildExit(ending="lost", seconds=time.monotonic() - started, **self.printed())
             return
-        if kind == messages.FROM_CHILD:
-            (self.elapsed,) = messages.TIMESTAMP.unpack_from(body)
-            self._frames.feed(body[messages.TIMESTAMP.size :])
-        elif kind in (messages.STDOUT, messages.STDERR):
-            self._output.add(kind, body)
-        elif kind == messages.EXIT:
-            self._exit = read_child_exit(json.loads(body), self._limits, self._output.fields())
+        if kind == wire.FROM_CHILD:
+            (self.elapsed,) = wire.TIMESTAMP.unpack_from(body)
+            self._frames.feed(body[wire.TIMESTAMP.size :])
+        elif kind == wire.EXIT:
+            self.report = json.loads(body)
+            self._exit = read_child_exit(self.report, self._limits, self.printed())
             count_cpu(self._exit.cpu_s)
+        else:
+            stream = self._output[kind]
+            room = self._limits.stdout_kb * 1024 - len(stream)
+            self._truncated = self._truncated or len(body) > room
+            stream += body[:room]
+
+    def printed(self) -> dict[str, Any]:
+        """`stdout`, `stderr` and `truncated`, as in `ChildExit`."""
+        out, err = (stream.decode("utf-8", "replace") for stream in self._output.values())
+        return {"stdout": out, "stderr": err, "truncated": self._truncated}
 
 
-class StartChild(Protocol):
-    """Starts a child for a request (`mode`, `code`, ...) under limits."""
-
-    def __call__(self, request: dict[str, Any], limits: Limits, /) -> AbstractAsyncContextManager[ChildChannel]: ...
+StartChild = Callable[[dict[str, Any], Limits], AbstractAsyncContextManager[ChildChannel]]
+"""Starts a child for a request (`mode`, `code`, ...) under limits."""
 
 
 @contextlib.asynccontextmanager
@@ -159,7 +164,13 @@ async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limi
     """Start a child on `server` for `request`. Leaving the block before the child has exited kills the server, unless
     the task was cancelled and ending the child alone succeeds."""
     server.runs += 1
-    channel = ChildChannel(server, request, limits)
+    request = {**request, "limits": msgspec.to_builtins(limits)}
+    if stdin := request.pop("stdin", ""):
+        server.send((wire.STDIN, stdin.encode("utf-8", "surrogatepass")))
+    # The fork server parses only this. The request itself is forwarded to the child without staying in its memory.
+    for_server = {key: request[key] for key in ("mode", "limits", "interactive") if key in request}
+    run = (wire.RUN, json.dumps(for_server).encode("ascii"))
+    channel = ChildChannel(server, limits, run, (wire.TO_CHILD, wire.pack_frame(request)))
     try:
         yield channel
         await channel.wait()
@@ -175,7 +186,6 @@ async def open_channel(server: ForkServer, request: dict[str, Any], limits: Limi
 async def run_program(
     start_child: StartChild, code: str, stdin: str, limits: Limits, isolation: Isolation
 ) -> RunResult:
-    """Run `code` once, in a fresh child."""
     if len(code) > MAX_SOURCE_CHARS:
         return make_too_large_result(code, isolation)
     if len(stdin) > MAX_INPUT_CHARS:
@@ -186,28 +196,3 @@ async def run_program(
         child_exit = await child.wait()
     result = make_run_result(child_exit, frame, limits, isolation)
     return replace(result, error=make_protocol_error()) if child.broken and result.ending == "killed" else result
-
-
-class BoundedOutput:
-    """The beginnings of a child's stdout and stderr.
-
-    Args:
-        max_kb: How much of each is kept, KiB.
-    """
-
-    def __init__(self, max_kb: int) -> None:
-        self._max_bytes = max_kb * 1024
-        self._streams = {messages.STDOUT: bytearray(), messages.STDERR: bytearray()}
-        self._truncated = False
-
-    def add(self, kind: bytes, chunk: bytes) -> None:
-        """Add a chunk of one stream: `messages.STDOUT` or `messages.STDERR`."""
-        stream = self._streams[kind]
-        room = self._max_bytes - len(stream)
-        self._truncated = self._truncated or len(chunk) > room
-        stream += chunk[:room]
-
-    def fields(self) -> dict[str, Any]:
-        """`stdout`, `stderr` and `truncated`, as in `ChildExit`."""
-        out, err = (stream.decode("utf-8", "replace") for stream in self._streams.values())
-        return {"stdout": out, "stderr": err, "truncated": self._truncated}

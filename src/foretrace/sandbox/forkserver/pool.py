@@ -15,8 +15,6 @@ from foretrace.sandbox.forkserver.server_process import ForkServer, ForkServerSt
 _CLOSED = "the sandbox is closed: open a new one"
 _MAX_RUNS = 2000
 """Runs after which a fork server is replaced."""
-Purpose = Literal["run", "judge", "session"]
-"""What a fork server is lent for."""
 
 
 class ForkServerPool:
@@ -33,14 +31,11 @@ class ForkServerPool:
         self._idle: list[ForkServer] = []
         self._lent: set[ForkServer] = set()
         self._closed = False
-        self._slots: dict[Purpose, asyncio.Semaphore] = {
-            "run": asyncio.Semaphore(runs),
-            "judge": asyncio.Semaphore(runs),
-            "session": asyncio.Semaphore(sessions),
-        }
+        counts = {"run": runs, "judge": runs, "session": sessions}
+        self._slots = {purpose: asyncio.Semaphore(count) for purpose, count in counts.items()}
 
     @contextlib.asynccontextmanager
-    async def lend(self, purpose: Purpose) -> AsyncGenerator[ForkServer]:
+    async def lend(self, purpose: Literal["run", "judge", "session"]) -> AsyncGenerator[ForkServer]:
         """A fork server for the duration of the block: an idle one, or else a new one.
 
         Raises:
@@ -53,8 +48,12 @@ class ForkServerPool:
             self._lent.add(server)
             try:
                 if not server.alive:
-                    await self._start_server(server)
+                    await server.start()
                 yield server
+            except ForkServerStartError:
+                if self._closed:
+                    raise SandboxError(_CLOSED) from None
+                raise
             finally:
                 self._lent.discard(server)
                 if server.alive and server.runs < _MAX_RUNS and not self._closed:
@@ -62,23 +61,14 @@ class ForkServerPool:
                 else:
                     server.kill()
 
-    async def _start_server(self, server: ForkServer) -> None:
-        try:
-            await server.start()
-        except ForkServerStartError:
-            if self._closed:
-                raise SandboxError(_CLOSED) from None
-            raise
-
     @contextlib.asynccontextmanager
     async def start_child(self, request: dict[str, Any], limits: Limits, /) -> AsyncGenerator[ChildChannel]:
         """Start a child on a fork server of the pool (see `child_channel.StartChild`)."""
-        purpose: Purpose = "judge" if request["mode"] == "tests" else "run"
+        purpose: Literal["run", "judge"] = "judge" if request["mode"] == "tests" else "run"
         async with self.lend(purpose) as server, open_channel(server, request, limits) as channel:
             yield channel
 
     def close(self) -> None:
-        """End all fork servers, lent ones too."""
         self._closed = True
         servers = (*self._idle, *self._lent)
         for server in servers:

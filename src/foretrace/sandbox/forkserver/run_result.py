@@ -37,65 +37,61 @@ class ChildExit(msgspec.Struct, frozen=True, kw_only=True):
 _CPU_SIGNALS = (signal.SIGXCPU, signal.SIGPROF, signal.SIGVTALRM, signal.SIGKILL)
 """Signals that end a process that has used too much CPU time."""
 _ENDING_OF_REASON: dict[str, Ending] = {
-    "timeout": "timeout",
-    "cpu": "timeout",
-    "output": "output",
-    "reply": "output",
-    "threads": "memory",
-    "fork": "memory",
+    **dict.fromkeys(("timeout", "cpu"), "timeout"),
+    **dict.fromkeys(("output", "reply"), "output"),
+    **dict.fromkeys(("threads", "fork"), "memory"),
 }
 """By the reason why the fork server killed the child; for all others it is `killed`."""
 
 
-def read_child_exit(report: dict[str, Any], limits: Limits, output: dict[str, Any]) -> ChildExit:
+def read_child_exit(report: dict[str, Any], limits: Limits, printed: dict[str, Any]) -> ChildExit:
     """How a child ended.
 
     Args:
         report: The fork server's report: `killed` (why it killed the child, or None), `status` (as of `os.waitpid`),
-            `seconds` and, for runs, `cpu_s`.
-        output: `stdout`, `stderr` and `truncated`.
+            `seconds` and `cpu_s`. A session that ended before its first block reports none of these.
+        printed: `stdout`, `stderr` and `truncated`.
     """
-    status, killed, cpu_s = int(report["status"]), report["killed"], report.get("cpu_s")
-    exit_code = os.waitstatus_to_exitcode(status) if not killed else None
-    ending: Ending = "ok"
-    number, out_of_cpu = None, killed == "cpu"
+    killed, cpu_s, seconds = report.get("killed"), report.get("cpu_s"), float(report.get("seconds", 0.0))
+    code = 0 if killed else os.waitstatus_to_exitcode(int(report.get("status", 0)))
+    out_of_cpu = killed == "cpu" or (-code in _CPU_SIGNALS and (cpu_s or 0) >= limits.cpu_s)
+    ending: Ending = "timeout" if out_of_cpu else "killed" if code < 0 else "exit" if code else "ok"
     if killed:
         ending = _ENDING_OF_REASON.get(killed, "killed")
-    elif exit_code is not None and exit_code < 0:
-        number, exit_code = -exit_code, None
-        out_of_cpu = number in _CPU_SIGNALS and (cpu_s or 0) >= limits.cpu_s
-        ending = "timeout" if out_of_cpu else "killed"
-    elif exit_code:
-        ending = "exit"
-    seconds = float(report["seconds"])
-    how = {"ending": ending, "exit_code": exit_code, "signal": number, "out_of_cpu": out_of_cpu}
-    return ChildExit(**how, seconds=seconds, cpu_s=cpu_s, **output)
+    return ChildExit(
+        ending=ending,
+        exit_code=None if killed or code < 0 else code,
+        signal=-code if code < 0 else None,
+        out_of_cpu=out_of_cpu,
+        seconds=seconds,
+        cpu_s=cpu_s,
+        **printed,
+    )
 
 
 def make_exit_error(child_exit: ChildExit, limits: Limits) -> RunError:
-    """The error of a run whose child did not exit on its own."""
-    if child_exit.ending == "timeout":
-        by_cpu = f"it used more than {limits.cpu_s:g} s of processor time"
-        by_clock = f"it ran for longer than {limits.wall_s:g} s"
-        return RunError(kind="Timeout", message=by_cpu if child_exit.out_of_cpu else by_clock)
-    if child_exit.ending == "output":
-        return RunError(kind="OutputLimit", message=f"it printed more than {limits.output_mb} MiB")
-    if child_exit.ending == "memory":
-        return RunError(kind="ProcessLimit", message=f"it made more than {limits.processes} threads or processes")
-    if child_exit.ending == "lost":
-        return RunError(kind="WorkerLost", message="the process that ran it died from outside; run it again")
-    if child_exit.signal is None:
-        return RunError(
-            kind="Killed", message="it was killed since it did not end when it had to, or broke its channel"
-        )
-    if child_exit.signal == signal.SIGSYS:
-        return RunError(kind="Killed", message="it was killed for a system call that is not allowed")
-    what = signal.strsignal(child_exit.signal) or "unknown"
-    return RunError(kind="Killed", message=f"it was killed by signal {child_exit.signal} ({what})")
+    match child_exit:
+        case ChildExit(ending="timeout", out_of_cpu=True):
+            kind, message = "Timeout", f"it used more than {limits.cpu_s:g} s of processor time"
+        case ChildExit(ending="timeout"):
+            kind, message = "Timeout", f"it ran for longer than {limits.wall_s:g} s"
+        case ChildExit(ending="output"):
+            kind, message = "OutputLimit", f"it printed more than {limits.output_mb} MiB"
+        case ChildExit(ending="memory"):
+            kind, message = "ProcessLimit", f"it made more than {limits.processes} threads or processes"
+        case ChildExit(ending="lost"):
+            kind, message = "WorkerLost", "the process that ran it died from outside; run it again"
+        case ChildExit(signal=None):
+            kind, message = "Killed", "it was killed since it did not end when it had to, or broke its channel"
+        case ChildExit(signal=signal.SIGSYS):
+            kind, message = "Killed", "it was killed for a system call that is not allowed"
+        case _:
+            name = signal.strsignal(child_exit.signal or 0) or "unknown"
+            kind, message = "Killed", f"it was killed by signal {child_exit.signal} ({name})"
+    return RunError(kind=kind, message=message)
 
 
 def make_protocol_error() -> RunError:
-    """The error of code whose process sent a message that is not allowed."""
     return RunError(kind="OutOfTurn", message=PROTOCOL_ERROR_TEXT)
 
 
@@ -109,19 +105,17 @@ def make_run_result(child_exit: ChildExit, frame: Any, limits: Limits, isolation
     """The result of a run whose child sent `frame` at its end (None if it sent nothing)."""
     has_ended = isinstance(frame, list) and len(frame) > 1 and frame[0] == "ended"
     error = read_error(frame[1]) if has_ended else None
-    ending: Ending = child_exit.ending
-    exit_code = child_exit.exit_code
-    if ending in ("ok", "exit"):
-        if error is not None:
-            if error.kind == "MemoryError" and not error.message:
-                error = msgspec.structs.replace(error, message=f"it needs more than {limits.memory_mb} MiB")
-            ending, exit_code = ("memory" if error.kind == "MemoryError" else "error"), None
-        elif ending == "exit" or not has_ended:  # it exited on its own, whatever it sent
-            ending = "exit"
-        else:
-            ending, exit_code = "ok", None
-    else:
+    ending, exit_code = child_exit.ending, child_exit.exit_code
+    if ending not in ("ok", "exit"):
         error = make_exit_error(child_exit, limits)
+    elif error is not None:
+        if error.kind == "MemoryError" and not error.message:
+            error = msgspec.structs.replace(error, message=f"it needs more than {limits.memory_mb} MiB")
+        ending, exit_code = ("memory" if error.kind == "MemoryError" else "error"), None
+    elif ending == "exit" or not has_ended:  # it exited on its own, whatever it sent
+        ending = "exit"
+    else:
+        exit_code = None
     return RunResult(
         ending=ending,
         stdout=child_exit.stdout,

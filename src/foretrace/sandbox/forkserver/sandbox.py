@@ -52,7 +52,6 @@ class ForkServerSandbox:
         self._lock = asyncio.Lock()
 
     async def start(self) -> Isolation:
-        """Start and self-test (see `base.Sandbox.start`)."""
         return (await self._ensure_started()).isolation
 
     async def _start_pool(self) -> VerifiedPool:
@@ -88,15 +87,13 @@ class ForkServerSandbox:
             return (await run_program(pool.start_child, program, "", limits, unknown)).stdout
 
         async with pool.lend("judge") as server:
-            namespaces = server.facts["spaces"]
+            namespaces = server.namespaces
         return await selftest.run_selftest(run_in_sandbox, namespaces, kinds)
 
     async def guards(self) -> list[Guard]:
-        """All guards, on or off."""
         return list((await self._ensure_started()).guards)
 
     async def run(self, code: str, *, stdin: str = "", limits: Limits | None = None) -> RunResult:
-        """Run a program (see `base.Sandbox.run`)."""
         pool, isolation, _ = await self._ensure_started()
         return await run_program(pool.start_child, code, stdin, limits or self._limits, isolation)
 
@@ -111,7 +108,6 @@ class ForkServerSandbox:
         form: Integrity | None = None,
         limits: Limits | None = None,
     ) -> Verdict:
-        """Judge code against tests (see `base.Sandbox.judge`)."""
         from foretrace.sandbox.judging import judge
         from foretrace.sandbox.judging.plan import make_judge_plan
 
@@ -122,13 +118,11 @@ class ForkServerSandbox:
         return await judge.judge(pool.start_child, plan, code, limits or self._limits, isolation, self._settings.forms)
 
     async def session(self, *, limits: Limits | None = None) -> Session:
-        """Open a session (see `base.Sandbox.session`)."""
         pool, isolation, _ = await self._ensure_started()
         kind = ForkSession if pool.launch.level >= _PID_NAMESPACE_LEVEL else ReplaySession
         return await kind(pool, limits or self._limits, isolation).open()
 
     async def close(self) -> None:
-        """End all processes."""
         if self._verified is not None:
             self._verified.pool.close()
 

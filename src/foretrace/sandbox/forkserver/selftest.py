@@ -13,25 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.sandbox.base import Guard
-from foretrace.sandbox.inside.confine import syscalls
+from foretrace.sandbox.inside import syscalls
 
 PROBE_PROGRAM = Path(__file__).resolve().parents[1] / "inside" / "guard_probes.py"
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts")
 _LEVELS = {
-    "limits": 0,
-    "environment": 0,
-    "fork": 1,
-    "execute": 1,
-    "socket": 1,
-    "unshare": 1,
-    "trace": 1,
-    "metadata": 1,
-    "signal": 1,
-    "filesystem_read": 2,
-    "filesystem_write": 2,
-    "network": 2,
-    "jail": 3,
-    "scratch": 3,
+    **dict.fromkeys(("limits", "environment"), 0),
+    **dict.fromkeys(("fork", "execute", "socket", "unshare", "trace", "metadata", "signal"), 1),
+    **dict.fromkeys(("filesystem_read", "filesystem_write", "network"), 2),
+    **dict.fromkeys(("jail", "scratch"), 3),
 }
 """The lowest isolation level that needs each guard."""
 RunInSandbox = Callable[[str], Awaitable[str]]
@@ -48,7 +38,11 @@ async def run_selftest(run_in_sandbox: RunInSandbox, namespaces: dict[str, int],
     """
     with make_decoys() as decoys:
         program = f"{PROBE_PROGRAM.read_text('utf-8')}\nmain({decoys!r})\n"
-        outcomes = _parse_outcomes(await run_in_sandbox(program))
+        printed = await run_in_sandbox(program)
+    outcomes: Any = {}
+    with contextlib.suppress(ValueError):
+        outcomes = json.loads(printed)
+    outcomes = outcomes if isinstance(outcomes, dict) else {}
     return [*_judge_outcomes(outcomes), _check_namespaces(namespaces, kinds)]
 
 
@@ -73,14 +67,6 @@ def make_decoys() -> Generator[dict[str, Any]]:
         }
 
 
-def _parse_outcomes(printed: str) -> dict[str, str]:
-    try:
-        outcomes = json.loads(printed)
-    except ValueError:
-        return {}
-    return {str(k): str(v) for k, v in outcomes.items()} if isinstance(outcomes, dict) else {}
-
-
 def _judge_outcomes(outcomes: dict[str, str]) -> Iterator[Guard]:
     """All guards, from the outcomes of the probes."""
     for name, level in _LEVELS.items():
@@ -94,20 +80,14 @@ def _judge_outcomes(outcomes: dict[str, str]) -> Iterator[Guard]:
 
 
 def _check_namespaces(namespaces: dict[str, int], kinds: Sequence[str]) -> Guard:
-    shared = [kind for kind in kinds if namespaces.get(kind) in (None, _find_own_namespace(kind))]
+    own = {kind: path.stat().st_ino for kind in kinds if (path := Path("/proc/self/ns", kind)).exists()}
+    shared = [kind for kind in kinds if namespaces.get(kind) in (None, own.get(kind))]
     return Guard(
         name="namespaces",
         on=not shared,
         level=3,
         reason=f"not of its own: {', '.join(shared)}" if shared else f"its own: {', '.join(kinds)}",
     )
-
-
-def _find_own_namespace(kind: str) -> int | None:
-    try:
-        return os.stat(f"/proc/self/ns/{kind}").st_ino
-    except OSError:
-        return None
 
 
 def find_level(guards: list[Guard]) -> int:

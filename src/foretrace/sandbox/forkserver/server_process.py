@@ -13,12 +13,11 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from foretrace.core.errors import SandboxError
-from foretrace.sandbox.inside.wire import messages
+from foretrace.sandbox.inside.wire import CONFIGURE, MESSAGE_HEADER, READY
 
 _ROOT = Path(__file__).resolve().parents[3]
 IMPORT_WITHOUT_FORK_HOOKS = (
@@ -29,13 +28,15 @@ IMPORT_WITHOUT_FORK_HOOKS = (
 They are not needed: a fork server has one thread, and a session takes care of its threads itself."""
 _BOOT = (
     f"{IMPORT_WITHOUT_FORK_HOOKS}import sys; sys.path.insert(0, sys.argv[1])\n"
-    "from foretrace.sandbox.inside.server.fork_server import main; main()"
+    "from foretrace.sandbox.inside.fork_server import main; main()"
 )
 PYTHON_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _START_TIMEOUT_S = 20.0
 _END_COMMAND_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 0.3
 """Seconds that a fork server gets to exit on its own."""
+BIND_AT_START = "LD_BIND_NOW"
+"""Has functions of libraries looked up once in the fork server, and not in each child. Code does not see it."""
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -84,8 +85,8 @@ class ForkServer:
         self.launch = launch
         self.runs = 0
         self.alive = False
-        self.facts: dict[str, Any] = {}
-        """What it reported when it was ready: `python`, `user`, `spaces` (its namespaces)."""
+        self.namespaces: dict[str, int] = {}
+        """Inode numbers of its namespaces, by kind, once it is ready."""
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._next_header: tuple[bytes, int] | None = None
@@ -94,12 +95,6 @@ class ForkServer:
         name = f"foretrace-{os.getpid()}-{secrets.token_hex(6)}"
         self._command = tuple(part.replace(NAME_PLACEHOLDER, name) for part in launch.command or ())
         self._end_command = tuple(part.replace(NAME_PLACEHOLDER, name) for part in launch.end_command)
-
-    @property
-    def pid(self) -> int:
-        """Process id of the started command (the fork server itself may be its child)."""
-        assert self._process is not None
-        return self._process.pid
 
     async def start(self) -> None:
         """Start it and wait until it is ready.
@@ -119,7 +114,7 @@ class ForkServer:
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
-                env=None if self._command else ENVIRONMENT,
+                env=None if self._command else {**ENVIRONMENT, BIND_AT_START: "1"},
                 cwd="/",
                 start_new_session=True,
             )
@@ -139,7 +134,7 @@ class ForkServer:
         try:
             self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
             self._writer.write(self.launch.first_input)
-            self.send(messages.CONFIGURE, json.dumps(settings).encode())
+            self.send((CONFIGURE, json.dumps(settings).encode()))
             self.alive = True
             kind, body = await asyncio.wait_for(self.receive(), _START_TIMEOUT_S)
         except (EOFError, TimeoutError):
@@ -150,10 +145,10 @@ class ForkServer:
             self.kill()
             raise
         report = json.loads(body)
-        if kind != messages.READY:
+        if kind != READY:
             self.kill()
             raise ForkServerStartError(report["call"], report["message"])
-        self.facts = report
+        self.namespaces = report["spaces"]
 
     def _describe_command(self) -> str:
         return f"{self._command[0]} run" if self._command else f"the interpreter {self.launch.interpreter}"
@@ -177,8 +172,8 @@ class ForkServer:
         """
         try:
             if self._next_header is None:
-                header = await self._reader.readexactly(messages.MESSAGE_HEADER.size)
-                self._next_header = messages.MESSAGE_HEADER.unpack(header)
+                header = await self._reader.readexactly(MESSAGE_HEADER.size)
+                self._next_header = MESSAGE_HEADER.unpack(header)
             kind, length = self._next_header
             body = await self._reader.readexactly(length) if length else b""
             self._next_header = None
@@ -187,14 +182,10 @@ class ForkServer:
             self.alive = False
             raise EOFError from None
 
-    def send(self, kind: bytes, body: bytes) -> None:
-        """Send a message."""
-        self.send_all((kind, body))
-
-    def send_all(self, *each: tuple[bytes, bytes]) -> None:
-        """Send several messages at once."""
+    def send(self, *messages: tuple[bytes, bytes]) -> None:
+        """Send messages, each a kind and a body, at once."""
         if not self._writer.is_closing():
-            self._writer.write(b"".join(messages.MESSAGE_HEADER.pack(kind, len(body)) + body for kind, body in each))
+            self._writer.write(b"".join(MESSAGE_HEADER.pack(kind, len(body)) + body for kind, body in messages))
 
     async def drain(self) -> None:
         """Wait until most of what was sent has left the buffer, if it is a lot."""
@@ -217,7 +208,6 @@ class ForkServer:
             self._socket.close()
 
     def kill(self) -> None:
-        """Kill it and all its children at once."""
         self.disconnect()
         if self._process is not None:
             self._end_process(self._process)

@@ -10,10 +10,10 @@ from typing import Any, Self
 import msgspec
 
 from foretrace.core.errors import SandboxError
-from foretrace.core.problem import Ending, RunError, RunResult
+from foretrace.core.problem import RunError, RunResult
 from foretrace.core.trace import Isolation
-from foretrace.sandbox.base import Limits, count_cpu
-from foretrace.sandbox.forkserver.child_channel import BoundedOutput, ChildChannel, open_channel
+from foretrace.sandbox.base import Limits
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, open_channel
 from foretrace.sandbox.forkserver.pool import ForkServerPool
 from foretrace.sandbox.forkserver.run_result import (
     MAX_SOURCE_CHARS,
@@ -23,14 +23,12 @@ from foretrace.sandbox.forkserver.run_result import (
     read_child_exit,
 )
 from foretrace.sandbox.forkserver.server_process import ForkServer
-from foretrace.sandbox.inside.wire import messages
-from foretrace.sandbox.inside.wire.frames import FrameError, FrameReader, pack_frame
+from foretrace.sandbox.inside.wire import BLOCK, CANCEL, EXIT, FORGET, KEEP, KILL, RUN, TO_CHILD, pack_frame
 
 _MAX_STATES = 256
 _CANNOT_START = "no session can start within these limits: raise memory_mb, open_files or processes"
-_ENDED = ["ended", None]
-_GRACE_S = 1.0
-"""Seconds after the time limit of a block until a silent fork server counts as lost."""
+_END_S = 3.0
+"""Seconds that a fork server gets to end a block or a session."""
 
 
 class _BlockSession:
@@ -63,28 +61,22 @@ class _BlockSession:
                 raise SandboxError(f"the session has {_MAX_STATES} states, which is the most: open a new one")
             if len(block) > MAX_SOURCE_CHARS:
                 return make_too_large_result(block, self._isolation)
-            result = await self._run(block, start)
+            result = msgspec.structs.replace(await self._run(block, start), mode=self.mode)
             if result.step is not None:
                 self._states.add(result.step)
                 self._next_numbers[result.step] = self._next_numbers[start] + 1
             if not early:
-                self._keep(start, result.step)
+                self.keep(result, start)
             return result
 
     def next_number(self, at: int) -> int:
-        """The number of the next block on a state (see `base.Session`)."""
         return self._next_numbers[at]
 
     def keep(self, result: RunResult, at: int) -> None:
-        """Keep the effects of an early block (see `base.Session`)."""
-        self._keep(at, result.step)
-
-    def _keep(self, at: int, step: int | None) -> None:
         self._next_numbers[at] += 1
-        self.head = self.head if step is None else step
+        self.head = self.head if result.step is None else result.step
 
     async def forget(self, result: RunResult, at: int) -> None:
-        """Undo an early block (see `base.Session`)."""
         async with self._lock:
             if result.step in self._states and self._closed_reason is None:
                 self._states.remove(result.step)
@@ -104,11 +96,9 @@ class _BlockSession:
         """End all processes. No block is running."""
 
     def _interrupt(self) -> None:
-        """Kill the running block."""
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End all processes of the session."""
         self._closed_reason = self._closed_reason or "the session is closed: open a new one"
         if self._lock.locked():
             self._interrupt()
@@ -138,100 +128,71 @@ class ForkSession(_BlockSession):
         self._server: ForkServer = await self._stack.enter_async_context(self._pool.lend("session"))
         self._server.runs += 1
         request = {"mode": "session", "limits": msgspec.to_builtins(self._limits)}
-        self._server.send(messages.RUN, json.dumps(request).encode())
+        self._server.send((RUN, json.dumps(request).encode()))
         return self
 
     async def _run(self, block: str, at: int) -> RunResult:
-        output = BoundedOutput(self._limits.stdout_kb)
-        frames = FrameReader()
         order = {"at": at, "number": self._next_numbers[at], "wall_s": self._limits.wall_s}
-        self._server.send(messages.BLOCK, json.dumps(order).encode())
-        self._server.send(messages.TO_CHILD, pack_frame(["block", block]))
-        said: Any = None
-        said_at = 0.0
+        start = (BLOCK, json.dumps(order).encode()), (TO_CHILD, pack_frame(["block", block]))
+        channel = ChildChannel(self._server, self._limits, *start, stop=CANCEL)
         try:
-            async with asyncio.timeout(self._limits.wall_s + _GRACE_S):
-                while (message := await self._server.receive())[0] != messages.EXIT:
-                    kind, body = message
-                    if kind != messages.FROM_CHILD:
-                        output.add(kind, body)
-                    elif said is None:
-                        (said_at,) = messages.TIMESTAMP.unpack_from(body)
-                        frames.feed(body[messages.TIMESTAMP.size :])
-                        said = self._read_end(frames)
-        except (EOFError, TimeoutError):
-            return self._end_lost({}, output, "lost")
+            said = await channel.receive()
+            said_at = channel.elapsed
+            if said == ["ended", None]:
+                self._server.send((KEEP, b""))
+            elif said is not None and not (isinstance(said, list) and said[:1] == ["ended"] and len(said) == 2):
+                channel.stop()
+            child_exit = await channel.wait()
         except BaseException:
-            await self._cancel_block(at)
+            await self._cancel_block(channel, at)
             raise
-        report = json.loads(message[1])
-        count_cpu(report.get("cpu_s"))
-        if "lost" not in report:  # the session ended before its first block
-            result = self._end_lost({}, output, "killed")
-            return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_CANNOT_START))
-        if report["lost"]:
-            return self._end_lost(report, output, "killed")
+        finally:
+            channel.cancel_watchdog()
+        report, printed = channel.report, channel.printed()
+        if report.get("lost", True):
+            return self._end_lost(child_exit, report)
         if report["step"] is not None:
             report["seconds"] = said_at  # without the time that it waited to be kept
         # If a block reports its end and then dies, the report does not count.
-        frame = None if report["killed"] or (said == _ENDED and report["step"] is None) else said
-        status = 0 if frame else report["status"]
-        child_exit = read_child_exit(report | {"status": status}, self._limits, output.fields())
+        frame = None if report["killed"] or (said == ["ended", None] and report["step"] is None) else said
+        child_exit = read_child_exit(report | ({"status": 0} if frame else {}), self._limits, printed)
         result = make_run_result(child_exit, frame, self._limits, self._isolation)
-        return msgspec.structs.replace(result, step=report["step"], mode="fork")
+        return msgspec.structs.replace(result, step=report["step"])
 
-    def _read_end(self, frames: FrameReader) -> Any:
-        """A block's report of its end; None before that. Keeps a completed block, and ends one that sends nonsense."""
-        try:
-            said = frames.take()
-        except FrameError:
-            said = ["broken"]
-        if said == _ENDED:
-            self._server.send(messages.KEEP, b"")
-        elif said is not None and not (isinstance(said, list) and said[:1] == ["ended"] and len(said) == 2):
-            self._server.send(messages.CANCEL, b"")
-        return said
-
-    def _end_lost(self, report: dict[str, Any], output: BoundedOutput, ending: Ending) -> RunResult:
+    def _end_lost(self, child_exit: ChildExit, report: dict[str, Any]) -> RunResult:
         """End the session because its processes have died; return the result of the running block."""
-        why = "its code killed or stopped its own processes" if ending == "killed" else "its fork server has gone"
+        why = "its code killed or stopped its own processes" if report else "its fork server has gone"
         self._closed_reason = f"the session was lost: {why}; open a new one"
         self._server.kill()
-        if report.get("killed") in ("timeout", "cpu"):
-            ending = "timeout"
-        child_exit = ChildExit(ending=ending, seconds=report.get("seconds", 0.0), **output.fields())
-        return msgspec.structs.replace(make_run_result(child_exit, None, self._limits, self._isolation), mode="fork")
+        if report and child_exit.ending != "timeout":
+            child_exit = msgspec.structs.replace(child_exit, ending="killed", signal=None, exit_code=None)
+        result = make_run_result(child_exit, None, self._limits, self._isolation)
+        if report and "lost" not in report:  # the session ended before its first block
+            return msgspec.structs.replace(result, error=RunError(kind="NoSession", message=_CANNOT_START))
+        return result
 
-    async def _cancel_block(self, at: int) -> None:
+    async def _cancel_block(self, channel: ChildChannel, at: int) -> None:
         """End the running block and leave the session as it was before it; if that fails, end the session."""
-        self._server.send(messages.CANCEL, b"")
-        try:
-            async with asyncio.timeout(3):
-                while (message := await self._server.receive())[0] != messages.EXIT:
-                    pass
-            report = json.loads(message[1])
-            count_cpu(report["cpu_s"])
-            if not report["lost"]:
-                if report["step"] is not None:  # it completed first
-                    self._forget(at, report["step"])
-                return
-        except (EOFError, TimeoutError, KeyError, asyncio.CancelledError):
-            pass
-        self._interrupt()
-        self._closed_reason = "the session was interrupted: open a new one"
+        with contextlib.suppress(asyncio.CancelledError):
+            await channel.end(_END_S)
+        if channel.report.get("lost", True):
+            self._interrupt()
+            self._closed_reason = "the session was interrupted: open a new one"
+        elif channel.report["step"] is not None:  # it completed first
+            self._forget(at, channel.report["step"])
 
     def _forget(self, at: int, step: int) -> None:
-        self._server.send(messages.FORGET, json.dumps({"at": at, "step": step}).encode())
+        self._server.send((FORGET, json.dumps({"at": at, "step": step}).encode()))
 
     def _interrupt(self) -> None:
         self._server.kill()
 
     async def _end(self) -> None:
         if self._server.alive:
-            self._server.send(messages.KILL, b"")
+            self._server.send((KILL, b""))
             try:
-                async with asyncio.timeout(3):
-                    while (await self._server.receive())[0] != messages.EXIT:
+                async with asyncio.timeout(_END_S):
+                    while (await self._server.receive())[0] != EXIT:
                         pass
             except (EOFError, TimeoutError):
                 self._server.kill()
@@ -270,11 +231,10 @@ class ReplaySession(_BlockSession):
         # A block sends one message; if there are more, its code has written to the channel.
         frame = said[-1] if len(said) == 1 or (said and not began) else None
         result = make_run_result(child_exit, frame, limits, self._isolation)
-        step = None
-        if result.ending == "ok":
-            self._made_by.append((at, block))
-            step = len(self._made_by) - 1
-        return msgspec.structs.replace(result, step=step, mode="replay")
+        if result.ending != "ok":
+            return result
+        self._made_by.append((at, block))
+        return msgspec.structs.replace(result, step=len(self._made_by) - 1)
 
     def _interrupt(self) -> None:
         if self._child is not None:

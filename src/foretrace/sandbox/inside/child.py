@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside.confine import syscalls
-from foretrace.sandbox.inside.confine.seccomp import SeccompFilter
-from foretrace.sandbox.inside.roles import answer, program, tests, together
-from foretrace.sandbox.inside.wire.frames import FrameChannel
+from foretrace.sandbox.inside import answer, program, syscalls, test_runner, together
+from foretrace.sandbox.inside.seccomp import SeccompFilter
+from foretrace.sandbox.inside.wire import FrameChannel
 
-ROLES = {"answer": answer.serve, "tests": tests.serve, "together": together.serve}
+ROLES = {"answer": answer.serve, "tests": test_runner.serve, "together": together.serve}
 CHANNEL_FD = 3
 """Descriptor of the channel to the parent; the fork server forwards its bytes."""
 _exit = os._exit
@@ -43,26 +42,18 @@ class Confinement:
 
     def prepare(self, rules: int | None) -> None:
         """Prepare the calls of this level; `rules` is the descriptor of the Landlock rules, None without them."""
-        if not self.level:
-            if sys.platform == "linux" and self.user is None and os.getuid() == 0:
-                self.calls.append(syscalls.prepare_capability_drop())
-            if sys.platform == "linux":
-                self.calls.append(
-                    syscalls.prepare_call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-                )
+        if sys.platform != "linux":
             return
         if self.user is None and (self.level == 3 or os.getuid() == 0):
             self.calls.append(syscalls.prepare_capability_drop())
-        self.calls += [
-            syscalls.prepare_call("prctl", syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0),
-            syscalls.prepare_call("prctl", syscalls.PR_SET_DUMPABLE, 0, 0, 0, 0),
-            syscalls.prepare_call("prctl", syscalls.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        ]
+        options = [(syscalls.PR_SET_DUMPABLE, 0)] if self.level else []
+        if self.level < 3:  # there, the pid namespace ends with the fork server
+            options.append((syscalls.PR_SET_PDEATHSIG, int(signal.SIGKILL)))
+        self.calls += [syscalls.prepare_call("prctl", option, value, 0, 0, 0) for option, value in options]
         if rules is not None:
             self.calls.append(syscalls.prepare_call("landlock_restrict_self", rules, 0))
 
     def close_others(self) -> None:
-        """Close all descriptors above the channel's."""
         if self._close is not None:
             self._close()
         else:
@@ -93,7 +84,9 @@ def main(
             pass  # the parent has gone
         elif serve is not None:
             serve(channel, request)
-            _flush()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
             code = 0
         elif role == "replay":
             program.replay(channel, request["blocks"])
@@ -115,12 +108,6 @@ def place_descriptors(descriptors: tuple[int, ...]) -> None:
     """Put the descriptors at 0 to 3, inheritable and blocking."""
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
-
-
-def place_channel(descriptor: int) -> None:
-    """The same for a process that only has a channel so far; the rest is /dev/null."""
-    null = os.open("/dev/null", os.O_RDWR)
-    place_descriptors((null, null, null, descriptor))
 
 
 def enter_confinement(confinement: Confinement, rlimits: list[tuple[int, int, int]], *, forks: bool = False) -> int:
@@ -177,17 +164,9 @@ def make_rlimits(
     if sys.platform != "linux":
         del wanted["RLIMIT_AS"]  # macOS refuses it
     found: list[tuple[int, int, int]] = []
-    for name, soft in wanted.items():
-        kind = getattr(resource, name, None)
+    for kind, limit in ((getattr(resource, name, None), limit) for name, limit in wanted.items()):
         if kind is not None:
-            max_hard = resource.getrlimit(kind)[1]
-            if max_hard != resource.RLIM_INFINITY:
-                soft = min(soft, max_hard)
-            found.append((kind, soft, soft))
+            hard = resource.getrlimit(kind)[1]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            found.append((kind, limit, limit))
     return found
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()

@@ -14,7 +14,15 @@ def describe_error(error: BaseException) -> dict[str, Any]:
 
     Only frames of untrusted code are included; they are recognized by their relative file names.
     """
-    return {"kind": _describe_kind(error), "message": _describe_message(error), **_describe_place(error)}
+    try:
+        message = str(error.msg if isinstance(error, SyntaxError) else error)[:_MESSAGE]
+    except BaseException as again:
+        message = f"(its text raised {_describe_kind(again)})"
+    try:
+        line, shown = _describe_place(error)
+    except BaseException:
+        line, shown = None, ""
+    return {"kind": _describe_kind(error), "message": message, "line": line, "traceback": shown[:_TRACEBACK]}
 
 
 def _describe_kind(error: BaseException) -> str:
@@ -24,29 +32,16 @@ def _describe_kind(error: BaseException) -> str:
         return "Exception"
 
 
-def _describe_message(error: BaseException) -> str:
-    try:
-        if isinstance(error, SyntaxError):
-            return str(error.msg)[:_MESSAGE]
-        return str(error)[:_MESSAGE]
-    except BaseException as again:
-        return f"(its text raised {_describe_kind(again)})"
-
-
-def _describe_place(error: BaseException) -> dict[str, Any]:
-    try:
-        if isinstance(error, SyntaxError) and error.lineno is not None and not os.path.isabs(error.filename or ""):
-            text = "".join(traceback.format_exception_only(type(error), error))
-            return {"line": int(error.lineno), "traceback": text[:_TRACEBACK]}
-        frames: list[tuple[Any, int]] = []
-        step = error.__traceback__
-        while step is not None:
-            if not os.path.isabs(step.tb_frame.f_code.co_filename):
-                frames.append((step.tb_frame.f_code, step.tb_lineno))
-            step = step.tb_next
-        shown = [f'  File "{code.co_filename}", line {line}, in {code.co_name}' for code, line in frames[-_FRAMES:]]
-        if len(frames) > _FRAMES:
-            shown.insert(0, f"  ... {len(frames) - _FRAMES} more frames")
-        return {"line": frames[-1][1] if frames else None, "traceback": "\n".join(shown)[:_TRACEBACK]}
-    except BaseException:
-        return {"line": None, "traceback": ""}
+def _describe_place(error: BaseException) -> tuple[int | None, str]:
+    if isinstance(error, SyntaxError) and error.lineno is not None and not os.path.isabs(error.filename or ""):
+        return int(error.lineno), "".join(traceback.format_exception_only(type(error), error))
+    frames: list[tuple[Any, int]] = []
+    step = error.__traceback__
+    while step is not None:
+        if not os.path.isabs(step.tb_frame.f_code.co_filename):
+            frames.append((step.tb_frame.f_code, step.tb_lineno))
+        step = step.tb_next
+    shown = [f'  File "{code.co_filename}", line {line}, in {code.co_name}' for code, line in frames[-_FRAMES:]]
+    if len(frames) > _FRAMES:
+        shown.insert(0, f"  ... {len(frames) - _FRAMES} more frames")
+    return (frames[-1][1] if frames else None), "\n".join(shown)

@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -29,31 +30,17 @@ def make_probes(decoys: dict[str, Any]) -> dict[str, Callable[[], Any]]:
             os._exit(0)
         os.waitpid(child, 0)
 
-    def connect() -> None:
-        with socket.create_connection(("127.0.0.1", decoys["port"]), timeout=1):
-            pass
-
-    def read() -> None:
-        with open(decoys["decoy"]) as file:
-            file.read()
-
-    def write() -> None:
-        with open(decoys["decoy"] + ".written", "w") as file:
-            file.write("x")
-
     def environment() -> None:
         if decoys["variable"] not in os.environ:
             raise OSError(errno.ENOENT, "not in the environment")
 
     def unlimited() -> None:
-        names = ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_FSIZE")
-        set_ = [n for n in names if resource.getrlimit(getattr(resource, n))[0] != resource.RLIM_INFINITY]
-        if set_:
-            raise OSError(errno.E2BIG, " ".join(set_))
+        kinds = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)
+        if any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds):
+            raise OSError(errno.E2BIG, "limited")
 
     def scratch() -> None:
-        with open("scratch", "x") as file:
-            file.write("x")
+        Path("scratch").write_text("x")
         os.remove("scratch")
 
     return {
@@ -66,16 +53,16 @@ def make_probes(decoys: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "trace": lambda: call(decoys["vm_readv"], os.getpid(), 0, 0, 0, 0, 0),
         "metadata": lambda: os.chmod(decoys["decoy"], 0o666),
         "signal": lambda: os.kill(decoys["parent"], 0),
-        "filesystem_read": read,
-        "filesystem_write": write,
-        "network": connect,
+        "filesystem_read": lambda: Path(decoys["decoy"]).read_text(),
+        "filesystem_write": lambda: Path(decoys["decoy"] + ".written").write_text("x"),
+        "network": lambda: socket.create_connection(("127.0.0.1", decoys["port"]), timeout=1).close(),
         "jail": lambda: os.stat(decoys["decoy"]),
         "scratch": scratch,
     }
 
 
-def run_probes(decoys: dict[str, Any]) -> dict[str, str]:
-    """By guard: `done`, or the name of the error."""
+def main(decoys: dict[str, Any]) -> None:
+    """Print one line of JSON: by guard, `done` or the name of the error."""
     outcomes: dict[str, str] = {}
     for name, act in make_probes(decoys).items():
         try:
@@ -85,9 +72,4 @@ def run_probes(decoys: dict[str, Any]) -> dict[str, str]:
             outcomes[name] = errno.errorcode.get(error.errno or 0, str(error.errno))
         except Exception as error:
             outcomes[name] = type(error).__name__
-    return outcomes
-
-
-def main(decoys: dict[str, Any]) -> None:
-    """Print the outcomes as one line of JSON."""
-    print(json.dumps(run_probes(decoys)))
+    print(json.dumps(outcomes))

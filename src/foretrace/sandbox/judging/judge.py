@@ -9,24 +9,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from foretrace.core.errors import ProblemError
-from foretrace.core.problem import FLAGS, Integrity, TestResult, Verdict
+from foretrace.core.problem import FLAGS, Integrity, RunError, TestResult, Verdict
 from foretrace.core.trace import Isolation
 from foretrace.sandbox.base import FORMS, Limits
-from foretrace.sandbox.forkserver.child_channel import StartChild, run_program
-from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result
-from foretrace.sandbox.inside.wire.values import show_value
-from foretrace.sandbox.judging.calls import MAX_PROCESSES, NOT_RUN, ProcessTotals, format_error, make_calls
+from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild, run_program
+from foretrace.sandbox.forkserver.run_result import MAX_SOURCE_CHARS, make_too_large_result, read_error
+from foretrace.sandbox.inside.values import Decoder, show_value
+from foretrace.sandbox.inside.wire import FrameError, unpack_frame
 from foretrace.sandbox.judging.compare import same_output
 from foretrace.sandbox.judging.plan import JudgePlan
+from foretrace.sandbox.judging.process import (
+    EXIT_TIMEOUT_S,
+    MAX_PROCESSES,
+    NOT_RUN,
+    Judging,
+    find_ending,
+    format_error,
+)
 from foretrace.sandbox.judging.run_tests import run_apart, run_together
 from foretrace.sandbox.judging.test_reading import RANDOM_WORD
 from foretrace.sandbox.judging.verify import Judgement, judge_values
 
 _NEEDS_OBJECTS = "needs_objects"
+_LONG = 1 << 17
+"""Longest text or frame that is compared or decoded in the event loop, which must not be blocked for long."""
+_NOWHERE = Isolation(level=0)
+"""A placeholder: the isolation is taken from the verdict, not from the run's result."""
 
 
 async def judge(
@@ -48,65 +61,58 @@ async def judge(
     """
     if plan.form not in forms:
         raise ProblemError(f"these tests need the form {plan.form}, and only {', '.join(forms)} may decide")
-    process = ProcessTotals()
+    judging = Judging(start_child, plan, code, limits)
     form = plan.form
     if len(code) > MAX_SOURCE_CHARS:
-        process.ending, process.error = "error", make_too_large_result(code, isolation).error
-        assert process.error is not None
-        results = _all_failed(plan, format_error(process.error))
+        judging.ending, judging.error = "error", make_too_large_result(code, isolation).error
+        assert judging.error is not None
+        results = _all_failed(plan, format_error(judging.error))
     elif plan.is_program:
-        results = await _run_programs(start_child, plan, code, limits, process)
+        results = await _run_programs(judging)
     else:
-        form, results = await _judge_functions(start_child, plan, code, limits, process, forms)
+        form, results = await _judge_functions(judging, forms)
     return Verdict(
         tests=tuple(msgspec.structs.replace(result, form=form) for result in results),
         integrity=form,
-        flags=tuple(flag for flag in FLAGS if flag in process.flags),
-        ending=process.ending,
-        error=process.error,
-        stdout=process.stdout,
-        stderr=process.stderr,
-        seconds=process.seconds,
+        flags=tuple(flag for flag in FLAGS if flag in judging.flags),
+        ending=judging.ending,
+        error=judging.error,
+        stdout=judging.stdout,
+        stderr=judging.stderr,
+        seconds=judging.seconds,
         isolation=isolation,
     )
 
 
-async def _judge_functions(
-    start_child: StartChild,
-    plan: JudgePlan,
-    code: str,
-    limits: Limits,
-    process: ProcessTotals,
-    forms: Sequence[str],
-) -> tuple[Integrity, list[TestResult]]:
+async def _judge_functions(judging: Judging, forms: Sequence[str]) -> tuple[Integrity, list[TestResult]]:
     """The results, and the form used: the planned one, or `together` if that turns out to be necessary."""
+    plan = judging.plan
     form = plan.form
-    if form == "calls" and RANDOM_WORD in code and any(RANDOM_WORD in test.code for test in plan.tests):
+    if form == "calls" and RANDOM_WORD in judging.code and any(RANDOM_WORD in test.code for test in plan.tests):
         form = "together"  # the tests may seed the random numbers of the answer
     if plan.memory.get(_NEEDS_OBJECTS) and "together" in forms:
         form = "together"
-    falls_back, why = False, ""
+    why: str | None = None
     if form == "values":
-        results = await _compare_values(start_child, plan, code, limits, process)
+        results = await _compare_values(judging)
         if results is not None:
             return form, results
         why = "a value is not plain data"
     elif form == "calls":
-        outcome = await run_apart(start_child, plan, code, limits, process)
+        outcome = await run_apart(judging)
         if outcome.needs_objects is None:
             return form, outcome.results()
         why = outcome.needs_objects
-    if form != "together":
-        falls_back = True
+    if why is not None:
         if "together" not in forms:
             return form, _all_failed(plan, f"not decided: {why}, which only the form together can judge")
-        process.ending, process.error = "ok", None
-        process.flags.clear()
-    allowed = process.find_next_limits(limits)
+        judging.ending, judging.error = "ok", None
+        judging.flags.clear()
+    allowed = judging.find_next_limits()
     if allowed is None:
         return "together", _all_failed(plan, f"no time was left: {why}, so that the tests had to be run again")
-    made = (await run_together(start_child, plan, code, allowed, process)).results()
-    if falls_back and all(result.passed for result in made):
+    made = (await run_together(judging, allowed)).results()
+    if why is not None and all(result.passed for result in made):
         plan.memory[_NEEDS_OBJECTS] = True
     return "together", made
 
@@ -115,32 +121,119 @@ def _all_failed(plan: JudgePlan, why: str) -> list[TestResult]:
     return [TestResult(name=name, passed=False, error=why) for name in plan.names]
 
 
-async def _compare_values(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> list[TestResult] | None:
+# The form `values`: calls of functions.
+
+
+class _CallAnswer(msgspec.Struct):
+    value: Any = None
+    is_plain: bool = True
+    """Whether the value is plain data, which can be compared here as Python compares it."""
+    error: str | None = NOT_RUN
+    """Why there is no value."""
+    seconds: float | None = None
+
+
+async def _compare_values(judging: Judging) -> list[TestResult] | None:
     """Compare the values of the calls; None if one is not plain, so that the tests must be run."""
-    request = {"code": code, "preamble": plan.preamble, "setup_parts": plan.setup_parts}
-    answers = await make_calls(start_child, {**request, "entry_point": plan.entry_point}, plan.calls, limits, process)
+    answers, plan = await _make_calls(judging), judging.plan
     results: list[TestResult] = []
     for name, literal in zip(plan.names, plan.literal, strict=True):
         given = [answers[number] for number in literal.calls]
         seconds = sum(answer.seconds or 0.0 for answer in given) if given[0].seconds is not None else None
         errors = [answer.error for answer in given if answer.error is not None]
-        if errors:
-            results.append(Judgement(False, errors[0]).make_result(name, seconds, "values"))
-            continue
-        if not all(answer.is_plain for answer in given):
+        if not errors and not all(answer.is_plain for answer in given):
             return None
-        made = judge_values(literal.check, [answer.value for answer in given])
+        made = (
+            Judgement(False, errors[0]) if errors else judge_values(literal.check, [answer.value for answer in given])
+        )
         results.append(made.make_result(name, seconds, "values"))
     return results
 
 
-async def _run_programs(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> list[TestResult]:
+async def _make_calls(judging: Judging) -> list[_CallAnswer]:
+    """Make all calls. If one ends the process, the calls after it are made in a fresh process while there is time.
+
+    Answers count even if the process fails after them, since only their values are compared. If a process breaks the
+    protocol, none of its answers counts, and no other process is started.
+    """
+    plan = judging.plan
+    asked = {"preamble": plan.preamble, "setup_parts": plan.setup_parts, "entry_point": plan.entry_point}
+    request = {"mode": "answer", "code": judging.code, **asked}
+    answers = [_CallAnswer() for _ in plan.calls]
+    position = 0
+    while position < len(answers) or not judging.count:
+        allowed = judging.find_next_limits()
+        if allowed is None:
+            break
+        async with judging.start_child({**request, "calls": plan.calls[position:]}, allowed) as child:
+            got, failed = await _receive_answers(child, len(answers) - position)
+            ended = await child.wait(EXIT_TIMEOUT_S)
+        ending, error = find_ending(ended, len(got or ()) == len(answers) - position, allowed)
+        why = judging.add_unusable(ended, child.broken, failed)
+        if why is None:
+            judging.add(ended, ending, error)
+            if got is None:  # the code was not even loaded
+                why = format_error(error) if error else NOT_RUN
+        if why is not None:
+            for answer in answers[position:]:
+                answer.error = why
+            break
+        answers[position : position + len(got or ())] = got or ()
+        position += len(got or ())
+        if position < len(answers) and error is not None:
+            answers[position] = _CallAnswer(error=format_error(error), seconds=ended.seconds)
+            position += 1
+            if ending == "lost":
+                break
+    return answers
+
+
+async def _receive_answers(child: ChildChannel, count: int) -> tuple[list[_CallAnswer] | None, RunError | None]:
+    """The answers of one process (None: it ended before the code was loaded), and why the code could not be loaded."""
+    match await child.receive():
+        case ["loaded"]:
+            pass
+        case ["failed", error] if read_error(error):
+            return None, read_error(error)
+        case None:
+            return None, None
+        case _:
+            child.broken = "the process spoke out of turn"
+            return None, None
+    answers: list[_CallAnswer] = []
+    before = child.elapsed
+    while len(answers) < count and (body := await child.receive_bytes()) is not None:
+        answer = await asyncio.to_thread(_read_answer, body) if len(body) > _LONG else _read_answer(body)
+        if answer is None:
+            child.broken = "an answer that is none"
+            break
+        answer.seconds, before = child.elapsed - before, child.elapsed
+        answers.append(answer)
+    return answers, None
+
+
+def _read_answer(body: bytes) -> _CallAnswer | None:
+    """Parse the message of the answer's process about a call; None if it is invalid."""
+    decoder = Decoder()
+    try:
+        match unpack_frame(body):
+            case ["raised", said] if error := read_error(said):
+                return _CallAnswer(error=format_error(error))
+            case ["value", tagged, None]:
+                return _CallAnswer(value=decoder.decode(tagged), is_plain=decoder.is_plain, error=None)
+            case _:
+                pass
+    except (FrameError, ValueError):
+        pass
+    return None
+
+
+# The form `values`: programs.
+
+
+async def _run_programs(judging: Judging) -> list[TestResult]:
     results: list[TestResult] = []
-    late = 0
+    plan, limits, late = judging.plan, judging.limits, 0
     for name, test in zip(plan.names, plan.tests, strict=True):
         expected = test.stdout or ""
         if late >= MAX_PROCESSES:
@@ -149,7 +242,7 @@ async def _run_programs(
         # The expected output may be longer than the output kept of a run.
         room = min(len(expected.encode("utf-8", "replace")) // 512 + limits.stdout_kb, limits.output_mb * 1024)
         longer = msgspec.structs.replace(limits, stdout_kb=max(room, limits.stdout_kb))
-        ran = await run_program(start_child, code, test.stdin or "", longer, _NOWHERE)
+        ran = await run_program(judging.start_child, judging.code, test.stdin or "", longer, _NOWHERE)
         late += ran.ending == "timeout"
         same = not ran.truncated and await _compare_output(ran.stdout, expected, test.tolerance)
         error = None
@@ -159,21 +252,14 @@ async def _run_programs(
             error = f"it printed more than the {limits.stdout_kb} KiB that are kept"
         made = Judgement(same and ran.ok, error, show_value(ran.stdout), show_value(expected))
         results.append(made.make_result(name, ran.seconds, "values"))
-        process.seconds += ran.seconds
-        if process.ending == "ok" and not ran.ok:
-            process.ending, process.error = ran.ending, ran.error
-            process.stdout, process.stderr = ran.stdout, ran.stderr
+        judging.seconds += ran.seconds
+        if judging.ending == "ok" and not ran.ok:
+            judging.ending, judging.error = ran.ending, ran.error
+            judging.stdout, judging.stderr = ran.stdout, ran.stderr
     return results
 
 
 async def _compare_output(printed: str, expected: str, tolerance: float | None) -> bool:
-    """Like `same_output`; long outputs are compared in a thread, so that the event loop is not blocked."""
-    if len(printed) + len(expected) <= _LONG_OUTPUT or printed == expected:
+    if len(printed) + len(expected) <= _LONG or printed == expected:
         return same_output(printed, expected, tolerance)
     return await asyncio.to_thread(same_output, printed, expected, tolerance)
-
-
-_LONG_OUTPUT = 1 << 17
-"""Characters that can be compared in a millisecond or two."""
-_NOWHERE = Isolation(level=0)
-"""A placeholder: the isolation is taken from the verdict, not from the run's result."""

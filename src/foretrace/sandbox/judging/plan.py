@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,19 +16,28 @@ from foretrace.core.problem import Integrity, Test
 from foretrace.core.python_source import parse_quietly
 from foretrace.sandbox.base import FORMS
 from foretrace.sandbox.forkserver.run_result import MAX_INPUT_CHARS
-from foretrace.sandbox.judging.literal_calls import LiteralCheck, read_literal_tests
-from foretrace.sandbox.judging.rewrite import find_asserts, name_asserts
+from foretrace.sandbox.inside.values import encode
+from foretrace.sandbox.judging.rewrite import Check, find_asserts, find_constant_truth, name_asserts, take_apart
 from foretrace.sandbox.judging.test_reading import (
+    ALIAS,
     AnswerUses,
     find_answer_uses,
     find_check_function,
     find_unknown_features,
-    find_unknown_fixtures,
     needs_one_process,
 )
 
 _MAX_CODE_CHARS = 1 << 21
 """Most characters of the tests of one problem."""
+_MAX_ARGUMENT_BYTES = 64 * 1024
+"""Longest encoded argument of a call, bytes."""
+
+
+class LiteralCheck(msgspec.Struct, frozen=True):
+    """One assert, and the numbers of the calls that are its leaves."""
+
+    check: Check
+    calls: list[int]
 
 
 class JudgePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +111,6 @@ def _plan(
             raise ProblemError(f"test {number} has no assert: write what must hold as `assert f(1) == 2`")
         if unknown := find_unknown_features(tree):
             raise ProblemError(f"test {number} uses {', '.join(unknown)}, which cannot be judged here: write it out")
-        if unknown := find_unknown_fixtures(tree, (setup_tree, *trees[:number])):
-            names = ", ".join(map(repr, unknown))
-            raise ProblemError(f"test {number} asks for {names}, no known fixture: define it in the test")
     uses = find_answer_uses(trees, entry_point, setup_tree)
     for number, tree in enumerate(trees):
         _check_names(number, tree, uses, entry_point)
@@ -204,3 +210,86 @@ def _check_names(number: int, tree: ast.Module, uses: AnswerUses, entry_point: s
     reaching = {*uses.callees, "candidate", *(uses.setup_names if uses.setup_reaches_code else ())}
     if not find_check_function(tree) and not used & reaching:
         raise ProblemError(f"test {number} does not call the code: use its entry point")
+
+
+# Asserts that only call the answer with literals need no process for the tests: the answer's process gets the
+# arguments, and the parent compares the values.
+
+
+class _NotLiteralError(Exception):
+    pass
+
+
+def read_literal_tests(
+    trees: Sequence[ast.Module], uses: AnswerUses
+) -> tuple[tuple[tuple[str, list[Any], dict[str, Any]], ...], tuple[LiteralCheck, ...]] | None:
+    """The calls and asserts of the tests; None if the tests contain anything else."""
+    if len(uses.callees) > 1 or uses.setup_names & uses.callees:
+        return None
+    calls: list[tuple[str, list[Any], dict[str, Any]]] = []
+    found: list[LiteralCheck] = []
+    try:
+        for tree in trees:
+            check = find_check_function(tree)
+            names = {name: name for name in uses.callees}
+            if uses.entry_point:
+                names |= {ALIAS: uses.entry_point} | ({check[0]: uses.entry_point} if check else {})
+            for node in _find_asserts(tree, check, names):
+                made = take_apart(node.test, len(found), uses.shadowed)
+                numbers = [_read_call(leaf, names, calls) for leaf in made.leaves]
+                if not numbers:
+                    return None
+                found.append(LiteralCheck(made, numbers))
+    except (_NotLiteralError, ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return (tuple(calls), tuple(found)) if found else None
+
+
+def _find_asserts(tree: ast.Module, check: tuple[str, bool] | None, names: Container[str]) -> Iterator[ast.Assert]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and check and node.name == "check":
+            if len(node.args.args) != 1 or node.args.defaults or node.decorator_list:
+                raise _NotLiteralError
+            for inner in node.body:
+                yield from _read_statement(inner)
+        elif isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) and t.id.isupper() for t in node.targets):
+            ast.literal_eval(node.value)  # METADATA and the like
+        elif not _is_check_of(node, check, names):
+            yield from _read_statement(node)
+
+
+def _is_check_of(node: ast.stmt, check: tuple[str, bool] | None, names: Container[str]) -> bool:
+    """Whether a statement calls the check function with the code under test."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not check or not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "check":
+        return False
+    return len(call.args) == 1 and not call.keywords and getattr(call.args[0], "id", "") in names
+
+
+def _read_statement(node: ast.stmt) -> Iterator[ast.Assert]:
+    if isinstance(node, ast.Assert):
+        if find_constant_truth(node) is not True:
+            yield node
+    elif not isinstance(node, (ast.Import, ast.Pass)) and not (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ):
+        raise _NotLiteralError
+
+
+def _read_call(node: ast.expr, names: dict[str, str], calls: list[Any]) -> int:
+    """Add a call of the answer with literal arguments, and return its number."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in names:
+        raise _NotLiteralError
+    if any(keyword.arg is None for keyword in node.keywords):
+        raise _NotLiteralError
+    args = [_encode(ast.literal_eval(arg)) for arg in node.args]
+    named = {str(keyword.arg): _encode(ast.literal_eval(keyword.value)) for keyword in node.keywords}
+    calls.append((names[node.func.id], args, named))
+    return len(calls) - 1
+
+
+def _encode(value: Any) -> Any:
+    tagged = encode(value, _MAX_ARGUMENT_BYTES)
+    if type(tagged) is list and tagged[0] == "o":
+        raise _NotLiteralError
+    return tagged

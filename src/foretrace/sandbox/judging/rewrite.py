@@ -7,48 +7,39 @@ stay in this process: in the test code that is sent, each assert is replaced by 
 from __future__ import annotations
 
 import ast
+import contextlib
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import msgspec
 
-from foretrace.sandbox.judging.other_constants import find_variants
+from foretrace.sandbox.inside.recorder import NoDecoyError, vary
 from foretrace.sandbox.judging.test_reading import ALIAS, AnswerUses
 
 RECORDER = "__check__"
-_COMPARISONS: dict[type, str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
+_COMPARISONS = {
+    "Eq": "==",
+    "NotEq": "!=",
+    "Lt": "<",
+    "LtE": "<=",
+    "Gt": ">",
+    "GtE": ">=",
+    "In": "in",
+    "NotIn": "not in",
 }
-_ARITHMETIC: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-}
+_ARITHMETIC = {"Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv", "FloorDiv": "floordiv", "Mod": "mod"}
 _FUNCTIONS = {
-    "abs": "abs",
-    "round": "round",
+    **{name: name for name in ("abs", "round", "isclose", "approx")},
     "math.isclose": "isclose",
-    "isclose": "isclose",
     "pytest.approx": "approx",
-    "approx": "approx",
     "__same_items__": "same_items",
 }
 _EMPTY = {"set": set, "frozenset": frozenset, "dict": dict, "list": list, "tuple": tuple}
 _UNITTEST = {
-    **dict.fromkeys(("Equal", "Equals", "ListEqual", "TupleEqual", "DictEqual", "SetEqual"), "{0} == {1}"),
-    "MultiLineEqual": "{0} == {1}",
-    "SequenceEqual": "{0} == {1}",
+    **{f"{kind}Equal": "{0} == {1}" for kind in ("", "List", "Tuple", "Dict", "Set", "MultiLine", "Sequence")},
+    "Equals": "{0} == {1}",
     "NotEqual": "{0} != {1}",
     "True": "{0}",
     "False": "not {0}",
@@ -115,13 +106,17 @@ class Check(msgspec.Struct):
 
     @property
     def parameters(self) -> str:
-        """The parameters of the skeleton as a function."""
         return ", ".join([f"t{n}" for n in range(len(self.leaves))] + [f"c{n}" for n in range(len(self.constants))])
 
     @property
     def hides(self) -> bool:
         """Whether it has a constant other than tolerances, which the answer must not know."""
         return len(self.constants) > len(self.tolerances)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether it is `<` or `>` of two leaves."""
+        return self.skeleton in ("(t0 < t1)", "(t0 > t1)")
 
     @property
     def claims_sameness(self) -> bool:
@@ -146,9 +141,9 @@ class _Hoister:
             return f"c{len(self.check.constants) - 1}"
         if isinstance(node, ast.Compare):
             return self._hoist_comparison(node)
-        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC and "Decimal" not in ast.unparse(node):
+        if isinstance(node, ast.BinOp) and type(node.op).__name__ in _ARITHMETIC and "Decimal" not in ast.unparse(node):
             self.check.kinds.add("arithmetic")
-            return f"{_ARITHMETIC[type(node.op)]}({self.hoist(node.left)}, {self.hoist(node.right)})"
+            return f"{_ARITHMETIC[type(node.op).__name__]}({self.hoist(node.left)}, {self.hoist(node.right)})"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
             self.check.kinds.add("not" if isinstance(node.op, ast.Not) else "arithmetic")
             return f"({'not ' if isinstance(node.op, ast.Not) else '-'}{self.hoist(node.operand)})"
@@ -175,7 +170,7 @@ class _Hoister:
             self.check.kinds.add(type(op).__name__)
             if near:
                 self.check.tolerances.add(len(self.check.constants))
-            parts += [_COMPARISONS[type(op)], self.hoist(right)]
+            parts += [_COMPARISONS[type(op).__name__], self.hoist(right)]
         self.check.sides = (parts[0], parts[-1]) if is_left else (parts[-1], parts[0])
         if near and (difference := re.fullmatch(r"abs\(sub\((\w+), (\w+)\)\)", parts[0])):
             self.check.sides = (difference[1], difference[2])
@@ -267,14 +262,18 @@ class TestRewriter(ast.NodeTransformer):
         """Above 0 inside code that may expect an exception of an assert."""
         self._required = True
 
-    def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
+    @contextlib.contextmanager
+    def _enter(self, required: bool, *, native: bool = False, inside: bool = True) -> Generator[None]:
         before = self._required, self._native, self._inside
         self._required &= required
         self._native += native
         self._inside += inside
-        self.generic_visit(node)
+        yield
         self._required, self._native, self._inside = before
-        return node
+
+    def _visit_in(self, node: Any, required: bool, *, native: bool = False, inside: bool = True) -> Any:
+        with self._enter(required, native=native, inside=inside):
+            return self.generic_visit(node)
 
     def visit_If(self, node: Any) -> Any:
         """The code inside may be skipped."""
@@ -283,7 +282,6 @@ class TestRewriter(ast.NodeTransformer):
     visit_For = visit_AsyncFor = visit_While = visit_Match = visit_If  # noqa: N815 - ast's names
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
-        """Contains no asserts."""
         return node
 
     def visit_FunctionDef(self, node: Any) -> Any:
@@ -310,17 +308,12 @@ class TestRewriter(ast.NodeTransformer):
 
     def visit_Try(self, node: Any) -> Any:
         """An assert in the body may be caught."""
-        before = self._required, self._native, self._inside
-        self._inside += 1
-        self._required &= not node.handlers
-        self._native += any(_catches_asserts(handler.type) for handler in node.handlers)
-        node.body = self._visit_all(node.body)
-        self._required, self._native = False, before[1]
-        node.handlers = self._visit_all(node.handlers)
-        node.orelse = self._visit_all(node.orelse)
-        self._required = before[0]
-        node.finalbody = self._visit_all(node.finalbody)
-        self._required, self._native, self._inside = before
+        with self._enter(not node.handlers, native=any(_catches_asserts(handler.type) for handler in node.handlers)):
+            node.body = self._visit_all(node.body)
+        with self._enter(False):
+            node.handlers, node.orelse = self._visit_all(node.handlers), self._visit_all(node.orelse)
+        with self._enter(True):
+            node.finalbody = self._visit_all(node.finalbody)
         return node
 
     visit_TryStar = visit_Try  # noqa: N815
@@ -432,3 +425,51 @@ def _read_unittest(call: ast.Call, name: str) -> ast.expr | None:
 
 def _catches_asserts(kind: ast.expr | None) -> bool:
     return kind is None or bool(re.search(r"\b(AssertionError|Exception|BaseException)\b", ast.unparse(kind)))
+
+
+# Other constants for asserts that an object decides: if it accepts those too, it is not believed.
+
+RANDOM = random.SystemRandom()
+_ROWS = 8
+_LITERALS = (int, float, str, bool)
+
+
+def make_line_up(real: list[Any], tolerances: set[int]) -> tuple[list[list[Any]], int] | None:
+    """Rows of constants similar to those of a check, and the index of the true row; None if no others are found."""
+    rows = [real]
+    places = [n for n in range(len(real)) if n not in tolerances]
+    for turn in range(40):
+        place = places[turn % len(places)]
+        value = real[place]
+        try:
+            other = vary(value, RANDOM)
+        except NoDecoyError:
+            continue
+        row = [*real[:place], other, *real[place + 1 :]]
+        if all(repr(row) != repr(made) for made in rows):
+            rows.append(row)
+        if len(rows) > _ROWS:
+            break
+    RANDOM.shuffle(rows)
+    return (rows, next(n for n, row in enumerate(rows) if row is real)) if len(rows) > 1 else None
+
+
+def find_variants(leaves: list[ast.expr]) -> tuple[list[str], int]:
+    """Source of several variants of one leaf, each with another constant, and the number of the leaf."""
+    for place in sorted(range(len(leaves)), key=lambda n: (not isinstance(leaves[n], ast.Call), -n)):
+        nodes = list(ast.walk(leaves[place]))
+        if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for n in nodes):
+            continue
+        made: list[str] = []
+        count = sum(isinstance(n, ast.Constant) and type(n.value) in _LITERALS for n in nodes)
+        for which in list(range(min(count, 6))) * (4 if count < 3 else 2):
+            tree = ast.parse(ast.unparse(leaves[place]), mode="eval")
+            found = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and type(n.value) in _LITERALS]
+            value: Any = found[which].value
+            near = type(value) is int and len(made) < count  # an adjacent number is most likely to change the result
+            found[which].value = value + RANDOM.choice([-1, 1]) if near else vary(value, RANDOM)
+            if (other := ast.unparse(tree)) not in (*made, ast.unparse(leaves[place])):
+                made.append(other)
+        if made:
+            return made, place
+    return [], 0

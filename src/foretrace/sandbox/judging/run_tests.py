@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import Any, NamedTuple
 
 import msgspec
 
-from foretrace.core.problem import Ending, RunError, TestResult
+from foretrace.core.problem import RunError, TestResult
 from foretrace.sandbox.base import Limits
-from foretrace.sandbox.forkserver.child_channel import ChildChannel, StartChild
-from foretrace.sandbox.forkserver.run_result import PROTOCOL_ERROR_TEXT, make_protocol_error, read_error
-from foretrace.sandbox.inside.wire.frames import FrameError, unpack_frame
-from foretrace.sandbox.inside.wire.values import encode
-from foretrace.sandbox.judging.calls import (
-    EXIT_TIMEOUT_S,
-    NOT_RUN,
-    ProcessTotals,
-    find_ending,
-    find_load_ending,
-    format_error,
-)
-from foretrace.sandbox.judging.other_constants import make_line_up
-from foretrace.sandbox.judging.plan import JudgePlan
+from foretrace.sandbox.forkserver.child_channel import ChildChannel
+from foretrace.sandbox.forkserver.run_result import read_error
+from foretrace.sandbox.inside.values import encode
+from foretrace.sandbox.inside.wire import FrameError, unpack_frame
+from foretrace.sandbox.judging.process import EXIT_TIMEOUT_S, NOT_RUN, Judging, find_ending, format_error
+from foretrace.sandbox.judging.rewrite import make_line_up
 from foretrace.sandbox.judging.test_code import prepare, show_constants
 from foretrace.sandbox.judging.verify import TestReport
 
-_QUESTION = b'["call",'
-_REPLIES = (_QUESTION, b'["value",', b'["raised",', b'["other",')
-"""Messages that tests and answer may send each other; the answer's `other` ends the conversation."""
+_QUESTIONS = (b'["call",', b'["value",', b'["raised",')
+"""Messages of the tests for the answer."""
+_REPLIES = (*_QUESTIONS, b'["other",')
+"""Messages of the answer for the tests; `other` ends the conversation."""
 _MAX_ENCODED = 1 << 24
 _HEAD_START_S = 0.5
 """Seconds that the tests may take beyond the answer's limit, to report what it did before it was too late."""
-
 _TESTS_CPU_S = 0.5
 """CPU seconds of the tests in a separate process; those that take longer are run in one process with the answer."""
 
 
 class Outcome(NamedTuple):
-    """The outcome of running the tests."""
-
     report: TestReport
     failed: str | None = None
     """Why all tests fail, whatever was reported."""
@@ -49,166 +40,133 @@ class Outcome(NamedTuple):
     """Why the tests have to be run in one process with the answer."""
 
     def results(self) -> list[TestResult]:
-        """All results."""
         return self.report.results(self.why, self.failed)
 
 
-async def run_apart(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> Outcome:
+async def run_apart(judging: Judging) -> Outcome:
     """Run the tests in a separate process, and forward their calls of the answer's functions."""
-    prepared = prepare(plan)
-    report = TestReport(prepared.checks, prepared.tests, plan.names, {}, "calls")
+    limits, prepared = judging.limits, prepare(judging.plan)
+    report = TestReport(prepared.checks, prepared.tests, judging.plan.names, {}, "calls")
     request = {**prepared.request, "mode": "tests", "interactive": True}
     request["constants"] = show_constants(prepared, all_of_them=True)
     asked = {key: prepared.request[key] for key in ("preamble", "setup_parts", "entry_point", "names")}
-    own = {**asked, "mode": "answer", "code": code, "interactive": True}
+    own = {**asked, "mode": "answer", "code": judging.code, "interactive": True}
     longer = msgspec.structs.replace(limits, wall_s=limits.wall_s + _HEAD_START_S, cpu_s=_TESTS_CPU_S)
     # The answer first: then the tests also get a server, and neither waits for one while its time runs.
-    async with start_child(own, limits) as answer, start_child(request, longer) as tests:
-        talk = _Conversation(tests, answer, report)
-        await talk.hold()
-        for child in (answer, tests):
-            if child is answer or talk.said is None:
-                child.stop()
+    async with judging.start_child(own, limits) as answer, judging.start_child(request, longer) as tests:
+        said = await _forward_calls(tests, answer, report)
+        answer.stop()
+        if said[0] in ("other", "failed_to_load", "gone", "broken", None):
+            tests.stop()
         answer_exit, tests_exit = await answer.wait(), await tests.wait(EXIT_TIMEOUT_S)
-    said: list[Any] = talk.said or [None]
-    if talk.broken or answer.broken:
-        process.add(answer_exit, "killed", make_protocol_error())
-        return Outcome(report, PROTOCOL_ERROR_TEXT)
-    if talk.failed is not None:
-        process.add(answer_exit, find_load_ending(talk.failed), talk.failed)
-        return Outcome(report, format_error(talk.failed))
-    ending: Ending = "ok"
-    error, why = None, NOT_RUN
-    if talk.needs_objects is None and talk.answer_gone:
+    failed = said[1] if said[0] == "failed_to_load" else None
+    if unusable := judging.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed):
+        return Outcome(report, unusable)
+    if said[0] == "gone":
         ending, error = find_ending(answer_exit, False, limits)
-        process.add(answer_exit, ending, error)
-        process.add(tests_exit, "ok", None, beside=True)
+        judging.add(answer_exit, ending, error)
+        judging.add(tests_exit, "ok", None, beside=True)
         return Outcome(report, why=format_error(error) if error else NOT_RUN)
-    if talk.needs_objects is None and said[0] != "failed":
-        ending, error = find_ending(tests_exit, said[0] == "done", longer)
-        why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    elif said[0] == "failed" and (failed := read_error(said[1])):
-        why = f"the setup of the tests failed: {format_error(failed)}"
-    process.add(tests_exit, ending, error)
-    process.add(answer_exit, "ok", None, beside=True)
-    if said[0] == "done" and said[2]:
-        process.flags.add("exited")
-    needs = talk.needs_objects
+    ending, error, why, needs = "ok", None, NOT_RUN, None
+    match said:
+        case ["other", needs]:
+            pass
+        case ["failed", problem]:
+            if described := read_error(problem):
+                why = f"the setup of the tests failed: {format_error(described)}"
+        case _:
+            ending, error = find_ending(tests_exit, said[0] == "done", longer)
+            why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
+    judging.add(tests_exit, ending, error)
+    judging.add(answer_exit, "ok", None, beside=True)
     if needs is None and tests_exit.ending == "timeout" and (tests_exit.cpu_s or 0.0) >= _TESTS_CPU_S * 0.9:
         needs = f"the tests compute for more than {_TESTS_CPU_S:g} s"
-    if said[0] == "done" and said[1] and not all(result.passed for result in report.results(why)):
-        needs = "functions of the tests were handed over"  # which the answer may have inspected
+    if said[0] == "done":
+        _, gave_functions, exited = said
+        if exited:
+            judging.flags.add("exited")
+        if gave_functions and not all(result.passed for result in report.results(why)):
+            needs = "functions of the tests were handed over"  # which the answer may have inspected
     return Outcome(report, why=why, needs_objects=needs)
 
 
-class _Conversation:
-    """Forwards messages between tests and answer, which take turns."""
+async def _forward_calls(tests: ChildChannel, answer: ChildChannel, report: TestReport) -> list[Any]:
+    """Forward messages between tests and answer, which take turns, until the tests are done or a process has ended.
 
-    def __init__(self, tests: ChildChannel, answer: ChildChannel, report: TestReport) -> None:
-        self._tests, self._answer, self._report = tests, answer, report
-        self.broken = self.answer_gone = False
-        self.failed: RunError | None = None
-        """Why the answer cannot be loaded."""
-        self.needs_objects: str | None = None
-        self.said: list[Any] | None = None
-        """The last message of the tests."""
-
-    async def hold(self) -> None:
-        """Forward messages until the tests are done, or one of the two processes has ended."""
-        match await self._answer.receive():
-            case ["loaded", {**names}]:
-                await self._tests.send(["loaded", names])
-                await self._pass_on()
-            case ["failed", error] if read_error(error):
-                self.failed = read_error(error)
-            case ["other", str(why)]:
-                self.needs_objects = why
-            case None:
-                self.answer_gone = True
-            case _:
-                self.broken = True
-
-    async def _pass_on(self) -> None:
-        before = 0.0
-        while (frame := await self._tests.receive_bytes()) is not None:
-            if frame.startswith(_REPLIES[:3]):
-                await self._tests.send(await self._ask(frame))
-                if self.broken:
-                    return
-                continue
-            message = _read(frame)
-            if message[0] == "test":
-                self._report.take(message[1], message[2], message[3], self._tests.elapsed - before)
-                before = self._tests.elapsed
-                continue
-            self.said = message
-            self.broken = message[0] == "broken"
-            if message[0] == "other":
-                self.needs_objects = str(message[1])
-            return
-
-    async def _ask(self, frame: bytes) -> bytes | list[Any]:
-        if not self.answer_gone:
-            await self._answer.send(frame)
-            reply = await self._answer.receive_bytes()
-            if reply is not None:
-                self.broken = not reply.startswith(_REPLIES)
-                return reply
-        self.answer_gone = True
-        return ["gone"]
+    Returns:
+        The last message of the tests: `["done", whether functions were handed over, whether the answer exited]`,
+        `["failed", error]`, `["other", why one process is needed]` (also of the answer), `[None]` if they said nothing;
+        or `["failed_to_load", error]`, `["gone"]` or `["broken"]` of the answer.
+    """
+    match await answer.receive():
+        case ["loaded", {**names}]:
+            await tests.send(json.dumps(["loaded", names]).encode("ascii"))
+        case ["failed", error] if described := read_error(error):
+            return ["failed_to_load", described]
+        case ["other", str(why)]:
+            return ["other", why]
+        case None:
+            return ["gone"]
+        case _:
+            return ["broken"]
+    before, gone = 0.0, False
+    while (frame := await tests.receive_bytes()) is not None:
+        if frame.startswith(_QUESTIONS):
+            reply = None
+            if not gone:
+                await answer.send(frame)
+                reply = await answer.receive_bytes()
+            gone = reply is None
+            if reply is not None and not reply.startswith(_REPLIES):
+                return ["broken"]
+            await tests.send(reply or b'["gone"]')
+            continue
+        try:
+            message = unpack_frame(frame)
+        except FrameError:
+            return ["broken"]
+        if message[0] != "test":
+            if gone and message[0] not in ("other", "broken"):
+                return ["gone"]
+            return message[:2] if message[0] == "other" else list(message)
+        report.take(message[1], message[2], message[3], tests.elapsed - before)
+        before = tests.elapsed
+    return ["gone"] if gone else [None]
 
 
-def _read(frame: bytes) -> Any:
-    try:
-        return unpack_frame(frame)
-    except FrameError:
-        return ["broken"]
-
-
-async def run_together(
-    start_child: StartChild, plan: JudgePlan, code: str, limits: Limits, process: ProcessTotals
-) -> Outcome:
-    """Run the tests in the answer's process. If its objects decide asserts, run them again with decoy constants."""
-    outcome = await _run_once(start_child, plan, code, limits, process, {})
+async def run_together(judging: Judging, limits: Limits) -> Outcome:
+    """Run the tests in the answer's judging. If its objects decide asserts, run them again with decoy constants."""
+    outcome = await _run_once(judging, limits, {})
     report = outcome.report
     if not report.unsure or not any(result.passed for result in outcome.results()):
         return outcome
     line_ups: dict[int, tuple[list[list[Any]], int]] = {}
     for number in report.unsure:
-        check = prepare(plan).checks[number]
+        check = prepare(judging.plan).checks[number]
         made = make_line_up(check.constants, check.tolerances)
         if made is None:
             return outcome._replace(failed="an object of the code's was compared with what nothing else is like")
         line_ups[number] = made
-    allowed = process.find_next_limits(limits)
+    allowed = judging.find_next_limits()
     if allowed is None:
         return outcome._replace(failed="no time was left to ask the code's objects twice")
-    return await _run_once(start_child, plan, code, allowed, process, line_ups)
+    return await _run_once(judging, allowed, line_ups)
 
 
-async def _run_once(
-    start_child: StartChild,
-    plan: JudgePlan,
-    code: str,
-    limits: Limits,
-    process: ProcessTotals,
-    line_ups: dict[int, tuple[list[list[Any]], int]],
-) -> Outcome:
+async def _run_once(judging: Judging, limits: Limits, line_ups: dict[int, tuple[list[list[Any]], int]]) -> Outcome:
     """Run the tests; for some checks, the constants are one row of a line-up, and only the parent knows which."""
-    prepared = prepare(plan)
+    prepared = prepare(judging.plan)
     places = {number: place for number, (_, place) in line_ups.items()}
-    report = TestReport(prepared.checks, prepared.tests, plan.names, places, "together")
+    report = TestReport(prepared.checks, prepared.tests, judging.plan.names, places, "together")
     token = secrets.token_hex(8)
-    request = {**prepared.request, "mode": "together", "code": code, "token": token}
+    request = {**prepared.request, "mode": "together", "code": judging.code, "token": token}
     request["constants"] = show_constants(prepared, all_of_them=False)
     request["line_ups"] = [
         [n, [[encode(c, _MAX_ENCODED) for c in row] for row in rows]] for n, (rows, _) in line_ups.items()
     ]
     failed: RunError | None = None
     agreeable, done, seen = "", False, list[Any]()
-    async with start_child(request, limits) as child:
+    async with judging.start_child(request, limits) as child:
         before = 0.0
         while not done and failed is None and child.broken is None and (message := await child.receive()) is not None:
             match message:
@@ -225,26 +183,22 @@ async def _run_once(
                 case _:
                     child.broken = "the process spoke out of turn"
         ended = await child.wait(EXIT_TIMEOUT_S)
-    if child.broken:
-        process.add(ended, "killed", make_protocol_error())
-        return Outcome(report, PROTOCOL_ERROR_TEXT)
-    if failed is not None:
-        process.add(ended, find_load_ending(failed), failed)
-        return Outcome(report, format_error(failed))
+    if unusable := judging.add_unusable(ended, child.broken, failed):
+        return Outcome(report, unusable)
     ending, error = find_ending(ended, done, limits)
-    process.add(ended, ending, error)
+    judging.add(ended, ending, error)
     why = f"the tests did not come to their end: {format_error(error)}" if error else NOT_RUN
-    return Outcome(report, _find_cheat(report, agreeable, seen, process) or (why if ending == "exit" else None), why)
+    return Outcome(report, _find_cheat(report, agreeable, seen, judging) or (why if ending == "exit" else None), why)
 
 
-def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], process: ProcessTotals) -> str | None:
+def _find_cheat(report: TestReport, agreeable: str, seen: list[Any], judging: Judging) -> str | None:
     """What the answer did to cheat, so that all tests fail; None if it did not."""
     failed = None
     for kind, what in (pair for pair in seen if isinstance(pair, list) and len(pair) == 2):
-        process.flags.add("peeked" if kind == "peeked" else "tampered")
+        judging.flags.add("peeked" if kind == "peeked" else "tampered")
         failed = f"the code {'looked at' if kind == 'peeked' else 'changed'} {what}"[:300]
     if agreeable:
         failed = f"an object of the code's class {agreeable} says that it equals what it cannot know"[:300]
     if agreeable or report.same_for_others:
-        process.flags.add("same_for_others")
+        judging.flags.add("same_for_others")
     return failed

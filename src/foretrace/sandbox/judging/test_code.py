@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from foretrace.core.python_source import parse_quietly
-from foretrace.sandbox.inside.roles.test_runner import BYTECODE
-from foretrace.sandbox.inside.wire.values import encode
+from foretrace.sandbox.inside.recorder import BYTECODE
+from foretrace.sandbox.inside.values import encode
 from foretrace.sandbox.judging.plan import JudgePlan
 from foretrace.sandbox.judging.rewrite import Check, TestRewriter
 from foretrace.sandbox.judging.test_reading import Function, find_answer_uses, find_check_function
@@ -35,13 +35,8 @@ class TestCode(msgspec.Struct):
 
 def prepare(plan: JudgePlan) -> TestCode:
     """The taken-apart tests of a plan, cached in it."""
-    if "code" not in plan.memory:
-        plan.memory["code"] = _prepare(plan)
-    made: TestCode = plan.memory["code"]
-    return made
-
-
-def _prepare(plan: JudgePlan) -> TestCode:
+    if "code" in plan.memory:
+        return plan.memory["code"]  # type: ignore[no-any-return]
     checks: list[Check] = []
     tests: list[dict[str, Any]] = []
     results: list[list[int]] = []
@@ -55,15 +50,11 @@ def _prepare(plan: JudgePlan) -> TestCode:
         tests.append(described | _pack(ast.fix_missing_locations(tree), f"test_{number}.py"))
         results.append(list(range(made, made + len(rewriter.results))))
         made += len(rewriter.results)
-    skeletons = "".join(
-        f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({', '.join(check.sides or ())})), "
-        for check in checks
-    )
     texts = [plan.setup, *(test.code for test in plan.tests)]
     request = {
         "tests": tests,
-        "skeletons": f"({skeletons})",
-        "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), _is_order(check)] for check in checks],
+        "skeletons": _pack_skeletons(checks),
+        "facts": [[check.hides, bool(check.kinds & {"In", "NotIn"}), check.is_strict] for check in checks],
         "setup": _pack_source(plan.setup, "setup.py"),
         "helpers": _pack_source(plan.helpers, "prompt.py"),
         "entry_point": plan.entry_point,
@@ -74,7 +65,8 @@ def _prepare(plan: JudgePlan) -> TestCode:
         "preamble": plan.preamble,
         "setup_parts": plan.setup_parts,
     }
-    return TestCode(checks, results, request)
+    code = plan.memory["code"] = TestCode(checks, results, request)
+    return code
 
 
 def _describe_test(code: str, tree: ast.Module) -> dict[str, Any]:
@@ -106,6 +98,18 @@ def _pack(tree: ast.Module, file: str) -> dict[str, Any]:
     return {"source": ast.unparse(tree), "bytecode": BYTECODE, "code": packed}
 
 
+def _pack_skeletons(checks: list[Check]) -> dict[str, Any]:
+    pairs = "".join(
+        f"(lambda {check.parameters}: {check.skeleton}, lambda {check.parameters}: ({', '.join(check.sides or ())})), "
+        for check in checks
+    )
+    source = f"skeletons = ({pairs})"
+    try:
+        return _pack(parse_quietly(source), "skeletons")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # too deep: the asserts fail where they are run
+        return {"source": source, "bytecode": "", "code": ""}
+
+
 def _pack_source(source: str, file: str) -> dict[str, Any]:
     tree = parse_quietly(source)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
@@ -124,10 +128,6 @@ def _find_modules(texts: list[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module)
     return {name for name in found if name.partition(".")[0] not in ("pytest", "solution", "this", "antigravity")}
-
-
-def _is_order(check: Check) -> bool:
-    return len(check.leaves) == 2 and bool(re.fullmatch(r"\(t0 [<>] t1\)", check.skeleton))
 
 
 def show_constants(code: TestCode, *, all_of_them: bool) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Decides from the records of `inside.roles.recorder` which asserts hold; this process has the constants."""
+"""Decides from the records of `inside.recorder` which asserts hold; this process has the constants."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import msgspec
 
 from foretrace.core.problem import Integrity, TestResult
 from foretrace.sandbox.forkserver.run_result import read_error
-from foretrace.sandbox.inside.roles.recorder import NAMES
-from foretrace.sandbox.inside.wire.values import decode, show_value
-from foretrace.sandbox.judging.calls import format_error
+from foretrace.sandbox.inside.recorder import NAMES
+from foretrace.sandbox.inside.values import decode, show_value
+from foretrace.sandbox.judging.process import format_error
 from foretrace.sandbox.judging.rewrite import Check
 
 _MAX_BITS = 1 << 14
@@ -88,7 +88,6 @@ class Judgement(msgspec.Struct):
     same_for_others: bool = False
 
     def make_result(self, name: str, seconds: float | None, form: Integrity) -> TestResult:
-        """The result of the test of this name."""
         error = None if self.passed else self.error
         sides = {"actual": self.actual, "expected": self.expected}
         return TestResult(name=name, passed=self.passed, error=error, seconds=seconds, form=form, **sides)
@@ -143,15 +142,11 @@ def judge_record(check: Check, record: list[Any], place: int | None) -> Judgemen
                 return Judgement(False, "an object of the code's says so")
             if len(others) > 1 and check.claims_sameness and all(other is True for other in others):
                 return _same_for_others()
-            if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and _is_strict(check):
+            if len(check.leaves) == 2 and not check.claims_sameness and others[-2:].count(True) and check.is_strict:
                 return _same_for_others()
             return _PASSED
         case _:
             return _MALFORMED
-
-
-def _is_strict(check: Check) -> bool:
-    return check.skeleton in ("(t0 < t1)", "(t0 > t1)")
 
 
 def _judge_line_up(check: Check, answers: list[Any], place: int) -> Judgement:
@@ -176,10 +171,8 @@ class TestReport:
     """The results of the tests, in the order of a plan.
 
     Args:
-        checks: the checks of all tests.
         tests: for each test, the numbers of its results.
         places: by check, the index of the true constants in its line-up.
-        form: the form in which the tests are judged.
     """
 
     __test__ = False
@@ -241,17 +234,13 @@ class TestReport:
     def _finish(self, results: list[int], problem: Any, seen: set[int]) -> None:
         error = read_error(problem) if problem is not None else None
         text = (format_error(error) if error else "it failed") if problem is not None else None
+        unreached = text if text is None or len(results) == 1 else f"not reached: {text}"[:500]
         for result in results:
-            if self._results[result] is None and result not in seen:
-                alone = len(results) == 1
-                self._results[result] = Judgement(
-                    text is None, text if alone or text is None else f"not reached: {text}"[:500]
-                )
-            elif self._results[result] is None:
-                self._results[result] = _PASSED  # unsure: the next run decides
-        last = self._results[results[-1]] if results else None
-        if text is not None and all(made is not None and made.passed for made in (self._results[r] for r in results)):
-            self._results[results[-1]] = Judgement(False, text, last.actual if last else None)
+            if self._results[result] is None:  # if it was seen, it is unsure: the next run decides
+                self._results[result] = _PASSED if result in seen else Judgement(text is None, unreached)
+        made = [self._results[result] for result in results]
+        if text is not None and all(one is not None and one.passed for one in made):
+            self._results[results[-1]] = Judgement(False, text, made[-1].actual if made[-1] else None)
 
     def results(self, why: str, failed: str | None = None) -> list[TestResult]:
         """All results.
@@ -260,11 +249,10 @@ class TestReport:
             why: why tests without a report fail.
             failed: why all tests fail, whatever was reported.
         """
+        if failed is not None:
+            return [Judgement(False, failed).make_result(name, None, self._form) for name in self._names]
         made: list[TestResult] = []
-        for number, name in enumerate(self._names):
-            judged = self._results[number] or Judgement(False, why)
-            if failed is not None:
-                judged = Judgement(False, failed)
-            seconds = self._seconds.get(number) if self._results[number] and failed is None else None
-            made.append(judged.make_result(name, seconds, self._form))
+        for number, (name, judged) in enumerate(zip(self._names, self._results, strict=True)):
+            seconds = self._seconds.get(number) if judged else None
+            made.append((judged or Judgement(False, why)).make_result(name, seconds, self._form))
         return made

@@ -16,8 +16,8 @@ from typing import Any
 
 from foretrace.sandbox.inside import child
 from foretrace.sandbox.inside.child import Confinement
-from foretrace.sandbox.inside.server.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
-from foretrace.sandbox.inside.wire.messages import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
+from foretrace.sandbox.inside.parent_connection import CHUNK_SIZE, ParentConnection, kill_descendants
+from foretrace.sandbox.inside.wire import CANCEL, EXIT, FROM_CHILD, KEEP, KILL, STDERR, STDOUT
 
 _READ_ONCE_S = 0.002
 """The output of a run that ends within this time is read once, at the end; of a longer one, continuously."""
@@ -52,6 +52,8 @@ class WatchedChild:
         self.theirs = (their_out, their_err, self._their_channel.fileno())
         """The child's stdout, stderr and channel."""
         self._streams = {self.channel.fileno(), self._out, self._err}
+        self._ready: set[int] = set()
+        """Descriptors that were readable at the last look."""
         for descriptor in self._streams:
             os.set_blocking(descriptor, False)
         self._poller = select.poll()
@@ -75,7 +77,6 @@ class WatchedChild:
             self._watch_output()
 
     def close_theirs(self) -> None:
-        """Close the child's ends here."""
         self._their_channel.close()
         for descriptor in self.theirs[:2]:
             os.close(descriptor)
@@ -166,11 +167,14 @@ class WatchedChild:
         """
         before = self._output_bytes + self._data_bytes
         for descriptor, kind in ((self._out, STDOUT), (self._err, STDERR)):
-            while self._output_bytes <= self._max_output and (chunk := self._parent.queue_from(descriptor, kind)):
+            while (to_the_end or descriptor in self._ready) and self._output_bytes <= self._max_output:
+                if not (chunk := self._parent.queue_from(descriptor, kind)):
+                    break
                 self._output_bytes += len(chunk)
         if self._output_bytes > self._max_output:
             self.kill("output")
-        while self.kill_reason is None and not self.is_kept:
+        is_ready = to_the_end or self.channel.fileno() in self._ready
+        while is_ready and self.kill_reason is None and not self.is_kept:
             chunk = self._parent.queue_from(self.channel.fileno(), FROM_CHILD, time.monotonic() - self.started)
             if not chunk:
                 self._channel_ended = chunk is not None
@@ -193,6 +197,7 @@ class WatchedChild:
         left = min(self._deadline - time.monotonic(), _POLL_S if self._is_read else _READ_ONCE_S)
         happened = poller.poll(max(0, left if self._pidfd >= 0 else min(left, 0.005)) * 1000 + (not self._is_read))
         may_have_ended = self._pidfd < 0
+        self._ready = {descriptor for descriptor, what in happened if what & (select.POLLIN | select.POLLHUP)}
         for descriptor, what in happened:
             if descriptor == parent_fd:
                 parent.fill()

@@ -9,11 +9,11 @@ import operator
 import sys
 from collections.abc import Iterable
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
+from foretrace.sandbox.inside import answer, test_runner
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import answer, test_runner
-from foretrace.sandbox.inside.roles.recorder import OWN_MODULE, Recorder
+from foretrace.sandbox.inside.recorder import OWN_MODULE, Recorder
 
 _PEEKING = frozenset(
     {
@@ -24,7 +24,7 @@ _PEEKING = frozenset(
 """Audit events of code that inspects frames and objects of other code."""
 _FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
 _OWN_CODE = "foretrace.sandbox.inside."
-_OWN_MODULES = tuple(_OWN_CODE + name for name in ("roles.recorder", "roles.test_runner", "wire.frames", "wire.values"))
+_OWN_MODULES = tuple(_OWN_CODE + name for name in ("recorder", "test_runner", "wire", "values"))
 """The modules that judge in this process. Reading more would copy their memory, and cost more than the run itself."""
 
 
@@ -54,23 +54,11 @@ def serve(channel: Any, request: dict[str, Any]) -> None:
     send(["done", find_agreeable_class([*own.values(), *noted.strangers]) or "", watch.find_flags(), token])
 
 
-class _Snapshot(NamedTuple):
-    """The attributes of a module or class at one time."""
-
-    name: str
-    owner: Any
-    before: dict[str, Any]
-
-    def find_changes(self) -> list[str]:
-        """Qualified names of the functions and classes that have been replaced since."""
-        now, before = vars(self.owner), self.before
-        if len(now) == len(before) and all(map(operator.is_, now.values(), before.values())):
-            return []
-        changed = [key for key, value in before.items() if now.get(key) is not value and callable(value)]
-        return [f"{self.name}.{key}" for key in changed]
+_Snapshots = dict[str, tuple[Any, dict[str, Any]]]
+"""By qualified name: a module or class, and its attributes at one time."""
 
 
-def _take_snapshots(modules: dict[str, Any]) -> list[_Snapshot]:
+def _take_snapshots(modules: dict[str, Any]) -> _Snapshots:
     """Snapshots of modules and the classes that they define."""
     owners = {
         f"{name}.{key}": value
@@ -78,14 +66,22 @@ def _take_snapshots(modules: dict[str, Any]) -> list[_Snapshot]:
         for key, value in vars(module).items()
         if isinstance(value, type) and name.startswith((_OWN_CODE, "unittest")) and value.__module__.startswith(name)
     }
-    return [_Snapshot(name, owner, dict(vars(owner))) for name, owner in (modules | owners).items()]
+    return {name: (owner, dict(vars(owner))) for name, owner in (modules | owners).items()}
+
+
+def _find_changes(snapshots: _Snapshots) -> list[str]:
+    """Qualified names of the functions and classes that have been replaced since."""
+    changed: list[str] = []
+    for name, (owner, before) in snapshots.items():
+        now = vars(owner)
+        if len(now) != len(before) or not all(map(operator.is_, now.values(), before.values())):
+            changed += [f"{name}.{k}" for k, v in before.items() if now.get(k) is not v and callable(v)]
+    return changed
 
 
 @functools.cache  # taken by the fork server for all runs
-def snapshot_own_code() -> list[_Snapshot]:
-    """Snapshots of builtins and of the modules that judge."""
-    own = {name: sys.modules[name] for name in _OWN_MODULES}
-    return _take_snapshots({"builtins": builtins, **own})
+def snapshot_own_code() -> _Snapshots:
+    return _take_snapshots({"builtins": builtins} | {name: sys.modules[name] for name in _OWN_MODULES})
 
 
 class Watch:
@@ -96,12 +92,8 @@ class Watch:
         self._patched_by_tests: list[str] = request["patching"]
         self._getframe: Any = vars(sys)["_getframe"]
         own = snapshot_own_code()
-        self._modules = {
-            name: sys.modules[name] for name in request["modules"] if name in sys.modules and name != "sys"
-        }
-        known = {snapshot.name for snapshot in own}
-        others = {name: module for name, module in self._modules.items() if name not in known}
-        self._snapshots = [*own, *_take_snapshots(others)]
+        self._modules = {k: sys.modules[k] for k in request["modules"] if k in sys.modules and k != "sys"}
+        self._snapshots = own | _take_snapshots({k: v for k, v in self._modules.items() if k not in own})
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, args: tuple[Any, ...], frames: list[int] = []) -> None:  # noqa: B006 - it is a lock
@@ -122,7 +114,7 @@ class Watch:
     def find_flags(self) -> list[list[str]]:
         """What was noticed: pairs of a flag (see `Verdict.flags`) and its detail."""
         changed = [name for name, module in self._modules.items() if sys.modules.get(name) is not module]
-        changed += [name for snapshot in self._snapshots for name in snapshot.find_changes()]
+        changed += _find_changes(self._snapshots)
         by_answer = [name for name in changed if not self._is_of_tests(name)]
         return [["tampered", name] for name in by_answer[:3]] + [["peeked", event] for event in self._peeked[:3]]
 

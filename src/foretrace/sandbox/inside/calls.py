@@ -14,12 +14,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from foretrace.sandbox.inside.wire.values import Decoder, Encoder, NotEncodableError
+from foretrace.sandbox.inside.values import Decoder, Encoder, NotEncodableError
 
 _MAX_BYTES = 1 << 20
 """Most bytes of one value: tests with larger values are run in one process."""
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-_CHANGING = (list, dict, set, bytearray)
+_CHANGING = (list, dict, set, bytearray, tuple)
 OWN_MODULE = "solution"
 
 
@@ -29,9 +29,6 @@ class NotPlainError(BaseException):
 
 class AnswerGoneError(BaseException):
     """The other side has exited."""
-
-    def __init__(self) -> None:
-        super().__init__("the code's process ended")
 
 
 class BrokenError(BaseException):
@@ -63,13 +60,15 @@ class _CallDecoder(Decoder):
         self._caller = caller
 
     def read_other(self, tag: str, rest: list[Any]) -> Any:
-        if tag == "builtin" and type(rest[0]) is str and isinstance(vars(builtins).get(rest[0]), type):
-            return vars(builtins)[rest[0]]
-        if tag == "own" and type(rest[0]) is int and 0 <= rest[0] < len(self._caller.functions):
-            return self._caller.functions[rest[0]]
-        if tag == "fn" and len(rest) == 2 and type(rest[0]) is int and type(rest[1]) is str:
-            return self._caller.make_function(*rest)
-        raise ValueError("no known kind of value")
+        match [tag, *rest]:
+            case ["builtin", str(name)] if isinstance(vars(builtins).get(name), type):
+                return vars(builtins)[name]
+            case ["own", int(number)] if 0 <= number < len(self._caller.functions):
+                return self._caller.functions[number]
+            case ["fn", int(number), str(name)]:
+                return self._caller.make_function(number, name)
+            case _:
+                raise ValueError("no known kind of value")
 
 
 class Caller:
@@ -84,15 +83,11 @@ class Caller:
         self._lock = _thread.RLock()  # one call at a time, even with threads
         self.functions: list[Any] = []
         """Functions that the other side may call, by number."""
-        self.exited: list[BaseException] = []
-        """Exceptions raised by the other side that exit a process, such as SystemExit."""
+        self.exited = False
+        """Whether the other side raised an exception that exits a process, such as SystemExit."""
 
     def encode(self, value: Any) -> Any:
-        """Encode a value for the other side.
-
-        Raises:
-            NotPlainError: it cannot be transferred.
-        """
+        """Encode a value for the other side; raises NotPlainError if it cannot be transferred."""
         try:
             return _CallEncoder(_MAX_BYTES, self.functions).walk(value, 0)
         except NotEncodableError as why:
@@ -101,11 +96,7 @@ class Caller:
             raise NotPlainError(f"a value cannot be read: {type(error).__name__}"[:200]) from None
 
     def decode(self, tagged: Any) -> Any:
-        """Decode a value from the other side.
-
-        Raises:
-            BrokenError: it is not a valid value.
-        """
+        """Decode a value from the other side; raises BrokenError if it is not valid."""
         try:
             return _CallDecoder(self).walk(tagged, 0)
         except (ValueError, LookupError, RecursionError) as error:
@@ -129,13 +120,15 @@ class Caller:
         with self._lock:
             self._channel.send(message)
             reply = self.serve()
-        if reply is None or reply[0] == "gone":
-            raise AnswerGoneError
-        if reply[0] == "value":
-            return self.decode(reply[1])
-        if reply[0] == "raised":
-            raise self._make_exception(*reply[1:])
-        raise NotPlainError(str(reply[1]))
+        match reply:
+            case None | ["gone"]:
+                raise AnswerGoneError("the code's process ended")
+            case ["value", value]:
+                return self.decode(value)
+            case ["raised", names, given, text]:
+                raise self._make_exception(names, given, text)
+            case _:
+                raise NotPlainError(str(reply[1]))
 
     def serve(self) -> list[Any] | None:
         """Make the calls that the other side requests, until it answers this side's call; None if it has exited."""
@@ -150,14 +143,12 @@ class Caller:
             function = self.functions[number]
             given = [self.decode(arg) for arg in args]
             options = {key: self.decode(value) for key, value in named.items()}
-            changing = any(isinstance(value, (*_CHANGING, tuple)) for value in (*given, *options.values()))
-            value = function(*given, **options)
-            encoded = self.encode(value)
-            if changing and ([self.decode(a) for a in args], {k: self.decode(v) for k, v in named.items()}) != (
-                given,
-                options,
-            ):
-                return ["other", "an argument is changed in place"]
+            changing = any(isinstance(value, _CHANGING) for value in (*given, *options.values()))
+            encoded = self.encode(function(*given, **options))
+            if changing:
+                before = [self.decode(arg) for arg in args], {key: self.decode(value) for key, value in named.items()}
+                if before != (given, options):
+                    return ["other", "an argument is changed in place"]
             return ["value", encoded]
         except (NotPlainError, AnswerGoneError) as error:
             return ["other", str(error)]
@@ -183,8 +174,7 @@ class Caller:
                 try:
                     error: BaseException = kind(*self.decode(args))
                 except TypeError:
-                    return RuntimeError(text)
-                if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)):
-                    self.exited.append(error)
+                    break
+                self.exited |= isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit))
                 return error
         return RuntimeError(text)

@@ -1,16 +1,14 @@
-"""Frames: a 4-byte big-endian length, then that many bytes of JSON.
+"""What goes over the wires: messages between the parent and a fork server, and frames between the parent and a child.
 
-The parent and an untrusted child exchange them over the child's channel, whose bytes the fork server forwards (see
-`messages`). What a child sends is only ever parsed as JSON of a limited length.
-
-Frames of a child on its channel (file descriptor 3) are JSON lists whose first item is their name:
+A message is a kind (one byte), a length (4 bytes, big-endian), and that many bytes. A frame is a 4-byte big-endian
+length and that many bytes of JSON; the fork server forwards the bytes of a child's channel (descriptor 3) unread. What
+a child sends is only ever parsed as JSON of a limited length. Frames are lists whose first item is their name:
 
     run       ["ended", error|null]
-    answer    ["loaded"] or ["failed", error]; then an answer to each of the request's calls, in order: ["value",
-              encoded, null] or ["raised", error] (`encoded` is the result of `values.encode`). Without calls in the
-              request it sends ["loaded", names] and continues as in `calls`
+    answer    ["loaded"] or ["failed", error]; then for each call of the request ["value", encoded, null] or ["raised",
+              error]. Without calls in the request: ["loaded", names], and then as in `calls`
     tests     calls of the answer (see `calls`); ["test", number, records, error|null, []] for each test (see
-              `roles.recorder`); at the end ["done", ...], or ["other", why, ...] if one process is needed
+              `recorder`); at the end ["done", ...], or ["other", why, ...] if one process is needed
     together  ["loaded"] or ["failed", error]; ["test", number, records, error|null, flags, token] for each test; at the
               end ["done", class, flags, token]
     session   for each block ["ended", error|null]
@@ -25,10 +23,22 @@ import os
 import struct
 from typing import Any
 
+MESSAGE_HEADER = struct.Struct(">cI")
+"""Kind and length."""
+TIMESTAMP = struct.Struct(">d")
+"""Seconds since the child's start, at the beginning of each `FROM_CHILD` message."""
+
+# From the parent. STDIN: what the next run reads. RUN: fork a child for a run, or start a session. BLOCK: run a block
+# of the session. KEEP: the running block is a state from now on. CANCEL: end the running block. FORGET: end a state on
+# which no other block ran. TO_CHILD: bytes for the child's channel. KILL: end the run or the session.
+CONFIGURE, STDIN, RUN, BLOCK, KEEP, CANCEL, FORGET, TO_CHILD, KILL = (bytes([kind]) for kind in b"CIRBPQGSK")
+# To the parent: facts about the fork server, or why it cannot start; bytes of the child; how the run, block or session
+# ended.
+READY, FAILED, FROM_CHILD, STDOUT, STDERR, EXIT = (bytes([kind]) for kind in b"AFDOEX")
+
 HEADER = struct.Struct(">I")
 MAX_FRAME = 64 * 1024 * 1024
 """Default for the largest frame that is read, bytes; the reply limit applies to a child's frames."""
-
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -37,23 +47,13 @@ class FrameError(Exception):
 
 
 def pack_frame(message: Any) -> bytes:
-    """One frame."""
-    body = encode_body(message)
+    """One frame. (`ensure_ascii` escapes lone surrogates, which code may contain and which cannot be encoded.)"""
+    body = _encoder.encode(message).encode("ascii")
     return HEADER.pack(len(body)) + body
 
 
-def encode_body(message: Any) -> bytes:
-    """The body of a frame, without its header."""
-    # ensure_ascii escapes lone surrogates, which cannot be encoded and which model-written code may contain.
-    return _encoder.encode(message).encode("ascii")
-
-
 def unpack_frame(body: bytes) -> Any:
-    """The JSON of one frame.
-
-    Raises:
-        FrameError: it is not JSON, or JSON null.
-    """
+    """The JSON of one frame; raises FrameError if it is none, or null."""
     try:
         message = json.loads(body.decode("ascii"))
     except (ValueError, RecursionError):
@@ -74,20 +74,12 @@ class FrameReader:
         self._buffer += chunk
 
     def take(self) -> Any:
-        """The next frame's JSON, or None if none is complete yet (a frame is never JSON null).
-
-        Raises:
-            FrameError: too long, or not JSON.
-        """
+        """The next frame's JSON, or None if none is complete yet; raises FrameError."""
         body = self.take_bytes()
         return None if body is None else unpack_frame(body)
 
     def take_bytes(self) -> bytes | None:
-        """The undecoded bytes of the next frame, or None if none is complete yet.
-
-        Raises:
-            FrameError: too long.
-        """
+        """The undecoded bytes of the next frame, or None if none is complete; raises FrameError if it is too long."""
         if len(self._buffer) < HEADER.size:
             return None
         (length,) = HEADER.unpack_from(self._buffer)
@@ -103,7 +95,6 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that do not form a complete frame yet."""
         return len(self._buffer)
 
 
@@ -117,13 +108,11 @@ class FrameChannel:
         self._frames = FrameReader()
 
     def send(self, message: Any) -> None:
-        """Send one frame."""
         left = memoryview(self._pack(message))
         while left:
             left = left[self._write(self._descriptor, left) :]
 
     def receive(self) -> Any | None:
-        """The next frame, or None if the other side has gone."""
         while True:
             message = self._frames.take()
             if message is not None:

@@ -12,16 +12,10 @@ import errno
 import fcntl
 import struct
 
-from foretrace.sandbox.inside.confine import syscalls
-
-
-def _names(text: str) -> list[str]:
-    return text.split()
-
+from foretrace.sandbox.inside import syscalls
 
 # What CPython, its standard library and numpy need to compute, read files, use threads and print.
-_ALLOWED = _names(
-    """
+_ALLOWED = """
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range open openat
     openat2 creat stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat getdents
     getdents64 getcwd chdir fchdir statfs fstatfs fsync fdatasync ftruncate fallocate fadvise64 readahead
@@ -36,35 +30,28 @@ _ALLOWED = _names(
     getresuid getresgid getgroups getpgrp getpgid getsid capget getrlimit getrusage sysinfo uname getcpu
     getpriority getrandom sched_yield sched_getaffinity sched_getscheduler sched_getparam sched_get_priority_max
     sched_get_priority_min sched_rr_get_interval wait4 waitid exit exit_group
-    """
-)
+"""
 
 # Changes of metadata. Landlock does not restrict them, so they need a file system that is read-only except the scratch.
-_METADATA = _names(
-    """
+_METADATA = """
     chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat truncate getxattr lgetxattr fgetxattr
     listxattr llistxattr flistxattr
-    """
-)
+"""
 
 # Refused with EPERM, which Python turns into a plain PermissionError, instead of "function not implemented".
-_REFUSED = _names(
-    """
+_REFUSED = """
     flock execve execveat fork vfork socket connect bind listen accept accept4 kill tkill pidfd_open pidfd_send_signal
     rt_sigqueueinfo rt_tgsigqueueinfo ptrace process_vm_readv process_vm_writev chown fchown lchown fchownat mknod
     mknodat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mount umount2 pivot_root chroot
     unshare setns sethostname setuid setgid setreuid setregid setresuid setresgid setgroups setfsuid setfsgid
     setpgid setsid setpriority sched_setaffinity sched_setscheduler capset memfd_create
-    """
-)
+"""
 
 # What else the fork server needs, and a child until its own filter is installed.
-_SERVER = _names(
-    """
+_SERVER = """
     clone fork kill tgkill pidfd_open prctl prlimit64 setsid setgroups setresgid setresuid capset landlock_restrict_self
     seccomp mount umount2 memfd_create ioctl
-    """
-)
+"""
 
 _LOAD, _JEQ, _JSET, _AND, _JGE, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x35, 0x06
 _ALLOW, _ERRNO, _KILL, _NOTIFY = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
@@ -118,8 +105,8 @@ def make_child_program(*, metadata: bool, forks: bool) -> bytes:
 def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
     """The rule for each system call of a child, by number; all other numbers are unknown."""
     refusal = [_op(_RETURN, _ERRNO | errno.EPERM)]
-    rules = dict.fromkeys((*_REFUSED, *_METADATA), refusal)
-    allowed = [*_ALLOWED, *(_METADATA if metadata else ()), *(("kill", "tgkill") if forks else ())]
+    rules = dict.fromkeys((_REFUSED + _METADATA).split(), refusal)
+    allowed = [*_ALLOWED.split(), *(_METADATA.split() if metadata else ()), *(("kill", "tgkill") if forks else ())]
     rules["clone"] = _clone(_NOTIFY if forks else _ERRNO | errno.EPERM)
     rules["tgkill"] = rules["kill"] = _one_of(0, (_OWN_PID,))
     rules["ioctl"], rules["prctl"] = _one_of(1, _IOCTLS), _one_of(0, _PRCTLS)
@@ -129,7 +116,7 @@ def _rules(metadata: bool, forks: bool) -> dict[int, Instructions]:
 
 
 def _server_rules(metadata: bool) -> dict[int, Instructions]:
-    return _rules(metadata, False) | _numbered(dict.fromkeys(_SERVER, _LEAVE))
+    return _rules(metadata, False) | _numbered(dict.fromkeys(_SERVER.split(), _LEAVE))
 
 
 def _numbered(rules: dict[str, Instructions]) -> dict[int, Instructions]:
@@ -137,8 +124,6 @@ def _numbered(rules: dict[str, Instructions]) -> dict[int, Instructions]:
 
 
 class SeccompFilter:
-    """A filter that a child can install."""
-
     def __init__(self, instructions: bytes, *, notifies: bool = False) -> None:
         self._buffer = ctypes.create_string_buffer(instructions, len(instructions))
         mark = struct.pack("=I", _OWN_PID)
@@ -170,7 +155,6 @@ class ForkGate:
         self.descriptor = descriptor
 
     def answer_request(self, *, allow: bool = False) -> None:
-        """Answer the pending request."""
         request = bytearray(80)
         with contextlib.suppress(OSError):  # the process that asked has exited
             fcntl.ioctl(self.descriptor, 0xC0502100, request)  # SECCOMP_IOCTL_NOTIF_RECV

@@ -1,4 +1,4 @@
-"""The fork server's connection to its parent: messages (`wire.messages`) both ways, and streams of bytes to children.
+"""The fork server's connection to its parent: messages (see `wire`) both ways, and streams of bytes to children.
 
 Everything that is sent to or by a run passes through memory that no child inherits. A child of this process must not
 find anything of an earlier run, be it code, arguments, answers or tests.
@@ -14,7 +14,7 @@ import os
 import signal
 from typing import Any, NoReturn
 
-from foretrace.sandbox.inside.wire.messages import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
+from foretrace.sandbox.inside.wire import MESSAGE_HEADER, STDIN, TIMESTAMP, TO_CHILD
 
 CHUNK_SIZE = 1 << 16
 """Most bytes that are read from a descriptor at a time."""
@@ -26,7 +26,7 @@ _WIPE_ON_FORK = 18  # MADV_WIPEONFORK; Linux 4.14
 
 def make_wiped_memory() -> tuple[memoryview, bool]:
     """Memory of `_BUFFER_SIZE` bytes, and whether the kernel fills it with zeros in every child."""
-    if not hasattr(mmap, "MAP_ANONYMOUS") or not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
+    if not hasattr(mmap, "MADV_DONTFORK"):  # macOS: no such advice
         return memoryview(bytearray(_BUFFER_SIZE)), False
     memory = mmap.mmap(-1, _BUFFER_SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
@@ -115,16 +115,13 @@ class ParentConnection:
 
     def send_json(self, kind: bytes, message: Any) -> None:
         """Send a JSON message, after everything in the queue."""
-        self.send(kind, json.dumps(message).encode("ascii"))
-
-    def send(self, kind: bytes, body: bytes) -> None:
-        """Send a message, after everything in the queue."""
+        body = json.dumps(message).encode("ascii")
         if _BUFFER_SIZE - self._queued < MESSAGE_HEADER.size + len(body):
             self.flush()
         MESSAGE_HEADER.pack_into(self._out, self._queued, kind, len(body))
         start = self._queued + MESSAGE_HEADER.size
-        self._out[start : start + len(body)] = body
         self._queued = start + len(body)
+        self._out[start : self._queued] = body
         self.flush()
 
     def queue_from(self, descriptor: int, kind: bytes, stamp: float | None = None) -> memoryview | None:
@@ -151,7 +148,6 @@ class ParentConnection:
         return self._out[start : start + count]
 
     def flush(self) -> None:
-        """Send everything in the queue."""
         left = self._out[: self._queued]
         while left:
             try:
@@ -188,8 +184,6 @@ def read_input(parent: ParentConnection) -> int:
 
 def move_descriptor_up(descriptor: int) -> int:
     """Move a descriptor to a number above 9, so that a child's descriptors 0 to 3 do not overwrite it."""
-    if descriptor > 9:
-        return descriptor
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return high
@@ -198,24 +192,20 @@ def move_descriptor_up(descriptor: int) -> int:
 def remove_contents(folder: str) -> None:
     """Remove a folder's contents as far as possible; `shutil` would make each fork map six more libraries."""
     for above, folders, files in os.walk(folder, topdown=False):
-        for name in (*files, *folders):
-            path = os.path.join(above, name)
+        for path in (os.path.join(above, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
                 (os.rmdir if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
 
 
 def kill_descendants() -> None:
     """Kill and reap every process that a run left; in a pid namespace this is one call."""
+    is_first = os.getpid() == 1
     for _ in range(1000):
-        if os.getpid() == 1:
+        for pid in [-1] if is_first else _find_children():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)
-        else:
-            for pid in _find_children():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         try:
-            while os.waitpid(-1, os.WNOHANG if os.getpid() != 1 else 0)[0]:
+            while os.waitpid(-1, 0 if is_first else os.WNOHANG)[0]:
                 pass
             if not _find_children():
                 return

@@ -14,7 +14,7 @@ import types
 from typing import Any
 
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.wire.frames import FrameChannel
+from foretrace.sandbox.inside.wire import FrameChannel
 
 FILE = "main.py"
 _STREAMS = (sys.stdout, sys.stderr)
@@ -92,7 +92,6 @@ def flush() -> None:
 
 
 def main_module() -> dict[str, Any]:
-    """The namespace of a fresh `__main__`."""
     module = types.ModuleType("__main__")
     module.__dict__["__file__"] = FILE
     module.__dict__["__builtins__"] = __builtins__

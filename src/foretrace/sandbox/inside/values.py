@@ -27,7 +27,7 @@ _MANY = 32
 """From this many items on, all types are checked first: a list of simple values need not be walked item by item."""
 _LOW, _HIGH = -(1 << 53), 1 << 53
 """Ints between these are written as JSON numbers."""
-_NUMBERS = frozenset({int, float, complex, bool})
+_NUMBERS = (int, float, complex, bool)
 _DICTS = frozenset({dict, Counter, OrderedDict, defaultdict})
 _TAGS = {list: "l", tuple: "t", set: "S", frozenset: "F"}
 
@@ -115,20 +115,17 @@ def encode(value: Any, limit: int) -> Any:
     """JSON of `value`, at most about `limit` bytes long; that of an `OpaqueValue` if it has none. Never raises."""
     try:
         return Encoder(limit).walk(value, 0)
-    except NotEncodableError as why:
-        return ["o", find_type_name(value), str(why)]
     except Exception as error:
-        return ["o", find_type_name(value), f"it could not be read ({find_type_name(error)})"]
+        why = str(error) if type(error) is NotEncodableError else f"it could not be read ({_find_type_name(error)})"
+        return ["o", _find_type_name(value), why]
 
 
 class Encoder:
     """One walk over a value, which counts bytes before it creates them."""
 
-    max_depth = MAX_DEPTH
-
     def __init__(self, limit: int) -> None:
         self.left = limit
-        self.path: set[int] = set()
+        self._path: set[int] = set()
 
     def pay(self, cost: int) -> None:
         self.left -= cost
@@ -141,23 +138,23 @@ class Encoder:
             self.pay(6)
             return value
         if kind is str:
-            return self.text(value)
+            return self._walk_text(value)
         if kind in _NUMBERS or kind in (bytes, bytearray, range) or value is Ellipsis:
-            return self.scalar(value, kind)
-        if depth >= self.max_depth:
+            return self._walk_scalar(value, kind)
+        if depth >= MAX_DEPTH:
             raise NotEncodableError("too deep")
-        if id(value) in self.path:
+        if id(value) in self._path:
             raise NotEncodableError("it contains itself")
         if kind in _TAGS or kind in _DICTS:
             self.pay(6)
-            self.path.add(id(value))
+            self._path.add(id(value))
             try:
-                return self.container(value, kind, depth + 1)
+                return self._walk_container(value, kind, depth + 1)
             finally:
-                self.path.discard(id(value))
+                self._path.discard(id(value))
         return self.other_value(value, kind, depth)
 
-    def text(self, value: str) -> Any:
+    def _walk_text(self, value: str) -> Any:
         self.pay(len(value) + 3)
         quoted = _quoted(value)
         self.pay(len(quoted) - len(value))
@@ -166,7 +163,7 @@ class Encoder:
             return self.written("str", _TEXTS["str"][0](value))
         return value
 
-    def scalar(self, value: Any, kind: type) -> Any:
+    def _walk_scalar(self, value: Any, kind: type) -> Any:
         if kind is int and _LOW < value < _HIGH:
             self.pay(value.bit_length() // 3 + 2)
             return value
@@ -179,11 +176,10 @@ class Encoder:
         return self.written(kind.__name__, _TEXTS[kind.__name__][0](value))
 
     def written(self, name: str, text: str) -> list[str]:
-        """The encoding of a value that is written as text."""
         self.pay(len(text) + len(name) + 11)
         return ["x", name, text]
 
-    def container(self, value: Any, kind: type, depth: int) -> Any:
+    def _walk_container(self, value: Any, kind: type, depth: int) -> Any:
         walk = self.walk
         if kind in _TAGS:
             self.pay(len(value))
@@ -207,7 +203,7 @@ class Encoder:
         known = self.library_value(value)
         if known is not None:
             return known
-        name = find_type_name(value)
+        name = _find_type_name(value)
         self.pay(len(_quoted(name)) + 40)
         return ["o", name, ""]
 
@@ -237,15 +233,12 @@ _AS_THEY_ARE = {int, str, bool, type(None)}
 class Decoder:
     """One walk over an encoded value; limits the number of values and the depth."""
 
-    max_depth = MAX_DEPTH + 1
-
     def __init__(self) -> None:
         self.left = _MAX_ITEMS
         self.is_plain = True
         """Whether nothing in the value is opaque."""
 
     def decode(self, tagged: Any) -> Any:
-        """The value; raises ValueError if it is invalid."""
         try:
             return self.walk(tagged, 0)
         except RecursionError:
@@ -253,7 +246,7 @@ class Decoder:
 
     def walk(self, tagged: Any, depth: int) -> Any:
         self.left -= 1
-        if self.left < 0 or depth > self.max_depth:
+        if self.left < 0 or depth > MAX_DEPTH + 1:
             raise ValueError("too many values, or too deep")
         kind = type(tagged)
         if kind in _AS_THEY_ARE:
@@ -286,7 +279,6 @@ class Decoder:
         return OpaqueValue(rest[0][:_MAX_NAME], rest[1][:_MAX_NAME])
 
     def read_other(self, tag: str, rest: list[Any]) -> Any:
-        """Decode a value with another tag."""
         raise ValueError("no known kind of value")
 
 
@@ -334,7 +326,7 @@ _MAX_SORTED = 200
 """Largest set whose members are shown sorted by their texts, so that the order does not depend on hashes."""
 
 
-def find_type_name(value: Any) -> str:
+def _find_type_name(value: Any) -> str:
     """Name of the value's type, even if its class overrides attribute access."""
     try:
         return str(type.__dict__["__name__"].__get__(type(value)))[:_MAX_NAME]
@@ -367,11 +359,10 @@ def _show(value: Any, limit: int) -> str:
         if is_set and not numbers:
             shown = sorted(shown) if len(value) <= _MAX_SORTED else [f"<{len(value)} members>"]
         return begin + _join(shown, limit) + (",)" if kind is tuple and len(value) == 1 else end)
-    return repr(value)[: limit + 1] if _is_of_library(value) else f"<{find_type_name(value)} object>"
+    return repr(value)[: limit + 1] if _is_of_library(value) else f"<{_find_type_name(value)} object>"
 
 
 def _join(texts: Iterable[str], limit: int) -> str:
-    """The texts joined by commas, up to the one that exceeds `limit`."""
     joined: list[str] = []
     length = 0
     for text in texts:

@@ -7,9 +7,9 @@ import sys
 import types
 from typing import Any
 
+from foretrace.sandbox.inside.calls import Caller, NotPlainError
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.wire.calls import Caller, NotPlainError
-from foretrace.sandbox.inside.wire.values import decode, encode
+from foretrace.sandbox.inside.values import decode, encode
 
 MODULE = "solution"
 FILE = "solution.py"
@@ -102,7 +102,6 @@ def _make_call(
     decode: Any = decode,
     describe: Any = describe_error,
 ) -> list[Any]:
-    """Make one call with plain values, and return a plain value."""
     try:
         if name not in namespace:
             raise NameError(f"name {name!r} is not defined")

@@ -1,4 +1,4 @@
-"""A replacement for pytest in interpreters without it: `raises`, `approx`, `parametrize`, and fixtures."""
+"""A replacement for pytest, which a jail does not have: `raises`, `approx`, `parametrize`, and fixtures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _ABSENT = object()
 
 
 def make_module() -> types.ModuleType:
-    """A module that replaces `pytest`."""
     module = types.ModuleType("pytest")
     vars(module).update(
         **dict.fromkeys(("fail", "skip", "xfail", "exit"), fail),
@@ -29,8 +28,8 @@ def make_module() -> types.ModuleType:
         approx=approx,
         fixture=fixture,
         MonkeyPatch=MonkeyPatch,
-        mark=Marks(),
-        param=Param,
+        mark=_Marks(),
+        param=_Param,
         main=lambda *_, **__: 0,  # the tests are run afterwards
         importorskip=lambda name, *_, **__: importlib.import_module(name),
     )
@@ -38,11 +37,10 @@ def make_module() -> types.ModuleType:
 
 
 def fail(reason: str = "", **_: Any) -> None:
-    """Fail the test."""
     raise AssertionError(reason)
 
 
-class Param:
+class _Param:
     """Values of one case, with its marks."""
 
     def __init__(self, *values: Any, marks: Any = (), **_: Any) -> None:
@@ -51,23 +49,20 @@ class Param:
             mark(self)
 
 
-class Marks:
+class _Marks:
     """`pytest.mark`: marks have no effect, except those for parameters and for skipping."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _MARKS:
-            return _MARKS[name]
-
         def mark(*args: Any, **named: Any) -> Any:
             alone = len(args) == 1 and not named and isinstance(args[0], (types.FunctionType, type))
             return args[0] if alone else lambda function: function
 
-        return mark
+        return _MARKS.get(name, mark)
 
 
 def leave_out(condition: Any = True, *_: Any, **__: Any) -> Any:
     """Give a test no cases if the condition holds; also usable as a decorator without one."""
-    if callable(condition) or isinstance(condition, Param):
+    if callable(condition) or isinstance(condition, _Param):
         setattr(condition, CASES, [])
         return condition
     return leave_out if condition is True else lambda function: function
@@ -80,8 +75,8 @@ def parametrize(argnames: Any, argvalues: Any, *_: Any, **__: Any) -> Any:
     values, is_one = list(argvalues), isinstance(argnames, str) and len(listed) == 1
 
     def decorate(function: Any) -> Any:
-        asked = [v for v in values if getattr(v, CASES, True) or not isinstance(v, Param)]
-        given = [v.values if isinstance(v, Param) else (v,) if is_one else v for v in asked]
+        asked = [v for v in values if getattr(v, CASES, True) or not isinstance(v, _Param)]
+        given = [v.values if isinstance(v, _Param) else (v,) if is_one else v for v in asked]
         rows = [dict(zip(listed, row, strict=True)) for row in given]
         setattr(function, CASES, [{**case, **row} for row in rows for case in getattr(function, CASES, [{}])])
         return function
@@ -102,14 +97,10 @@ class _Raises:
 
     value: Any = None
     type: Any = None
+    typename = property(lambda self: str(self.type.__name__))
 
     def __init__(self, expected: Any, match: str | None) -> None:
         self._expected, self._match = expected, match
-
-    @property
-    def typename(self) -> str:
-        """Name of the exception's class."""
-        return str(self.type.__name__)
 
     def match(self, pattern: str) -> bool:
         """True if the exception's text matches; raises AssertionError if not."""
@@ -178,9 +169,9 @@ class MonkeyPatch:
 
     def __init__(self) -> None:
         self._undo = contextlib.ExitStack()
+        self.undo = self._undo.close
 
     def setattr(self, target: Any, name: Any, value: Any = _ABSENT, raising: bool = True) -> None:
-        """Set an attribute; that of a module may be given as one dotted name."""
         if value is _ABSENT:
             place, _, attribute = target.rpartition(".")
             target, name, value = importlib.import_module(place), attribute, name
@@ -189,44 +180,33 @@ class MonkeyPatch:
         setattr(target, name, value)
 
     def delattr(self, target: Any, name: str, raising: bool = True) -> None:
-        """Delete an attribute."""
         if raising or hasattr(target, name):
             self.setattr(target, name, None)
             delattr(target, name)
 
     def setitem(self, mapping: Any, key: Any, value: Any) -> None:
-        """Set an item."""
         before = mapping.get(key, _ABSENT)
         self._undo.callback(lambda: mapping.pop(key, None) if before is _ABSENT else mapping.update({key: before}))
         mapping[key] = value
 
     def delitem(self, mapping: Any, key: Any, raising: bool = True) -> None:
-        """Delete an item."""
         if raising or key in mapping:
             self.setitem(mapping, key, mapping[key])
             del mapping[key]
 
     def setenv(self, name: str, value: str) -> None:
-        """Set an environment variable."""
         self.setitem(os.environ, name, str(value))
 
     def delenv(self, name: str, raising: bool = True) -> None:
-        """Delete an environment variable."""
         self.delitem(os.environ, name, raising)
 
     def chdir(self, path: Any) -> None:
-        """Change the working folder."""
         self._undo.callback(os.chdir, os.getcwd())
         os.chdir(path)
-
-    def undo(self) -> None:
-        """Undo all changes."""
-        self._undo.close()
 
     @staticmethod
     @contextlib.contextmanager
     def context() -> Generator[MonkeyPatch]:
-        """A MonkeyPatch whose changes are undone at the end of a block."""
         made = MonkeyPatch()
         with made._undo:
             yield made
@@ -237,26 +217,20 @@ class _Printed(NamedTuple):
     err: str
 
 
-class _Capture:
+@contextlib.contextmanager
+def _capture() -> Generator[Any]:
     """`capsys`: captures what is printed while a test runs."""
+    streams = io.StringIO(), io.StringIO()
 
-    def __init__(self) -> None:
-        self.streams = io.StringIO(), io.StringIO()
-
-    def readouterr(self) -> _Printed:
-        """Stdout and stderr since the last call."""
-        texts = [stream.getvalue() for stream in self.streams]
-        for stream in self.streams:
+    def readouterr() -> _Printed:
+        texts = [stream.getvalue() for stream in streams]
+        for stream in streams:
             stream.seek(0)
             stream.truncate()
         return _Printed(*texts)
 
-
-@contextlib.contextmanager
-def _capture() -> Generator[_Capture]:
-    made = _Capture()
-    with contextlib.redirect_stdout(made.streams[0]), contextlib.redirect_stderr(made.streams[1]):
-        yield made
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        yield types.SimpleNamespace(readouterr=readouterr)
 
 
 @contextlib.contextmanager
@@ -305,10 +279,8 @@ class FixtureRunner:
         self._fixtures = _find_fixtures(names)
         self._kept: dict[str, Any] = {}
         self._until_end = contextlib.ExitStack()
-
-    def close(self) -> None:
-        """Tear down the fixtures shared by all tests."""
-        self._until_end.close()
+        self.close = self._until_end.close
+        """Tears down the fixtures shared by all tests."""
 
     def run(self, function: Any, owner: Any = None) -> None:
         """Run a test function, or a method of a test class, for each of its cases."""
@@ -318,12 +290,13 @@ class FixtureRunner:
 
     def _run_case(self, function: Any, owner: Any, case: dict[str, Any], fixtures: dict[str, Any]) -> None:
         instance = owner() if owner is not None else None
-        space = self._names if owner is None else {name: getattr(instance, name, None) for name in _METHOD_HOOKS}
-        before, after = _FUNCTION_HOOKS if owner is None else _METHOD_HOOKS
+        kind, find = ("function", self._names.get)
+        if owner is not None:
+            kind, find = ("method", lambda name: getattr(instance, name, None))
         made: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-            _call_with_nothing(space.get(before))
-            stack.callback(_call_with_nothing, space.get(after))
+            _call_with_nothing(find(f"setup_{kind}"))
+            stack.callback(_call_with_nothing, find(f"teardown_{kind}"))
 
             def get(name: str) -> Any:
                 keeps = name in fixtures and getattr(fixtures[name], _FIXTURE).kept
@@ -340,12 +313,7 @@ class FixtureRunner:
             self._call(lambda: bound(**asked))
 
 
-_FUNCTION_HOOKS = ("setup_function", "teardown_function")
-_METHOD_HOOKS = ("setup_method", "teardown_method")
-
-
 def _make(function: Any, name: str, instance: Any, get: Any, until: contextlib.ExitStack) -> Any:
-    """The value of a fixture."""
     if function is None:
         if name not in BUILTIN_FIXTURES:
             raise LookupError(f"a test asks for {name!r}, which is not a known fixture")

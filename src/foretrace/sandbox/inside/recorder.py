@@ -16,21 +16,25 @@ and, if the answer's objects are in this process and one of them decides whether
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import enum
 import marshal
 import math
 import operator
 import sys
+from importlib.util import MAGIC_NUMBER
 from typing import Any
 
+from foretrace.sandbox.inside import pytest_stand_in
 from foretrace.sandbox.inside.error_report import describe_error
-from foretrace.sandbox.inside.roles import pytest_stand_in
-from foretrace.sandbox.inside.roles.decoys import NoDecoyError, vary
-from foretrace.sandbox.inside.wire.values import Encoder, NotEncodableError, decode, show_value
+from foretrace.sandbox.inside.values import Encoder, NotEncodableError, decode, show_value
 
 _MAX_RECORDS = 50_000
 _DECOYS = 6
 OWN_MODULE = "solution"
+BYTECODE = MAGIC_NUMBER.hex()
+"""Identifies the bytecode version of this Python."""
 
 
 def same_items(left: Any, right: Any) -> bool:
@@ -54,6 +58,13 @@ NAMES: dict[str, Any] = {
 """The functions that skeletons call."""
 
 
+def load_code(part: dict[str, Any], file: str) -> Any:
+    """The code of a part of the request, compiled if its bytecode is of another version."""
+    if part["bytecode"] == BYTECODE:
+        return marshal.loads(base64.b64decode(part["code"]))
+    return compile(part["source"], file, "exec", dont_inherit=True, optimize=0)
+
+
 class _PlainEncoder(Encoder):
     """Encodes plain values; objects of classes that extend a plain type are encoded as that type."""
 
@@ -64,7 +75,7 @@ class _PlainEncoder(Encoder):
         if kind.__base__ is tuple and hasattr(kind, "_fields"):
             return self.walk(tuple(tuple.__iter__(value)), depth)
         base = next((base for base in type.mro(kind) if base in _EXTENDED), None)
-        if base is not None and (kind.__module__ == OWN_MODULE or _is_enum(kind)):
+        if base is not None and (kind.__module__ == OWN_MODULE or issubclass(kind, enum.Enum)):
             return self.walk(_EXTENDED[base](value), depth + 1)
         known = self.library_value(value)
         if known is None:
@@ -84,16 +95,11 @@ _EXTENDED: dict[type, Any] = {
 """Plain types that a class may extend, and a function that reads the value without calling the class's methods."""
 
 
-def _is_enum(kind: type) -> bool:
-    enum = sys.modules.get("enum")
-    return enum is not None and issubclass(kind, enum.Enum)
-
-
 class Recorder:
     """Called by rewritten tests as `__check__`.
 
     Args:
-        request: `skeletons` (source of a tuple of pairs of functions), `facts` (for each check: whether constants are
+        request: `skeletons` (code of a tuple of pairs of functions), `facts` (for each check: whether constants are
             hidden, whether it tests membership, whether it is `<` or `>` of two leaves) and `constants` (those that may
             be known here); in a second run also `line_ups`: rows of constants for the checks to repeat.
         together: whether the answer's objects are in this process.
@@ -190,7 +196,6 @@ class Recorder:
         self._note(n, "e", describe_error(error))
 
     def fail(self, result: int) -> None:
-        """Record that a place was reached that must not be reached."""
         self._note(result, "f")
 
     def mock(self, target: Any, name: str, *args: Any, **named: Any) -> None:
@@ -206,7 +211,9 @@ class Recorder:
     def _skeleton(self, n: int) -> Any:
         """Two functions of the leaves: whether the assert holds, and what it compares."""
         if self._skeletons is None:
-            self._skeletons = eval(self._request["skeletons"], {**NAMES})
+            space = {**NAMES}
+            exec(load_code(self._request["skeletons"], "skeletons"), space)
+            self._skeletons = space["skeletons"]
         functions, values = self._skeletons[n], [decode(constant) for constant in self._request["constants"][n]]
         if not values:
             return functions
@@ -221,7 +228,7 @@ class Recorder:
 
 
 def _list_iterator(value: Any) -> Any:
-    """The rest of a builtin iterator as a list, since membership is tested more than once."""
+    # Membership in a builtin iterator is tested more than once.
     is_iterator = hasattr(type(value), "__next__") and type(value).__module__ in ("builtins", "itertools")
     return list(value) if is_iterator else value
 
@@ -231,3 +238,60 @@ def _try(function: Any, *args: Any) -> bool | None:
         return bool(function(*args))
     except Exception:
         return None
+
+
+# Plain values that are similar to a given one, but not equal to it.
+
+_DIGITS, _LETTERS = "0123456789", "abcdefghijklmnopqrstuvwxyz"
+
+
+class NoDecoyError(Exception):
+    """No similar value is known."""
+
+
+def vary(value: Any, random: Any) -> Any:
+    """Another value of the same type, near the given one; raises NoDecoyError.
+
+    Args:
+        random: a `random.Random`, or the module.
+    """
+    kind = type(value)
+    if kind is bool:
+        return not value
+    if value is None:
+        return random.choice([0, "", "none", False, []])
+    if kind is float:
+        return value + random.choice([-1, 1]) * random.choice([0.75, 1.0, 2.5, 10.0, 100.0]) * max(1.0, abs(value))
+    if kind in (int, complex):
+        return value + random.choice([-1, 1]) * random.choice([1, 2, 3, 7, 10, 100])
+    if kind is str:
+        if not value:
+            return str(random.choice("abcxyz"))
+        at = random.randrange(len(value))
+        other = random.choice([c for c in (_DIGITS if value[at].isdigit() else _LETTERS) if c != value[at].lower()])
+        return value[:at] + other + value[at + (random.random() < 0.7) :]
+    if kind in (bytes, bytearray):
+        return value + bytes([random.randrange(97, 122)])
+    if kind in (list, tuple):
+        items = list(value)
+        if items and random.random() < 0.8:
+            at = random.randrange(len(items))
+            return kind([*items[:at], vary(items[at], random), *items[at + 1 :]])
+        return kind([*items, vary(items[-1], random) if items else random.randrange(100)])
+    if kind in (set, frozenset):
+        items = list(value)
+        while (other := vary(random.choice(items), random) if items else random.randrange(1000)) in value:
+            pass
+        return kind([*items, other])
+    if kind is dict:
+        key = random.choice(list(value)) if value else random.randrange(100)
+        return {**value, key: vary(value[key], random) if value else 1}
+    if kind is range:
+        return range(value.start, value.stop + value.step * 2, value.step)
+    if kind.__name__ in ("Decimal", "Fraction"):
+        return value + random.choice([1, 2, -3])
+    if kind.__name__ in ("date", "datetime", "timedelta"):
+        from datetime import timedelta
+
+        return value + timedelta(days=random.choice([1, -1, 40]))
+    raise NoDecoyError

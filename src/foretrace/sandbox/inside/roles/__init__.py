@@ -1,1 +1,0 @@
-"""The roles of a child: program, answer, tests, tests and answer together, session."""

@@ -1,1 +1,0 @@
-"""The fork server: its start, its connection to the parent, and how it watches children and sessions."""

@@ -1,0 +1,175 @@
+"""Runs rewritten test code: statements, `check`, test functions, and test classes of unittest and pytest."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import importlib.util
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from foretrace.sandbox.inside import pytest_stand_in
+from foretrace.sandbox.inside.calls import AnswerGoneError, BrokenError, Caller, NotPlainError
+from foretrace.sandbox.inside.error_report import describe_error
+from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
+from foretrace.sandbox.inside.recorder import Recorder, load_code
+
+
+def import_modules(request: dict[str, Any]) -> None:
+    """Import what the tests import, before any code of the answer is loaded."""
+    for name in request["modules"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if request["uses_pytest"] and importlib.util.find_spec("pytest") is None:
+        sys.modules["pytest"] = pytest_stand_in.make_module()
+
+
+def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """The names that tests can use besides their own: those of the setup, the prompt's helpers and the answer.
+
+    Args:
+        answer: what the answer defines.
+    """
+    entry_point = request["entry_point"]
+    names: dict[str, Any] = {}
+    for name, part in (("prompt", request["helpers"]), ("setup", request["setup"])):
+        module = types.ModuleType(name)
+        space = module.__dict__
+        if part["source"]:
+            sys.modules[name] = module
+            space.update({key: answer[key] for key in part["lacks"] if key in answer})
+            exec(load_code(part, f"{name}.py"), space)
+        names.update({key: value for key, value in space.items() if not key.startswith("__")})
+    for name in request["names"]:
+        if name in answer and (name == entry_point or name not in names):
+            names[name] = answer[name]
+    if entry_point in answer:
+        names[entry_point] = names["candidate"] = answer[entry_point]
+    return names
+
+
+def run_tests(
+    request: dict[str, Any],
+    names: dict[str, Any],
+    recorder: Any,
+    report: Callable[[int, dict[str, Any] | None], None],
+) -> None:
+    """Run the tests of a request one after another, and report for each its number and what it raised."""
+    earlier: dict[str, Any] = {}
+    entry_point = request["entry_point"]
+    for number, test in enumerate(request["tests"]):
+        problem, defined = None, dict[str, Any]()
+        try:
+            _run_test(test, f"test_{number}.py", {**names, **earlier, "__check__": recorder}, defined)
+        except BaseException as error:
+            problem = describe_error(error)
+            if not isinstance(error, (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)):
+                report(number, problem)
+                raise  # the sandbox's own, such as `NotPlainError`: stop here
+        report(number, problem)
+        earlier.update({key: value for key, value in defined.items() if key not in (entry_point, "candidate")})
+
+
+def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: dict[str, Any]) -> None:
+    """Run one test. Raises what it raises, or AssertionError if a test that it defines was not run.
+
+    Args:
+        defined: gets what the test's code defines, for later tests.
+    """
+    module = types.ModuleType("__main__")  # as `python test.py` would run it
+    space = module.__dict__
+    space.update(names, __builtins__=builtins, __file__=file)
+    before = dict(space)
+    sys.modules["__main__"] = module
+    sys.argv = [file]
+    exec(load_code(test, file), space)
+    defined.update({k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")})
+    if test["check"]:
+        if "candidate" not in space:
+            raise NameError("the entry point is not defined")
+        space[test["check"]](space["candidate"])
+    runner = FixtureRunner(defined, _call)
+    for name in test["functions"]:
+        if not callable(defined.get(name)):
+            raise AssertionError(f"the test {name} was not run")
+        runner.run(defined[name])
+    for name in test["classes"]:
+        _run_class(name, defined.get(name), runner, test["may_skip"])
+    runner.close()
+
+
+def _run_class(name: str, kind: Any, runner: FixtureRunner, may_skip: bool) -> None:
+    if not isinstance(kind, type):
+        raise AssertionError(f"the tests of {name} were not run")
+    unittest = sys.modules.get("unittest")
+    if unittest is None or not issubclass(kind, unittest.TestCase):
+        _run_plain_class(kind, runner)
+        return
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(kind).run(result)
+    for test, text in (*result.failures, *result.errors):
+        raise AssertionError(f"{test}: {text.strip().splitlines()[-1].removeprefix('AssertionError: ')}")
+    if result.unexpectedSuccesses:
+        raise AssertionError(f"{result.unexpectedSuccesses[0]}: it was to fail")
+    if result.skipped and not may_skip:
+        raise AssertionError("a test was skipped")
+
+
+def _call(function: Any) -> None:
+    """Call a test; if it is a coroutine function, run the coroutine."""
+    result = function()
+    if isinstance(result, types.CoroutineType):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _run_plain_class(kind: type, runner: FixtureRunner) -> None:
+    """Run the tests of a class without unittest, including inherited tests and nested classes."""
+    found = {key: value for base in reversed(kind.__mro__) for key, value in vars(base).items()}
+    if "setup_class" in found:
+        kind.setup_class()  # type: ignore[attr-defined]
+    for name, value in found.items():
+        if name.startswith("test"):
+            if type(value) not in (types.FunctionType, staticmethod):
+                raise AssertionError(f"the test {name} was not run")
+            runner.run(value, kind)
+        elif name.startswith("Test") and isinstance(value, type):
+            _run_plain_class(value, runner)
+    if "teardown_class" in found:
+        kind.teardown_class()  # type: ignore[attr-defined]
+
+
+# The form `calls`: the answer has a separate process, and only function calls reach it.
+
+_MAX_CALLS = 500
+"""Most calls that are passed on: tests with more are run in one process."""
+
+
+def serve(channel: Any, request: dict[str, Any]) -> None:
+    """Run the tests on functions of the answer; the first message has their numbers."""
+    caller = Caller(channel, _MAX_CALLS)
+    import_modules(request)
+    recorder = Recorder(request, together=False)
+
+    def report(number: int, problem: dict[str, Any] | None) -> None:
+        channel.send(["test", number, recorder.take(), problem, []])
+
+    try:
+        given = channel.receive()
+        answer = {name: caller.decode(value) for name, value in given[1].items()}
+        names = make_names(request, answer)
+        run_tests(request, names, recorder, report)
+    except NotPlainError as error:
+        channel.send(["other", str(error), bool(caller.functions)])
+    except AnswerGoneError:
+        channel.send(["done", False, False])  # tests that finished before are already reported
+    except BrokenError:
+        channel.send(["broken"])
+    except BaseException as error:
+        channel.send(["failed", describe_error(error)])
+    else:
+        channel.send(["done", bool(caller.functions), caller.exited])
