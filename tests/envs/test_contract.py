@@ -362,6 +362,7 @@ for row in prompt_dataset("builtin", ToolCalls(), limit=2):
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", KILLED_WAYS)
 def test_a_trainer_that_is_killed_loses_no_finished_episode(way: str, tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]))

@@ -83,7 +83,14 @@ def make_rollouts(
     return runner.run(run())
 
 
-@pytest.mark.parametrize("protocol", ["interleaved_tools", "inline", "tools", "interleaved", "structured"])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "interleaved_tools",
+        "inline",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("tools", "interleaved", "structured")),
+    ],
+)
 def test_trained_tokens_have_the_logprobs_of_the_network(
     protocol: str, runner: asyncio.Runner, sandbox: LocalSandbox
 ) -> None:

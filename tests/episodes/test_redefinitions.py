@@ -94,7 +94,7 @@ BLOCKS = st.lists(
 
 
 @given(blocks=BLOCKS)
-@trials(max_examples=40)
+@trials(max_examples=15)
 def test_the_answer_does_what_the_notebook_did(stage: Stage, blocks: list[str]) -> None:
     """Functions of the answer behave as those of a session in which all blocks that ran just followed one another."""
     shown = (

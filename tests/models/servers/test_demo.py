@@ -216,22 +216,22 @@ def test_it_is_called_what_it_is() -> None:
 
 
 def test_it_solves_what_it_knows_with_failures_and_repairs_on_the_way() -> None:
-    """Ten problems, three attempts each, through the whole of an episode."""
+    """Six problems, two attempts each, through the whole of an episode."""
 
     async def run() -> list[Any]:
         async with LocalSandbox(SandboxSettings(workers=2)) as sandbox, Demo() as model:
             jobs = [
                 rollout(Episode(problem, Tools(), sandbox), model, Sampling(temperature=1.0, seed=seed))
-                for problem in list(Builtin().load())[:10]
-                for seed in range(3)
+                for problem in list(Builtin().load())[:6]
+                for seed in range(2)
             ]
             return await asyncio.gather(*jobs)
 
     outcomes = [trace.outcome for trace in asyncio.run(run())]
     assert not any(outcome.error for outcome in outcomes)
-    assert sum(bool(outcome.success) for outcome in outcomes) >= 15
+    assert sum(bool(outcome.success) for outcome in outcomes) >= 6
     assert any(not outcome.success for outcome in outcomes)
-    assert sum(bool(outcome.metrics["recovered"]) for outcome in outcomes) >= 3
+    assert sum(bool(outcome.metrics["recovered"]) for outcome in outcomes) >= 1
 
 
 def test_it_may_be_closed_twice_and_used_again() -> None:
