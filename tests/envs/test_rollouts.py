@@ -83,14 +83,10 @@ def make_rollouts(
     return runner.run(run())
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        "interleaved_tools",
-        "inline",
-        *(pytest.param(p, marks=pytest.mark.slow) for p in ("tools", "interleaved", "structured")),
-    ],
-)
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("inline", "tools", "interleaved", "structured")]
+
+
+@pytest.mark.parametrize("protocol", ["interleaved_tools", *SLOW])
 def test_trained_tokens_have_the_logprobs_of_the_network(
     protocol: str, runner: asyncio.Runner, sandbox: LocalSandbox
 ) -> None:
