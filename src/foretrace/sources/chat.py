@@ -1,5 +1,5 @@
 """Rows that hold a conversation, in any of many forms: OpenAI chat, ShareGPT, Anthropic blocks, Responses items,
-transcripts, web steps (`row_turns` finds them). Task, outcome and tools by their usual columns, or by `columns`."""
+transcripts, web steps. Task, outcome and tools by their usual columns, or by `columns`."""
 
 from __future__ import annotations
 
