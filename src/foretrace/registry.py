@@ -203,6 +203,17 @@ def split_source(text: str) -> tuple[str, str | None]:
     return name, split
 
 
+def split_input(source: Any, inputs: Any) -> tuple[Any, list[Any]]:
+    """Source and inputs, with the file of `SOURCE=FILE` among the inputs."""
+    listed = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*inputs]
+    name, equals, path = source.partition("=") if isinstance(source, str) else (source, "", "")
+    if not equals or split_source(name)[0] not in (AUTO, *plugin_names("source")):
+        return source, listed
+    if not path:
+        raise UsageError(f"{source!r}: no file behind the equals sign")
+    return name, [path, *listed]
+
+
 def is_path(text: str) -> bool:
     """Whether a text in place of a source's name is an input instead, so that the source was omitted."""
     if text == "-" or "://" in text:

@@ -116,7 +116,7 @@ def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     from foretrace.api.engines import make_engine
     from foretrace.clean.redact import make_redactor
     from foretrace.core.progress import ignore_progress
-    from foretrace.registry import AUTO, is_path, open_inputs
+    from foretrace.registry import AUTO, is_path, open_inputs, split_input
     from foretrace.sources.importing import import_inputs
 
     def pick(names: str) -> dict[str, Any]:
@@ -125,10 +125,10 @@ def run_import(given: Mapping[str, Any]) -> tuple[ImportReport, str]:
     source: Any = given["source"]
     inputs: Any = given["inputs"]
     progress: ProgressFunc = given["progress"] or ignore_progress
+    source, inputs = split_input(source, inputs)
     where = make_engine(given["engine"], given["workers"], given["ray_address"])
     if isinstance(source, Path) or (isinstance(source, str) and is_path(source)):
-        more = [inputs] if isinstance(inputs, (str, Path)) or hasattr(inputs, "read") else [*inputs]
-        source, inputs = AUTO, [source, *more]
+        source, inputs = AUTO, [source, *inputs]
     hub, options = pick("split revision repo"), pick("columns license call_pattern")
     opened = open_inputs(source, inputs, hub=hub, options=options, since=given["since"], progress=progress)
     cleaner = make_redactor(given["redact"], emails=given["redact_emails"], addresses=given["redact_addresses"])

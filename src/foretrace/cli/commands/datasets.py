@@ -19,7 +19,7 @@ def build(
     inputs: Sequence[str],
     *,
     out: Path,
-    limit: int | None = None,
+    limit: Sequence[str] = (),
     push: str | None = None,
     private: bool = False,
     allow_undecided: bool = False,
@@ -33,7 +33,7 @@ def build(
 
     Args:
         inputs: Traces folders, or sources that are imported first: swe_smith:tool, toolbench, chat=rows.jsonl.
-        limit: Import at most N rows of each source.
+        limit: Import at most N rows of each source, or of one: 5000, swe_smith=2000; may be repeated.
         push: Push to this user or organization on the Hub afterwards, or to one repository, OWNER/NAME.
         private: Make new repositories private (with --push).
         allow_undecided: Push even if a check had too few rows to decide (with --push).
@@ -62,10 +62,10 @@ def build(
     from foretrace.dataset.demonstration import describe_demonstration
     from foretrace.engines.processes import usable_cores
 
-    if limit is not None and not sources:
+    if limit and not sources:
         raise UsageError(Setting("limit"), " is for sources that are imported; traces folders are taken whole")
     place, imported = write_place(out), list[dict[str, Any]]()
-    importing = {"redact": redact, "limit": limit, **{k: settings[k] for k in ("workers", "engine", "ray_address")}}
+    importing = {"redact": redact, **{k: settings[k] for k in ("workers", "engine", "ray_address")}}
     if settings["engine"] == "processes":
         settings["workers"] = settings["workers"] or min(4, usable_cores())
         importing["workers"] = importing["workers"] or usable_cores()
@@ -76,7 +76,7 @@ def build(
             found: list[Path | str] = [*folders]
             if sources:
                 into = Path(f"{out}-traces")
-                imported.extend(_import_sources(output, sources, into, importing, progress))
+                imported.extend(_import_sources(output, sources, into, limit, importing, progress))
                 found.append(into)
             output.interrupt_message = f"interrupted; {place} is as it was before"
             progress(f"building {place}")
@@ -114,7 +114,12 @@ def _check_folders(output: Output, folders: Sequence[Path], settings: dict[str, 
 
 
 def _import_sources(
-    output: Output, sources: Sequence[str], into: Path, importing: dict[str, Any], progress: ProgressDisplay
+    output: Output,
+    sources: Sequence[str],
+    into: Path,
+    limit: Sequence[str],
+    importing: dict[str, Any],
+    progress: ProgressDisplay,
 ) -> list[dict[str, Any]]:
     """Import sources into one folder; returns a report of each import."""
     from foretrace.api.traces import import_source
@@ -123,10 +128,12 @@ def _import_sources(
     from foretrace.sources.report import check_not_empty
 
     named = [_parse_source(text) for text in sources]  # all of them before the first row is read
+    limits = _parse_limits(limit, [name for name, _ in named])
     facts: list[dict[str, Any]] = []
     for text, (name, path) in zip(sources, named, strict=True):
+        own: dict[str, Any] = {**importing, "limit": limits.get(name, limits.get(name.partition(":")[0], limits.get("")))}
         output.interrupt_message = f"interrupted; nothing of {text} was imported into {write_place(into)}"
-        report = import_source(name, [path] if path else [], out=into, progress=progress, **importing)
+        report = import_source(name, [path] if path else [], out=into, progress=progress, **own)
         note_redactions(output, report.total.counts)
         check_not_empty(report, text, into)
         output.note(f"imported {text} into {write_place(into)}: {sum_import(report)}")
@@ -139,6 +146,19 @@ def _import_sources(
     output.interrupt_message = f"interrupted; what was imported is kept in {write_place(into)}"
     release_memory()
     return facts
+
+
+def _parse_limits(texts: Sequence[str], sources: Sequence[str]) -> dict[str, int]:
+    """Most rows by source; under an empty name, those of all others."""
+    limits: dict[str, int] = {}
+    for text in texts:
+        source, _, number = text.rpartition("=")
+        if not (number.isascii() and number.isdigit() and int(number) > 0):
+            raise UsageError(Setting("limit", text), ": write N or SOURCE=N, e.g. ", Setting("limit", "swe_smith=2000"))
+        if source and source not in {name for given in sources for name in (given, given.partition(":")[0])}:
+            raise UsageError(Setting("limit", text), f": the sources here are {', '.join(sources)}")
+        limits[source] = int(number)
+    return limits
 
 
 def _parse_source(text: str) -> tuple[str, str]:

@@ -38,9 +38,10 @@ def import_(output: Output, source: str, paths: Sequence[str] = (), *, out: Path
     from foretrace.api.traces import run_import
     from foretrace.cli.display.imports import show_import
     from foretrace.engines.processes import usable_cores
-    from foretrace.registry import is_path
+    from foretrace.registry import is_path, split_input
     from foretrace.sources.report import check_not_empty
 
+    source, paths = split_input(source, paths)
     given = [source, *paths] if is_path(source) else paths
     output.interrupt_message = f"interrupted; nothing was imported into {write_place(out)}"
     if settings["engine"] == "processes":
