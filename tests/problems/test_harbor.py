@@ -125,7 +125,7 @@ def test_a_task_toml_that_is_wrong_says_where(tmp_path: Path, config: str) -> No
     write_task(tmp_path / "a", {"task.toml": config})
     write_task(tmp_path / "b")
     row, good = load(tmp_path)
-    assert isinstance(row, UnusableRow) and row.reason.startswith(WRONG[config])
+    assert isinstance(row, UnusableRow) and row.reason.startswith(WRONG[config]) and not row.task
     assert isinstance(good, Problem)
 
 
@@ -200,7 +200,7 @@ def test_what_only_its_own_image_can_judge_is_refused(tmp_path: Path, reason: st
     if len(changes) < len(REFUSED[reason]):
         (task / "solution" / "solve.sh").write_bytes(b"\xff")
     (row,) = load(tmp_path)
-    assert isinstance(row, UnusableRow) and (row.at, row.id) == (str(task), "clamp")
+    assert isinstance(row, UnusableRow) and (row.at, row.id, row.task) == (str(task), "clamp", task)
     assert row.reason.startswith(f"needs its own image: {reason}")
 
 
@@ -210,7 +210,9 @@ def test_tasks_lie_at_any_depth_and_refusals_are_counted(tmp_path: Path, run: Ru
     write_task(tmp_path / "b" / "again")
     good, again, image = load(tmp_path)
     assert isinstance(good, Problem) and isinstance(image, UnusableRow)
-    assert isinstance(again, UnusableRow) and again.reason.startswith("the id 'org/clamp' is used by")
+    assert (
+        isinstance(again, UnusableRow) and again.reason.startswith("the id 'org/clamp' is used by") and not again.task
+    )
     result = run("problems", "check", f"harbor:{tmp_path}", "--json")
     assert result.code == 1 and [fault["fault"] for fault in result.json["findings"]] == ["bad_row", "bad_row"]
     result = run(
@@ -225,7 +227,7 @@ def test_tasks_lie_at_any_depth_and_refusals_are_counted(tmp_path: Path, run: Ru
         tmp_path / "t",
     )
     assert result.code == 0
-    assert "left out 2 of 3 problems" in result.err and "b/again: the id 'org/clamp' is used by" in result.err
+    assert "left out 2 of 3 problems" in result.err
 
 
 def test_a_folder_without_tasks_says_so(tmp_path: Path) -> None:
@@ -233,3 +235,16 @@ def test_a_folder_without_tasks_says_so(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ForetraceError, match="read from a folder"):
         list(Harbor().load())
+
+
+def test_an_environment_is_for_harbor_tasks_and_needs_harbor(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(tmp_path / "image", {"environment/Dockerfile": "FROM ubuntu:24.04\n"})
+    result = run("problems", "check", f"harbor:{tmp_path}")
+    assert result.code == 1 and "--environment docker (or modal, daytona, ...)" in result.err
+    monkeypatch.setenv("PATH", "")
+    result = run("problems", "check", f"harbor:{tmp_path}", "--environment", "docker")
+    assert result.code == 2 and "--environment docker needs Harbor: install it with `uv tool install" in result.err
+    result = run("problems", "check", "builtin", "--environment", "docker")
+    assert result.code == 2 and "--environment docker is for Harbor tasks" in result.err

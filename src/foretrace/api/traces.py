@@ -307,12 +307,12 @@ def export(
     """Write the traces of a folder to `out` in a format that others read.
 
     Args:
-        traces: Traces folder.
+        traces: Traces folder; for harbor-tasks a problem set: a name or NAME:FILE.
         format: One of: jsonl (whole traces), chat (OpenAI messages and tools, with the outcome), inline (one assistant
             message an attempt), openai (fine-tuning), sharegpt, verifiers_sft, otlp (OpenTelemetry spans); atif
             (Harbor's trajectories) and pi (Pi's sessions, which the Hub's viewer and the datasets library read) write
-            a folder, a file for each trace; or module:Class.
-        out: File: .jsonl, or with .gz or .zst; a folder for atif and pi.
+            a folder, a file for each trace; harbor-tasks writes problems as Harbor's task folders; or module:Class.
+        out: File: .jsonl, or with .gz or .zst; a folder for atif, pi and harbor-tasks.
         calls: How chat, openai, sharegpt, verifiers_sft and pi write calls: verbatim (as the agent did in its text),
             native (apart from the text) or xml (<tool_call> blocks in the text). By default verbatim for generated
             traces, else native; sharegpt has no native calls.
@@ -320,8 +320,17 @@ def export(
     Raises:
         UsageError: there is no such format, or `out` or `calls` does not fit it.
         StoreError: the traces cannot be read, or `out` cannot be written.
+        ProblemError: the problems cannot be read.
         ForetraceError: the format can represent none of the traces.
     """
+    if format == "harbor-tasks":
+        from foretrace.exports.harbor_tasks import write_tasks
+        from foretrace.registry import load_usable_problems
+
+        if calls is not None:
+            raise UsageError(Setting("calls", calls), ": problems have no calls; leave it out")
+        return write_tasks(load_usable_problems(str(traces), None, None), make_local_path(out))
+
     from foretrace.core.files import refuse_inside_folder
     from foretrace.core.store import TraceStore
     from foretrace.dataset.demonstration import is_demo_model

@@ -103,6 +103,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 _KIND_NAMES = {"problems": "problem set"}
 """The noun for one plugin in messages, if it differs from the name of the kind."""
+_OTHER_NAMES = {"format": ("harbor-tasks",)}
+"""Names that can be given instead of a plugin's: `export` writes this format from problems, not from traces."""
 
 
 def plugin_names(kind: str) -> list[str]:
@@ -119,7 +121,7 @@ def load_plugin(kind: str, name: str) -> Any:
         return importlib.import_module(BUILT_IN[kind][name]).PLUGIN
     point = others.get(name)
     if point is None:
-        known = ", ".join(plugin_names(kind))
+        known = ", ".join([*plugin_names(kind), *_OTHER_NAMES.get(kind, ())])
         raise UsageError(f"unknown {kind} {name!r}: choose one of {known}, or module:Class")
     try:
         return point.load()

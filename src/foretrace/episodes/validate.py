@@ -120,6 +120,19 @@ async def validate_problems(
         SandboxError: the sandbox cannot serve.
     """
     started = time.monotonic()
+    results = await judge_problems(problems, sandbox, workers=workers, limits=limits, progress=progress)
+    return make_report(results, time.monotonic() - started)
+
+
+async def judge_problems(
+    problems: Iterable[Problem],
+    sandbox: Sandbox,
+    *,
+    workers: int = 2,
+    limits: Limits | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[ProblemResult]:
+    """The results behind `validate_problems`: one per problem, in order."""
     numbered = enumerate(problems)
     results: dict[int, ProblemResult] = {}
 
@@ -136,19 +149,23 @@ async def validate_problems(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    judged = [results[number] for number in sorted(results)]
+    return [results[number] for number in sorted(results)]
+
+
+def make_report(results: Sequence[ProblemResult], seconds: float) -> ValidationReport:
+    """The report on a set, from the results of its problems in order."""
     return ValidationReport(
-        problems=len(judged),
-        references_passed=sum(result.reference_passed for result in judged),
-        empty_passed=sum(result.empty_passed for result in judged),
-        without_reference=sum(result.problem.reference is None for result in judged),
-        forms=dict(sorted(Counter(result.form for result in judged if result.form).items())),
-        judged=tuple(JudgedTests(problem=result.problem.id, **result.forms) for result in judged),
-        public=sum(len(result.problem.public_tests) for result in judged),
-        hidden=sum(result.hidden for result in judged),
-        with_public=sum(bool(result.problem.public_tests) for result in judged),
-        faults=tuple(fault for result in judged for fault in result.faults),
-        seconds=round(time.monotonic() - started, 3),
+        problems=len(results),
+        references_passed=sum(result.reference_passed for result in results),
+        empty_passed=sum(result.empty_passed for result in results),
+        without_reference=sum(result.problem.reference is None for result in results),
+        forms=dict(sorted(Counter(result.form for result in results if result.form).items())),
+        judged=tuple(JudgedTests(problem=result.problem.id, **result.forms) for result in results),
+        public=sum(len(result.problem.public_tests) for result in results),
+        hidden=sum(result.hidden for result in results),
+        with_public=sum(bool(result.problem.public_tests) for result in results),
+        faults=tuple(fault for result in results for fault in result.faults),
+        seconds=round(seconds, 3),
     )
 
 

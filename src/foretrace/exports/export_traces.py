@@ -36,9 +36,12 @@ class ExportReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     format: str = ""
     """Its name."""
     traces: int
+    """Traces that were read; problems for `harbor-tasks`."""
     written: int
     with_tokens: int = 0
     """Rows that contain token ids (format `inline`)."""
+    without_solution: int = 0
+    """Tasks of problems without a reference (format `harbor-tasks`)."""
     from_demo_model: int = 0
     dropped: dict[str, int]
     """Traces that the format cannot hold, by reason, the most frequent first."""

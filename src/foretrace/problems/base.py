@@ -42,6 +42,8 @@ class UnusableRow(NamedTuple):
     reason: str
     id: str | None = None
     """The row's own id."""
+    task: Path | None = None
+    """Folder of a Harbor task that can only be judged in its own image."""
 
 
 class ProblemSet(Protocol):
@@ -67,6 +69,14 @@ class UnusableError(ValueError):
     """Raised while turning a row into a Problem; says what is wrong with the row."""
 
 
+class NeedsImageError(UnusableError):
+    """Raised if a row is a Harbor task that can only be judged in its own image."""
+
+    def __init__(self, reason: str, task: Path) -> None:
+        super().__init__(reason)
+        self.task = task
+
+
 def make_problems(
     rows: Iterable[ProblemRow | UnusableRow], make: Callable[[ProblemRow], Problem]
 ) -> Iterator[Problem | UnusableRow]:
@@ -81,7 +91,8 @@ def make_problems(
             if problem.id in seen:
                 raise UnusableError(f"the id {problem.id!r} is used by {seen[problem.id]} too; ids must differ")
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError, msgspec.MsgspecError) as error:
-            yield UnusableRow(row.at, _find_reason(error), _find_id(getattr(row, "value", {})))
+            task = error.task if isinstance(error, NeedsImageError) else None
+            yield UnusableRow(row.at, _find_reason(error), _find_id(getattr(row, "value", {})), task)
             continue
         seen[problem.id] = row.at
         yield problem

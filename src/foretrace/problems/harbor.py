@@ -1,7 +1,7 @@
 """Harbor tasks: a folder of tasks, each with `task.toml`, `instruction.md`, `environment/`, `tests/` and `solution/`.
 
 A task becomes a Problem if its answer is one Python file and its tests are one pytest file that only calls it, in an
-image with nothing but Python. All others need their own image, and Harbor itself.
+image with nothing but Python. All others need their own image: `problems check --environment` passes them to Harbor.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from foretrace.core.errors import ProblemError, Setting, UsageError
 from foretrace.core.problem import Problem, Test
 from foretrace.problems.base import (
+    NeedsImageError,
     ProblemRow,
     UnusableError,
     UnusableRow,
@@ -119,7 +120,7 @@ def _make_problem(row: ProblemRow) -> Problem:
     try:
         return _make_from_pytest(folder, row.name, config)
     except UnusableError as error:
-        raise UnusableError(f"needs its own image: {error}") from None
+        raise NeedsImageError(f"needs its own image: {error}", folder) from None
 
 
 def _make_from_pytest(folder: Path, name: str, config: _Config) -> Problem:

@@ -131,7 +131,10 @@ def _import_sources(
     limits = _parse_limits(limit, [name for name, _ in named])
     facts: list[dict[str, Any]] = []
     for text, (name, path) in zip(sources, named, strict=True):
-        own: dict[str, Any] = {**importing, "limit": limits.get(name, limits.get(name.partition(":")[0], limits.get("")))}
+        own: dict[str, Any] = {
+            **importing,
+            "limit": limits.get(name, limits.get(name.partition(":")[0], limits.get(""))),
+        }
         output.interrupt_message = f"interrupted; nothing of {text} was imported into {write_place(into)}"
         report = import_source(name, [path] if path else [], out=into, progress=progress, **own)
         note_redactions(output, report.total.counts)

@@ -89,6 +89,7 @@ def check_problems(
     limit: int | None = None,
     sandbox: str = "local",
     sandbox_settings: SandboxSettings,
+    environment: str | None = None,
 ) -> None:
     """Check a problem set without a model.
 
@@ -99,37 +100,30 @@ def check_problems(
         path: Read this file or folder, not the Hub.
         limit: Only the first N problems.
         sandbox: Sandboxes in order of preference, e.g. docker,local.
+        environment: Where Harbor runs tasks that need their own image: docker, modal, daytona, e2b, runloop, ...
     """
-    import asyncio
-
     import msgspec
 
+    from foretrace.api.problem_checks import check_problems
     from foretrace.cli.display.generate import show_check, verdict
-    from foretrace.core.trace import Isolation
-    from foretrace.engines.processes import usable_cores
-    from foretrace.episodes.validate import Fault, ValidationReport, validate_problems
+    from foretrace.episodes.validate import Fault
     from foretrace.problems.base import collect_problems
-    from foretrace.registry import describe_no_problem, make_problem_set, make_sandbox, split_problem_spec
+    from foretrace.registry import describe_no_problem, make_problem_set, split_problem_spec
 
     name, path = split_problem_spec(name, path)
-    workers, judge = sandbox_settings.workers or usable_cores(), make_sandbox(sandbox, sandbox_settings)
-    with output.progress(f"checking {name}") as progress:
+    if environment is not None and name != "harbor":
+        raise UsageError(Setting("environment", environment), " is for Harbor tasks: check harbor:FOLDER")
+    doing = f"checking {name}"
+    with output.progress(doing) as progress:
         problems, drops = collect_problems(make_problem_set(name).load(path), limit)
-        if not problems:
+        if not problems and all(drop.task is None for drop in drops):
             raise ProblemError(describe_no_problem(drops, path or name))
-
-        async def check() -> tuple[ValidationReport, Isolation]:
-            async with judge:
-                isolation = await judge.start()
-                report = await validate_problems(
-                    problems,
-                    judge,
-                    workers=workers,
-                    progress=lambda done: progress(f"checking {name}", done, len(problems)),
-                )
-                return report, isolation
-
-        report, isolation = asyncio.run(check())
+        tasks = [drop.task for drop in drops if drop.task is not None and environment is not None]
+        drops = [drop for drop in drops if drop.task not in tasks]
+        if environment is not None and not tasks:
+            output.note(f"no task needs an image of its own: none is run in {environment}")
+        where = {"tasks": tasks, "environment": environment or ""}
+        report, isolation = check_problems(problems, sandbox, sandbox_settings, **where, progress=progress, doing=doing)
     rows = [(drop, drop.at.removeprefix(f"{path} ")) for drop in drops]
     bad = [Fault(problem=f"{at} ({d.id})" if d.id else at, kind="bad_row", detail=d.reason) for d, at in rows]
     checked = msgspec.structs.replace(report, faults=(*bad, *report.faults))
@@ -137,6 +131,8 @@ def check_problems(
     facts |= {"sound": checked.sound, "isolation": msgspec.to_builtins(isolation)}
     if not output.write_json(facts):
         show_check(output, checked, isolation)
+    if unjudged := sum(drop.task is not None for drop in drops):
+        output.note(f"--environment docker (or modal, daytona, ...) has Harbor judge the {unjudged:,} in their images")
     if not checked.sound:
         raise ProblemError(f"{name}: {verdict(checked)}")
 

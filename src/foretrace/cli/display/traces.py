@@ -92,9 +92,12 @@ def show_export(output: Output, report: ExportReport) -> None:
     """Print what was exported, which traces were dropped, what others lost, and where the file is."""
     from foretrace.exports.base import describe_losses
 
-    fields: list[tuple[str, Cell]] = [("traces", report.traces), ("written", report.written)]
+    read = "problems" if report.format == "harbor-tasks" else "traces"
+    fields: list[tuple[str, Cell]] = [(read, report.traces), ("written", report.written)]
     if report.format == "inline":
         fields.append(("with tokens", report.with_tokens))
+    if report.without_solution:
+        fields.append(("without a solution", report.without_solution))
     fields += [(f"dropped, {reason}", count) for reason, count in report.dropped.items()]
     for what, found in (("lost", report.lost), ("for foretrace only", report.kept)):
         fields += [(f"{what}, {unit}", text) for unit, text in describe_losses(found).items()]
