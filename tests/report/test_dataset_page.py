@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,7 @@ from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionEr
 from foretrace.core.store import write_traces
 from foretrace.report.page import SinglePage
 from foretrace.report.view import REPORT, write_dataset_report, write_view
-from report.hostile_dataset import build_hostile_dataset, write_guesses
+from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
 from report.hostile_traces import make_trace
 from report.test_view import read_block, read_data
 
@@ -75,6 +76,23 @@ def test_predictions_may_be_parquet_or_a_folder(dataset: Path, tmp_path: Path) -
     folder, parquet = read_data(tmp_path / "v", "meta")["predictions"]
     assert (folder["name"], parquet["name"]) == ("folder", "g.parquet")
     assert folder["found"] > folder["right"] > 0 and parquet["found"] == parquet["right"] == 1
+
+
+def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:
+    write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
+    results = write_results(dataset, tmp_path / "g.jsonl", tmp_path)
+    foretrace.view([dataset, *results], out=tmp_path / "v")
+    score, replay = read_data(tmp_path / "v", "meta")["results"]
+    assert (score["kind"], score["name"], replay["kind"]) == ("score", "score.json", "replay")
+    assert score["found"]["scores"] == msgspec.to_builtins(foretrace.score(tmp_path / "g.jsonl", dataset).scores)
+    assert replay["found"]["launched"] == 40 and len(replay["found"]["frontier"]) > 5
+    for text, why in (("{}", "is not a result of `score` or `replay`"), ("{", "is not JSON"), ("[" * 99_999, "is no")):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(StoreError, match=why):
+            foretrace.view([dataset, tmp_path / "other.json"], out=tmp_path / "w")
+    with pytest.raises(UsageError, match="one dataset, with"):
+        foretrace.view(results, out=tmp_path / "w")
+    assert not (tmp_path / "w").exists()
 
 
 def test_the_report_of_a_build_is_small(dataset: Path) -> None:

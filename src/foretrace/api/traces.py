@@ -364,7 +364,7 @@ def view(
     """Write a page that shows traces or a dataset in a browser, without server and network (docs/cli.md).
 
     Args:
-        inputs: Traces folder, or two; or a dataset and its predictions.
+        inputs: Traces folder, or two; or a dataset, its predictions, and results of score and replay.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
         single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
 

@@ -41,7 +41,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
     """Write a page that shows the inputs; `make_page` returns an empty one.
 
     Args:
-        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions.
+        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions and any number of
+            results of `score` and `replay` (NAME.json).
 
     Raises:
         UsageError: inputs that cannot be combined.
@@ -49,7 +50,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
         PredictionError: a file of predictions cannot be read.
     """
     datasets = [path for path in inputs if is_dataset(path)]
-    predictions = [path for path in inputs if path not in datasets]
+    results = [path for path in inputs if path.suffix.lower() == ".json" and path.is_file()]
+    predictions = [path for path in inputs if path not in (*datasets, *results)]
     for number, path in enumerate(inputs):
         if path.resolve() in {earlier.resolve() for earlier in inputs[:number]}:
             raise UsageError(f"{path}: is named twice")
@@ -63,8 +65,8 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
     if datasets or any(path.is_file() for path in inputs):
         if len(datasets) != 1 or len(predictions) > MAX_RUNS:
             raise UsageError(
-                f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
-                "`build` wrote, then the files"
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+                "`replay` behind it: name the folder that `build` wrote, then the files"
             )
         title = datasets[0].resolve().name
     elif 1 <= len(inputs) <= MAX_RUNS:
@@ -74,7 +76,7 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
     page = make_page()
     try:
         if datasets:
-            counts = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress)
+            counts = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress, results=results)
         else:
             counts = write_traces_page(page, [TraceStore(folder) for folder in inputs], progress)
         path = page.finish(title)

@@ -182,8 +182,8 @@ def view(
 ) -> None:
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
-    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, and predictions
-    beside the eval rows.
+    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
+    the eval rows, and what score and replay wrote with --out.
 
     Args:
         out: Folder for the page (view).

@@ -1065,6 +1065,7 @@ const foretrace = (() => {
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
+      meta.results.map((r) => section(r.kind === "score" ? "Score" : "Replay", h("h3", {}, r.name, r.found.predictor ? ` (${r.found.predictor})` : ""), r.kind === "score" ? scoreResult(r.found) : replayResult(r.found))),
       h("section.panel", {}, h("h2", {}, `Gates`), h("div.scroll", {}, h("table.simple.gates", { "aria-label": "gates" }, h("tbody", {}, gates)))),
       h("section.panel", {}, h("h2", {}, "Settings"), h("dl.facts", {}, Object.entries(m.settings).map(([k, v]) => fact(k.replaceAll("_", " "), v === null ? "none" : Array.isArray(v) ? v.join(" / ") || "all" : String(v))), fact("prompt length", `counted by ${m.token_counter}`), Object.entries(m.versions).map(([k, v]) => fact(k, v))),
         h("h3", {}, "instruction of every prompt"), textBlock(m.instruction, { prose: true }))));
@@ -1107,7 +1108,12 @@ const foretrace = (() => {
   /** Points (confidence, share right, title, n). */
   const reliabilityChart = (given, what) => curve(`reliability: ${what} by confidence, over ${counted(given.reduce((sum, p) => sum + p[3], 0), "guess", "guesses")}`, { diagonal: true, points: given }, [1, 1], "confidence", `${what}; numbers: guesses; dashed: as it says`);
 
-  /** A line of points (x, y, title, and what stands above it) from 0 to `most` of each. */
+  // ---- what `score` and `replay` wrote ----
+  const points = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
+  const withInterval = (row) => (row && row.value !== null ? h("span.estimate", {}, `${points(row.value)} %`, h("span.sub", {}, `[${points(row.low)}, ${points(row.high)}]`)) : "–");
+  const DECISIVE = [["action type", "natural", "type_accuracy"], ["macro-F1", "natural", "macro_f1"], ["tool", "natural", "tool"], ["exact call", "natural", "exact_call"], ["in 3 guesses", "natural", "exact_call@3"], ["exact, safe early", "eligible", "exact_call"]];
+
+  /** A line of points (x, y, title, and what stands above it) from 0 to `most` of each; a level is dashed. */
   function curve(about, given, most, xName, yName) {
     const x = (v) => 44 + (340 * v) / (most[0] || 1);
     const y = (v) => 160 - (144 * v) / (most[1] || 1);
@@ -1116,8 +1122,34 @@ const foretrace = (() => {
       [0, 0.5, 1].map((part) => [h("path.grid", { d: `M${x(0)} ${y(part * most[1])} H${x(most[0])}` }), h("text.tick.end", { x: 40, y: y(part * most[1]) + 4 }, tick(part * most[1])), h("text.tick.middle", { x: x(part * most[0]), y: 175 }, tick(part * most[0]))]),
       h("text.tick.middle", { x: x(most[0] / 2), y: 191 }, xName), h("text.tick", { x: 44, y: 10 }, yName),
       given.diagonal ? h("path.diagonal", { d: `M${x(0)} ${y(0)} L${x(most[0])} ${y(most[1])}` }) : null,
+      given.level === undefined ? null : h("path.diagonal", { d: `M${x(0)} ${y(given.level)} H${x(most[0])}` }),
       h("path.curve", { d: given.points.map(([a, b], n) => `${n ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join(" ") }),
       given.points.map(([a, b, title, above]) => [h("circle.model", { cx: x(a), cy: y(b), r: 3.5 }, h("title", {}, title)), above ? h("text.tick.middle", { x: x(a), y: y(b) + (y(b) < 26 ? 15 : -7) }, number(above)) : null])));
+  }
+
+  function scoreResult(found) {
+    const lines = [[found.predictor || "this file", found.scores], ...(found.against ? [[found.against.predictor || found.against.other, found.against.scores]] : []), ...found.references.map((r) => [`${r.predictor} (reference)`, r.scores])];
+    const tables = lines.map(([name, scores]) => [name, new Map(scores.map((row) => [`${row.slice} ${row.metric}`, row]))]);
+    const columns = DECISIVE.filter(([, slice, metric]) => tables.some(([, by]) => by.has(`${slice} ${metric}`)));
+    const calibration = found.calibration?.at(-1);
+    return [h("p.row", {}, chip(counted(found.rows, "eval step")), chip(counted(found.tasks, "task")), found.missing ? chip(`${number(found.missing)} without a prediction`, "bad") : null, Object.entries(found.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+      simpleTable("scores", ["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
+      found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable("better by, in points", ["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
+      calibration ? [h("h3", {}, `is a confidence what it says? (of the ${calibration.of}; calibration error ${points(calibration.ece)} points)`),
+        reliabilityChart(calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`, b.n]), `right ${calibration.of}`),
+        h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
+      found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
+  }
+
+  function replayResult(found) {
+    const base = found.base_s || 1;
+    const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)} %, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
+    const most = [Math.max(...line.map((p) => p[0]), 0.001), Math.max(...line.map((p) => p[1]), found.oracle.share || 0, 0.001)];
+    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: times are known of ${number(found.known_steps)} of ${counted(found.steps, "step")} with a prediction.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
+      h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, found.hits ? "success" : ""), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`times known of ${points(found.coverage)} %`)),
+      line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)} %`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
+      simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
+      found.assumed.map((a) => h("p.faint.small", {}, `assumed: ${a.text} (${number(a.count)})`))];
   }
 
   const listState = { config: "", split: "", action: "", gold: "", guess: "", file: 0, family: "", q: "", sort: "as stored" };
