@@ -15,7 +15,7 @@ import pytest
 
 import foretrace
 from dataset.little import rows
-from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
+from foretrace.core.errors import BuildError, ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.report.page import SinglePage
 from foretrace.report.view import REPORT, write_dataset_report, write_view
@@ -40,6 +40,35 @@ def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> Non
         row = gold[line["key"], line["step"]]
         assert texts["prompt"] == [[m["role"], m["content"]] for m in row["prompt"]]
         assert texts["completion"][0][1] == row["completion"][0]["content"]
+
+
+class Template:
+    """A tokenizer of which only the chat template is asked."""
+
+    chat_template = "a function"
+    keeps_prompt = True
+
+    def apply_chat_template(self, messages: Any, *, tokenize: bool, add_generation_prompt: bool = False) -> str:
+        assert not tokenize
+        text = "".join(f"<{m['role']}>{m['content']}</>" for m in messages)
+        return f"{text}<assistant>{'' if self.keeps_prompt else '<think>'}" if add_generation_prompt else text
+
+
+def test_rows_are_shown_as_a_chat_template_renders_them(dataset: Path, tmp_path: Path) -> None:
+    foretrace.view(dataset, out=tmp_path / "v", tokenizer=Template())
+    for config in ("proposer", "verifier"):
+        (line, *_) = read_data(tmp_path / "v", "meta")["rows"][config]
+        texts = read_data(tmp_path / "v", f"{config}-{line['piece']}")[line["place"]]
+        before = "".join(f"<{role}>{content}</>" for role, content in texts["prompt"])
+        answer = (texts.get("completion") or texts["chosen"])[0][1]
+        assert texts["rendered"] == [f"{before}<assistant>", f"{answer}</>"]
+    thinking = Template()
+    thinking.keeps_prompt = False
+    with pytest.raises(BuildError, match="in another way once it is answered"):
+        foretrace.view(dataset, out=tmp_path / "w", tokenizer=thinking)
+    write_traces([make_trace((), "k")], tmp_path / "t")
+    with pytest.raises(UsageError, match="is for the rows of a dataset"):
+        foretrace.view(tmp_path / "t", out=tmp_path / "w", tokenizer=Template())
 
 
 def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import read_rows
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
+from foretrace.dataset.tokenize import render_row
 from foretrace.evaluation.replay_report import ReplayReport
 from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report.page import Page, PageCounts, PagePieces
@@ -81,9 +82,11 @@ def write_dataset_page(
     progress: ProgressFunc,
     *,
     results: Sequence[Path] = (),
+    tokenizer: Any = None,
     title: str | None = None,
 ) -> PageCounts:
-    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name."""
+    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name. With a
+    `tokenizer`, rows are also shown as its chat template renders them."""
     found = [read_result(path) for path in results]
     manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
     configs, files = load_configs(), [Guesses(path) for path in predictions]
@@ -106,6 +109,8 @@ def write_dataset_page(
                 gold = _read_gold(row)
                 texts["guesses"] = guesses = [each.compare(row, gold) for each in files]
                 line["guesses"] = [guess and describe_guess_line(guess) for guess in guesses]
+            if tokenizer is not None:
+                texts["rendered"] = render_row(tokenizer, row["prompt"], row.get("completion") or row["chosen"])
             line |= {"split": split, "piece": pieces.number, "place": pieces.place}
             index.append(line)
             pieces.add(texts, line)

@@ -178,6 +178,7 @@ def view(
     *,
     out: Path | None = None,
     single: Path | None = None,
+    tokenizer: Path | None = None,
     open_page: bool = False,
 ) -> None:
     """Write a page that shows traces or a dataset in a browser: no server, no network.
@@ -187,6 +188,8 @@ def view(
 
     Args:
         out: Folder for the page (view).
+        tokenizer: Folder of a tokenizer: rows of a dataset are also shown as its chat template renders them, and what
+            bears the loss is marked.
         open_page: Open the page in the browser.
     """
     output.stay_small()
@@ -200,7 +203,7 @@ def view(
     if single is None:
         out = out or Path("view")
     output.interrupt_message = f"interrupted; nothing was written to {single or out}"
-    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single)
+    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single, tokenizer=tokenizer)
     if open_page:
         import webbrowser
 

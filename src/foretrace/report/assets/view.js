@@ -1209,7 +1209,9 @@ const foretrace = (() => {
     const answers = texts.chosen ? pairBlock(texts) : h("div.answer", {}, h("h2", {}, config === "eval" ? "gold" : "completion"), texts.completion.map(([, text]) => textBlock(pretty(text))));
     const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h2", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(counted(g.others, "more guess", "more guesses")) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
       g.right && g.right_call ? null : diffBlock(compareLines(pretty(texts.completion[0][1]), prettyGuess(g)), prettyGuess(g))));
-    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, h("h2", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
+    const [before, trained] = texts.rendered || [];
+    const rendered = texts.rendered ? lazy([h("b", {}, "as the chat template renders it"), h("span.n", {}, `loss on ${counted(trained.length, "character")}`)], () => h("div", {}, textBlock(before, { lines: 40, chars: 6000 }), h("mark.trained", {}, textBlock(trained)))) : null;
+    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, rendered, h("h2", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
   }
 
   function prettyGuess(g) {
