@@ -216,7 +216,7 @@ def test_no_field_of_a_dataset_or_of_predictions_can_run(
     dataset = tmp_path / "dataset"
     shutil.copytree(dataset_page.parent.parent / "dataset", dataset)
     manifest = json.loads((dataset / "manifest.json").read_bytes())
-    counts = {name: {make_text(f"{name}.key"): 1} for name in ("sources", "licenses", "families")}
+    counts = {name: {make_text(f"{name}.key"): 1} for name in ("sources", "licenses", "families", "strengths")}
     poisoned = {name: value if name == "configs" else poison(value, name) for name, value in manifest.items()}
     (dataset / "manifest.json").write_text(json.dumps(poisoned | counts))
     eval_rows = [json.loads(line) for line in (dataset_page.parent.parent / "a.jsonl").read_text().splitlines()]

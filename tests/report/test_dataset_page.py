@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,17 @@ def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> Non
         row = gold[line["key"], line["step"]]
         assert texts["prompt"] == [[m["role"], m["content"]] for m in row["prompt"]]
         assert texts["completion"][0][1] == row["completion"][0]["content"]
+
+
+def test_lengths_and_strengths_are_of_all_rows(dataset: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    for name in ("proposer", "verifier", "verifier_unpaired", "eval"):
+        found = Counter(dict(enumerate(manifest["prompt_tokens"][name])))
+        sizes = [
+            sum(math.ceil(len(m["content"].encode()) / 3.5) + 4 for m in row["prompt"]) for row in rows(dataset, name)
+        ]
+        assert +found == Counter(size // 256 for size in sizes) != {}
+    assert manifest["strengths"] == Counter(f"{row['family']} {row['strength']}" for row in rows(dataset, "verifier"))
 
 
 class Template:

@@ -29,6 +29,7 @@ from foretrace.dataset.card import format_figures
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import read_rows
+from foretrace.dataset.prompts import TOKENS_PER_BIN
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
 from foretrace.dataset.tokenize import render_row
@@ -129,6 +130,7 @@ def write_dataset_page(
         "about": {name: config.about for name, config in configs.items()},
         "actions": [str(action) for action in ActionType],
         "rows": listed,
+        "tokens_per_bin": TOKENS_PER_BIN,
         "difficulty": {name: describe_difficulty(each) for name, each in manifest.get("difficulty", {}).items()},
         "predictions": [guesses.describe() for guesses in files],
         "results": found,

@@ -1042,10 +1042,22 @@ const foretrace = (() => {
 
   const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
 
+  /** Rows by length of the prompt, in bars of equal width that are alike for all configs. */
+  function promptLengths(by) {
+    const each = Math.ceil(Math.max(...by.map(([, bins]) => bins.length)) / 24);
+    const wide = each * meta.tokens_per_bin;
+    const bars = by.map(([name, bins]) => [name, bins.reduce((sum, n) => sum + n, 0), Array.from({ length: 24 }, (_, at) => bins.slice(at * each, (at + 1) * each).reduce((sum, n) => sum + n, 0))]);
+    const most = Math.max(...bars.flatMap(([, of, counts]) => counts.map((n) => n / of)));
+    return bars.map(([name, of, counts]) => [h("h3", {}, name, h("span.sub", {}, counted(of, "row"))), h("figure.histogram", {},
+      h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths of ${name}` }, counts.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / of / most, width: 9, height: (58 * n) / of / most }, h("title", {}, `${number(at * wide)} to ${counted((at + 1) * wide, "token")}: ${n}`)))),
+      h("figcaption.row", {}, h("span.grow", {}, "0"), h("span", {}, counted(24 * wide, "token"))))]);
+  }
+
   function showOverview() {
     const m = meta.manifest;
     document.title = `${meta.title} · dataset`;
     const splits = ["train", "validation", "test"];
+    const lengths = Object.entries(m.prompt_tokens || {});
     const verdicts = {};
     for (const gate of m.gates) verdicts[gate.verdict] = (verdicts[gate.verdict] || 0) + 1;
     const section = (title, ...content) => h("section.panel", {}, h("h2", {}, title), content);
@@ -1060,7 +1072,8 @@ const foretrace = (() => {
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
-        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)),
+        lengths.length ? section("Prompt lengths", promptLengths(lengths), h("p.faint.small", {}, "of all rows; bars are shares of the rows, on one scale")) : null,
+        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), h("h3", {}, "by strength"), bars(Object.entries(m.strengths || {})),
           Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
