@@ -1023,9 +1023,11 @@ const foretrace = (() => {
     };
     const search = h("input#search", { type: "search", placeholder: "search problems  ( / )", "aria-label": "search problems", oninput: (e) => putProblems(e.target.value) });
     putProblems("");
+    const turnTable = (turns, name) => turns.length ? h("div", {}, two ? h("h3", {}, name) : null, simpleTable(`by turn${two ? `, ${name}` : ""}`, ["turn", "attempts", "tokens", "model", "tools"], turns.map(([n, tokens, model, tool], at) => [at + 1, number(n), number(tokens), seconds(model), seconds(tool)]))) : null;
     main().replaceChildren(h("div.part-page", {}, h("h1", {}, "Runs"),
       h("section.panel", {}, h("h2", {}, "By model and protocol"), simpleTable("by model and protocol", ["run", "traces", "succeeded", "mean reward", "tests passed", "with errors", "steps", "tokens", "model", "tools"], measures, "runs"), h("p.faint.small", {}, "Steps, tokens and seconds are means of an attempt, over those of which they are known; success is of those that were judged.")),
-      tasks.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first", h("span.sub", {}, counted(tasks.length, "problem"))), tasks.length > 20 ? search : null, problems) : null));
+      tasks.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first", h("span.sub", {}, counted(tasks.length, "problem"))), tasks.length > 20 ? search : null, problems) : null,
+      h("section.panel", {}, h("h2", {}, "By turn"), h("div.turns", {}, meta.turns.map((turns, run) => turnTable(turns, meta.folders[run]))), h("p.faint.small", {}, "Means of a turn: tokens written, seconds of the model and of the tools."))));
   }
 
   // ---- a dataset ----
