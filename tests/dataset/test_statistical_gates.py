@@ -108,7 +108,8 @@ def test_other_families_are_as_they_would_have_been(planted: Path) -> None:
     pairs, single = (list(rows(planted, config)) for config in ("verifier", "verifier_unpaired"))
     assert {r["family"] for r in pairs} == {r["family"] for r in single} == set(manifest["families"])
     assert "sibling" not in manifest["families"] and len(single) == 2 * len(pairs) > 100
-    assert sum(manifest["families"].values()) == len(pairs)
+    assert sum(manifest["families"].values()) == sum(manifest["strengths"].values()) == len(pairs)
+    assert sum(manifest["prompt_tokens"]["verifier"]) == len(pairs)
     gates = {g["name"]: g for g in manifest["gates"]}
     assert gates["counts"]["figure"]["rows"] == len(pairs) + len(single)
     assert sum(gates[f"shortcut/{family}"]["figure"]["pairs"] for family in manifest["families"]) == len(pairs)

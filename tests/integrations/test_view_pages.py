@@ -27,9 +27,11 @@ from foretrace.core.errors import ForetraceWarning
 from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Message, Outcome, Trace
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report import traces_page
 from integrations.page_checks import CHECKS
-from report.hostile_dataset import build_hostile_dataset, write_guesses
+from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
 from report.hostile_fields import fill, list_names, make_filled_trace, make_text, poison
 from report.hostile_traces import MARKUP, make_hostile_trace, make_long_trace, make_odd_traces, make_trace
 
@@ -210,11 +212,11 @@ def test_no_field_of_a_trace_can_run(tmp_path: Path, open_tab: Callable[..., Tab
 def test_no_field_of_a_dataset_or_of_predictions_can_run(
     dataset_page: Path, tmp_path: Path, open_tab: Callable[..., Tab]
 ) -> None:
-    """The manifest, and the header and the rows of predictions."""
+    """The manifest, the header and the rows of predictions, and what `score` and `replay` wrote."""
     dataset = tmp_path / "dataset"
     shutil.copytree(dataset_page.parent.parent / "dataset", dataset)
     manifest = json.loads((dataset / "manifest.json").read_bytes())
-    counts = {name: {make_text(f"{name}.key"): 1} for name in ("sources", "licenses", "families")}
+    counts = {name: {make_text(f"{name}.key"): 1} for name in ("sources", "licenses", "families", "strengths")}
     poisoned = {name: value if name == "configs" else poison(value, name) for name, value in manifest.items()}
     (dataset / "manifest.json").write_text(json.dumps(poisoned | counts))
     eval_rows = [json.loads(line) for line in (dataset_page.parent.parent / "a.jsonl").read_text().splitlines()]
@@ -222,8 +224,11 @@ def test_no_field_of_a_dataset_or_of_predictions_can_run(
     rows = [fill(Prediction) | {name: row[name] for name in place & row.keys()} for row in eval_rows]
     lines = [fill(PredictionsHeader), *rows]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, record in {"score": ScoreReport, "replay": ReplayReport}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(fill(record)))
+    files = [tmp_path / name for name in ("p.jsonl", "score.json", "replay.json")]
     with pytest.warns(ForetraceWarning, match="was made for another dataset"):
-        foretrace.view([dataset, tmp_path / "p.jsonl"], out=tmp_path / "v")
+        foretrace.view([dataset, *files], out=tmp_path / "v")
     tab = open_tab()
     for part in ("", "proposer", "verifier", "eval"):
         tab.open(tmp_path / "v/index.html", f"#={part}")
@@ -471,7 +476,8 @@ def dataset_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = build_hostile_dataset(place)
     for name, wrong in (("a", 4), ("b", 3)):
         write_guesses(dataset, place / f"{name}.jsonl", wrong=wrong)
-    foretrace.view([dataset, place / "a.jsonl", place / "b.jsonl"], out=place / "view")
+    results = write_results(dataset, place / "a.jsonl", place)
+    foretrace.view([dataset, place / "a.jsonl", place / "b.jsonl", *results], out=place / "view")
     return place / "view" / "index.html"
 
 
@@ -480,7 +486,9 @@ def test_a_dataset_its_rows_and_its_predictions(dataset_page: Path, open_tab: Ca
     tab.open(dataset_page)
     assert "groups_disjoint" in tab.page.inner_text("main")
     assert len(tab.texts(".confusion")) == 2 and len(tab.texts(".reliability")) == 2
-    assert tab.page.eval_on_selector_all("path.curve", "n => n.length") == 2
+    assert [text for text in tab.texts(".panel h2") if text in ("Score", "Replay")] == ["Score", "Replay"]
+    assert "time saved" in tab.page.inner_text("main")
+    assert tab.page.eval_on_selector_all("path.curve", "n => n.length") == 4, "two reliabilities, a score, a replay"
     found = tab.page.evaluate("foretrace.meta.predictions.map((p) => p.found)")
     for chart, guesses in zip(tab.page.locator(".reliability").all(), found, strict=True):  # each point has its number
         counts = [text for text in chart.locator(".tick").all_text_contents() if text.isdigit()]

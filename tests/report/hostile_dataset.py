@@ -10,7 +10,12 @@ import msgspec
 
 import foretrace
 from dataset.little import corpus, rows
+from evaluation.planted import plant
+from evaluation.timed import Timed
+from evaluation.timed import make_trace as make_timed
 from foretrace.core.store import write_traces
+from foretrace.evaluation.replay import replay_traces
+from foretrace.evaluation.replay_report import ReplaySettings
 from report.hostile_traces import MARKUP
 
 replace = msgspec.structs.replace
@@ -38,3 +43,15 @@ def write_guesses(dataset: Path, path: Path, *, wrong: int) -> list[dict[str, An
         lines.append({"key": row["key"], "step": row["step"], **value, "confidence": number % 10 / 10})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return gold
+
+
+def write_results(dataset: Path, guesses: Path, folder: Path) -> list[Path]:
+    """What `score` says of the guesses, and what `replay` says of a planted predictor on traces with times."""
+    timed = [make_timed([Timed(5.0, 2.0)] * 10, key=f"k{n}", task=f"t{n}") for n in range(4)]
+    guessed = plant(timed, lambda n: n % 5 > 0, lambda n: {"confidence": (1 + n % 10) / 10, "seconds": 0.1})
+    found = {"score": foretrace.score(guesses, dataset), "replay": replay_traces(timed, guessed, ReplaySettings())}
+    for name, report in found.items():
+        facts = {"predictions": MARKUP, **msgspec.to_builtins(report)}
+        facts |= {"predictor": MARKUP}
+        (folder / f"{name}.json").write_bytes(msgspec.json.encode(facts))
+    return [folder / f"{name}.json" for name in found]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import foretrace
 from dataset.little import rows
-from foretrace.core.errors import ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
+from foretrace.core.errors import BuildError, ForetraceError, ForetraceWarning, PredictionError, StoreError, UsageError
 from foretrace.core.store import write_traces
 from foretrace.report.page import SinglePage
 from foretrace.report.view import REPORT, write_dataset_report, write_view
-from report.hostile_dataset import build_hostile_dataset, write_guesses
+from report.hostile_dataset import build_hostile_dataset, write_guesses, write_results
 from report.hostile_traces import make_trace
 from report.test_view import read_block, read_data
 
@@ -39,6 +42,46 @@ def test_every_row_is_there_with_its_texts(dataset: Path, tmp_path: Path) -> Non
         row = gold[line["key"], line["step"]]
         assert texts["prompt"] == [[m["role"], m["content"]] for m in row["prompt"]]
         assert texts["completion"][0][1] == row["completion"][0]["content"]
+
+
+def test_lengths_and_strengths_are_of_all_rows(dataset: Path) -> None:
+    manifest = json.loads((dataset / "manifest.json").read_bytes())
+    for name in ("proposer", "verifier", "verifier_unpaired", "eval"):
+        found = Counter(dict(enumerate(manifest["prompt_tokens"][name])))
+        sizes = [
+            sum(math.ceil(len(m["content"].encode()) / 3.5) + 4 for m in row["prompt"]) for row in rows(dataset, name)
+        ]
+        assert +found == Counter(size // 256 for size in sizes) != {}
+    assert manifest["strengths"] == Counter(f"{row['family']} {row['strength']}" for row in rows(dataset, "verifier"))
+
+
+class Template:
+    """A tokenizer of which only the chat template is asked."""
+
+    chat_template = "a function"
+    keeps_prompt = True
+
+    def apply_chat_template(self, messages: Any, *, tokenize: bool, add_generation_prompt: bool = False) -> str:
+        assert not tokenize
+        text = "".join(f"<{m['role']}>{m['content']}</>" for m in messages)
+        return f"{text}<assistant>{'' if self.keeps_prompt else '<think>'}" if add_generation_prompt else text
+
+
+def test_rows_are_shown_as_a_chat_template_renders_them(dataset: Path, tmp_path: Path) -> None:
+    foretrace.view(dataset, out=tmp_path / "v", tokenizer=Template())
+    for config in ("proposer", "verifier"):
+        (line, *_) = read_data(tmp_path / "v", "meta")["rows"][config]
+        texts = read_data(tmp_path / "v", f"{config}-{line['piece']}")[line["place"]]
+        before = "".join(f"<{role}>{content}</>" for role, content in texts["prompt"])
+        answer = (texts.get("completion") or texts["chosen"])[0][1]
+        assert texts["rendered"] == [f"{before}<assistant>", f"{answer}</>"]
+    thinking = Template()
+    thinking.keeps_prompt = False
+    with pytest.raises(BuildError, match="in another way once it is answered"):
+        foretrace.view(dataset, out=tmp_path / "w", tokenizer=thinking)
+    write_traces([make_trace((), "k")], tmp_path / "t")
+    with pytest.raises(UsageError, match="is for the rows of a dataset"):
+        foretrace.view(tmp_path / "t", out=tmp_path / "w", tokenizer=Template())
 
 
 def test_a_single_file_keeps_to_its_limit(dataset: Path, tmp_path: Path) -> None:
@@ -75,6 +118,23 @@ def test_predictions_may_be_parquet_or_a_folder(dataset: Path, tmp_path: Path) -
     folder, parquet = read_data(tmp_path / "v", "meta")["predictions"]
     assert (folder["name"], parquet["name"]) == ("folder", "g.parquet")
     assert folder["found"] > folder["right"] > 0 and parquet["found"] == parquet["right"] == 1
+
+
+def test_what_score_and_replay_found_stands_in_the_page(dataset: Path, tmp_path: Path) -> None:
+    write_guesses(dataset, tmp_path / "g.jsonl", wrong=4)
+    results = write_results(dataset, tmp_path / "g.jsonl", tmp_path)
+    foretrace.view([dataset, *results], out=tmp_path / "v")
+    score, replay = read_data(tmp_path / "v", "meta")["results"]
+    assert (score["kind"], score["name"], replay["kind"]) == ("score", "score.json", "replay")
+    assert score["found"]["scores"] == msgspec.to_builtins(foretrace.score(tmp_path / "g.jsonl", dataset).scores)
+    assert replay["found"]["launched"] == 40 and len(replay["found"]["frontier"]) > 5
+    for text, why in (("{}", "is not a result of `score` or `replay`"), ("{", "is not JSON"), ("[" * 99_999, "is no")):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(StoreError, match=why):
+            foretrace.view([dataset, tmp_path / "other.json"], out=tmp_path / "w")
+    with pytest.raises(UsageError, match="one dataset, with"):
+        foretrace.view(results, out=tmp_path / "w")
+    assert not (tmp_path / "w").exists()
 
 
 def test_the_report_of_a_build_is_small(dataset: Path) -> None:

@@ -11,11 +11,13 @@ import foretrace
 from foretrace.core.predictions import Prediction, PredictionsHeader
 from foretrace.core.store import write_traces
 from foretrace.core.trace import Trace
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
 from report.hostile_fields import fill, list_names, list_texts, make_filled_trace
 from report.test_view import read_block, read_data
 
 
-@pytest.mark.parametrize("record", [Trace, Prediction, PredictionsHeader])
+@pytest.mark.parametrize("record", [Trace, Prediction, PredictionsHeader, ScoreReport, ReplayReport])
 def test_every_text_of_a_record_can_be_filled(record: type) -> None:
     filled = msgspec.to_builtins(msgspec.convert(fill(record), record))
     found = {text.split("»")[0].removeprefix("«") for text in list_texts(filled) if text.startswith("«")}

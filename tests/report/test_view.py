@@ -66,6 +66,14 @@ def test_a_trace_shows_what_ran_early_while_it_was_made(tmp_path: Path) -> None:
     assert read_data(tmp_path / "w", "traces-0")[0]["early"] == []
 
 
+def test_turns_have_means_of_what_is_known(tmp_path: Path) -> None:
+    said = Message(role="assistant", author="model", content="Nothing to do.")
+    write_traces([make_long_trace(2), make_trace((said,), "short")], tmp_path / "traces")
+    foretrace.view(tmp_path / "traces", out=tmp_path / "v")
+    meta = read_data(tmp_path / "v", "meta")
+    assert meta["turns"] == [[[2, None, 2.0, 1.0], [1, None, 2.0, 1.0]]]  # attempts, tokens, model, tools
+
+
 def test_a_title_is_the_task_and_not_what_stands_before_it(tmp_path: Path) -> None:
     words = "<uploaded_files>\n/testbed\n</uploaded_files>\nConsider:\n<pr_description>\n{}</pr_description>"
     texts = {

@@ -368,16 +368,20 @@ def view(
     *,
     out: str | Path | None = None,
     single: str | Path | None = None,
+    tokenizer: str | Path | Any | None = None,
     progress: ProgressFunc | None = None,
 ) -> ViewReport:
     """Write a page that shows traces or a dataset in a browser, without server and network (docs/cli.md).
 
     Args:
-        inputs: Traces folder, or two; or a dataset and its predictions.
+        inputs: Traces folder, or two; or a dataset, its predictions, and results of score and replay.
         out: Folder for the page; what an earlier `view` wrote there is replaced.
         single: One file that can be mailed, in place of a folder; up to 20 MB of texts.
+        tokenizer: Folder of a tokenizer, or the tokenizer itself: rows of a dataset are also shown as its chat template
+            renders them, and what bears the loss is marked.
 
     Raises:
+        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
         UsageError: both or neither of `out` and `single`, or inputs that do not belong together.
         StoreError: the inputs cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
@@ -390,5 +394,6 @@ def view(
         raise UsageError("name either ", Setting("out"), ", a folder, or ", Setting("single"), ", a file")
     folders = [make_local_path(each) for each in ([inputs] if isinstance(inputs, (str, Path)) else inputs)]
     place = make_local_path(out or single or "")
+    tokenizer = make_local_path(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer
     make_page = FolderPage if single is None else SinglePage
-    return write_view(folders, lambda: make_page(place), progress or ignore_progress)
+    return write_view(folders, lambda: make_page(place), progress or ignore_progress, tokenizer)

@@ -265,7 +265,11 @@ class _Builder:
         if not any(configs.values()):
             drops = functools.reduce(operator.or_, built.counts.drops.values(), Counter[str]())  # steps repeat
             raise make_empty_error(built.counts.outcomes, drops, plan.selection, self.settings)
-        return self._describe(built, plan.selection, plan.inputs, configs, gates, mistakes)
+        lengths = {name: of_config.prompt_tokens for name, of_config in selected.items() if of_config.rows}
+        for check in checks:
+            for name, counts in check.prompt_tokens.items():
+                lengths.setdefault(name, Counter()).update(counts)
+        return self._describe(built, plan.selection, plan.inputs, configs, gates, mistakes, lengths)
 
     def _describe(
         self,
@@ -275,6 +279,7 @@ class _Builder:
         configs: dict[str, Any],
         gates: list[Gate],
         mistakes: dict[str, Any] | None,
+        prompt_tokens: dict[str, Counter[int]],
     ) -> BuildReport:
         if self._corrections is not None:
             self.warnings += self._corrections.count(self.stores, built.counts.corrected).warnings
@@ -295,6 +300,7 @@ class _Builder:
             self._corrections,
             describe_origins(built.counts, selection),
             mistakes,
+            prompt_tokens,
         )
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
         (self.folder / "manifest.json").write_bytes(data + b"\n")
@@ -461,6 +467,8 @@ class _Builder:
                     self._remove_families(removed, config, built)
             for family in removed:
                 pairs = built.counts.families.pop(family, 0)
+                for name in [n for n in built.counts.strengths if n.partition(" ")[0] == family]:
+                    del built.counts.strengths[name]
                 built.counts.drops[recipe.configs[0].name][f"{family}_family_removed"] += pairs
         return gates
 

@@ -21,7 +21,7 @@ from foretrace.dataset.parquet import read_groups
 from foretrace.dataset.plan import is_rechecked
 from foretrace.dataset.prompt_digests import Digests, digest_prompts, merge_digests, pack_digests, unpack_digests
 from foretrace.dataset.prompt_texts import has_target
-from foretrace.dataset.prompts import Prompts, count_message_tokens, make_instruction, make_token_counter
+from foretrace.dataset.prompts import Prompts, count_lengths, count_message_tokens, make_instruction, make_token_counter
 from foretrace.dataset.recipes.base import MAX_NAMED_ROWS, Config, Gate, RowCheck, RowGroup, load_configs
 from foretrace.dataset.report import BuildCounts, DatasetFiles
 from foretrace.dataset.settings import SPLITS
@@ -54,6 +54,8 @@ class ShardCheck(msgspec.Struct, kw_only=True):
     """Those of them whose prompt was rendered again."""
     max_prompt_tokens: int = 0
     """Tokens of the longest prompt."""
+    prompt_tokens: dict[str, Counter[int]] = {}
+    """Rows by length of the prompt (`count_lengths`), for each config whose rows are all kept."""
     changed: list[str] = []
     """Rows whose prompt depends on later messages, or differs from the trace."""
     with_target: list[str] = []
@@ -107,11 +109,11 @@ class _ShardChecker:
             result.groups[split].update(group.values["group"])
             result.keys[split].update(keys)
             if "prompt" in group.messages:
-                self._check_prompts(group, f"{config.name}/{split}", split)
+                self._check_prompts(group, config, split)
             for check in checks:
                 check.add_rows(split, group)
 
-    def _check_prompts(self, group: RowGroup, place: str, split: str) -> None:
+    def _check_prompts(self, group: RowGroup, config: Config, split: str) -> None:
         """Check what the prompts show, and keep those that will be rendered again."""
         result, values = self._result, group.values
         columns = group.open("prompt")
@@ -120,10 +122,12 @@ class _ShardChecker:
         targets = [n for each in columns for n in each.sum_texts([*map(self._has_target, each.texts)])]
         result.prompts += len(digests)
         result.max_prompt_tokens = max([result.max_prompt_tokens, *tokens])
+        if config.selector is None:
+            result.prompt_tokens.setdefault(config.name, Counter()).update(count_lengths(tokens))
         self._digests[split].update(digests)
         rows = zip(values["key"], values["step"], values["task"], digests, tokens, targets, strict=True)
         for key, step, task, digest, size, target in rows:
-            row = f"{place} {key} {step}"
+            row = f"{config.name}/{split} {key} {step}"
             if size > self._job.settings.max_context_tokens:
                 result.too_long.append(row)
             if target:

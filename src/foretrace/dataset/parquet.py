@@ -7,9 +7,11 @@ the window's table of texts. Every reader sees plain strings.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +23,7 @@ from foretrace.core.errors import BuildError
 from foretrace.core.files import describe_write_error, make_own_name
 from foretrace.core.message_columns import ChatText, MessageColumn, list_text_columns, open_column
 from foretrace.dataset.prompt_digests import Digests, digest_prompt, pack_digests
+from foretrace.dataset.prompts import count_lengths, count_message_tokens, make_token_counter
 from foretrace.dataset.recipes.base import ColumnType, Config, Row, RowGroup, load_configs
 from foretrace.dataset.settings import BuildSettings
 
@@ -270,16 +273,6 @@ def read_rows(path: Path, config: Config, names: Sequence[str] | None = None) ->
             yield dict(zip(names, values, strict=True))
 
 
-def measure_texts(path: Path, name: str) -> Iterator[list[int]]:
-    """Bytes of all texts in each row of a column of messages: one list per row group of the file."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, read_dictionary=list_text_columns([name])) as file:
-        for index in range(file.num_row_groups):
-            for chunk in open_column(file.read_row_group(index, columns=[name], use_threads=False)[name]):
-                yield chunk.sum_texts([len(text.encode()) for text in chunk.texts])
-
-
 class _MessageColumns(Mapping[str, list[list[ChatText]]]):
     """Message columns of a table, converted to messages on first use."""
 
@@ -329,6 +322,8 @@ class SelectionResult(msgspec.Struct, frozen=True):
     rows: int
     prompts: Digests
     """Digests of the rows' prompts."""
+    prompt_tokens: Counter[int]
+    """Rows by length of the prompt (`count_lengths`)."""
 
 
 def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: BuildSettings) -> SelectionResult:
@@ -352,7 +347,10 @@ def write_selected(name: str, candidates: Sequence[Path], path: Path, settings: 
         for identity in chosen:
             writer.add(config.make_row(found[identity]))
         prompts = {digest_prompt(values["prompt"]) for values in found.values()}
-        return SelectionResult(writer.close(), pack_digests(prompts))
+        counter = make_token_counter(settings.tokenizer)
+        count = functools.cache(lambda text: count_message_tokens(counter, text))
+        lengths = count_lengths(sum(count(text) for _, text in values["prompt"]) for values in found.values())
+        return SelectionResult(writer.close(), pack_digests(prompts), lengths)
 
 
 def _share_texts(values: dict[str, Any], config: Config, texts: dict[str, str]) -> dict[str, Any]:

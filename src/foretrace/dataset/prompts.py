@@ -7,7 +7,8 @@ nothing else. It depends only on the messages before the step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -167,6 +168,15 @@ class TokenizerCounter:
 def count_message_tokens(counter: TokenCounter, text: str) -> int:
     """Tokens of a message with this text."""
     return counter.count(text) + _PER_MESSAGE
+
+
+TOKENS_PER_BIN = 256
+"""The lengths of prompts are counted in steps of this many tokens."""
+
+
+def count_lengths(tokens: Iterable[int]) -> Counter[int]:
+    """Number of prompts by length in steps of `TOKENS_PER_BIN`."""
+    return Counter(n // TOKENS_PER_BIN for n in tokens)
 
 
 @lru_cache(maxsize=4)

@@ -67,6 +67,8 @@ class BuildCounts(msgspec.Struct, kw_only=True):
     """Rows that the recipes made, by config. A selector may have left some out."""
     families: Counter[str] = msgspec.field(default_factory=Counter[str])
     """Pairs by family."""
+    strengths: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """Pairs by `FAMILY STRENGTH`."""
 
     def add(self, other: BuildCounts) -> None:
         """Add the counts of a further job."""
@@ -107,6 +109,7 @@ def make_manifest(
     corrections: Corrections | None = None,
     origins: Mapping[str, Any] | None = None,
     mistakes: Mapping[str, Any] | None = None,
+    prompt_tokens: Mapping[str, Counter[int]] | None = None,
 ) -> dict[str, Any]:
     """The manifest. Nothing in it depends on time, place or number of workers.
 
@@ -121,6 +124,7 @@ def make_manifest(
         corrections: The given corrections.
         origins: The work of the filters and the outcome for each source's traces (`describe_origins`).
         mistakes: Whose mistakes gave pairs, if predictions were given.
+        prompt_tokens: Rows by tokens of the prompt, in steps of `TOKENS_PER_BIN`, for each config.
     """
     built_from = describe_build(settings, inputs, corrections)
     actions = {split: counts.actions.get(split, Counter[str]()) for split in SPLITS}
@@ -149,6 +153,8 @@ def make_manifest(
         "actions": {split: {str(a): actions[split][a] for a in ActionType} for split in SPLITS},
         "configs": configs,
         "families": dict(sorted(counts.families.items())),
+        "strengths": dict(sorted(counts.strengths.items())),
+        "prompt_tokens": {name: [by[n] for n in range(max(by) + 1)] for name, by in (prompt_tokens or {}).items()},
         **({} if mistakes is None else {"mistakes": mistakes}),
         "drops": {config: dict(sorted(reasons.items())) for config, reasons in sorted(counts.drops.items())},
         "gates": [msgspec.to_builtins(gate) for gate in gates],

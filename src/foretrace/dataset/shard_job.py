@@ -292,6 +292,7 @@ class _ShardBuilder:
             return
         if self._configs[row.config].pair_families:
             self.counts.families[row.values["family"]] += 1
+            self.counts.strengths[f"{row.values['family']} {row.values.get('strength', '')}".strip()] += 1
             if self._settings.statistical_gates:
                 self._measure_pair(row, split)
         self._get_writer(self.job.folder, row.config, split).add(row)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.core.errors import BuildError, find_first_line
+from foretrace.core.message_columns import ChatText
 from foretrace.encodings.json_arguments import encode_json
 
 IGNORED = -100
@@ -218,6 +219,23 @@ def load_tokenizer(folder: Path) -> Any:
     if getattr(found, "chat_template", None) is None:
         raise BuildError(f"{folder}: its tokenizer has no chat template")
     return found
+
+
+def render_row(tokenizer: Any, prompt: Sequence[ChatText], answer: Sequence[ChatText]) -> tuple[str, str]:
+    """A row as a trainer renders it: the text shown to the model, and the text with loss.
+
+    Raises:
+        BuildError: the chat template cannot show it, or renders the prompt differently once it is answered.
+    """
+    messages = [message._asdict() for message in (*prompt, *answer)]
+    try:
+        before = tokenizer.apply_chat_template(messages[: len(prompt)], tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except Exception as error:  # templates raise exceptions of any kind
+        raise BuildError(f"the chat template cannot show a row: {find_first_line(error)}") from None
+    if not text.startswith(before):
+        raise BuildError("the chat template writes a prompt in another way once it is answered")
+    return before, text[len(before) :]
 
 
 def _write_arguments(message: dict[str, Any]) -> dict[str, Any]:

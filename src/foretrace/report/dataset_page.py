@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from collections import Counter
@@ -13,7 +14,7 @@ import msgspec
 
 from foretrace.actions.same_action import canonicalise_json
 from foretrace.actions.taxonomy import ActionType
-from foretrace.core.errors import ForetraceWarning, PredictionError, StoreError
+from foretrace.core.errors import ForetraceWarning, PredictionError, Setting, StoreError
 from foretrace.core.predictions import (
     PredictedCall,
     PredictionsFile,
@@ -28,12 +29,17 @@ from foretrace.dataset.card import format_figures
 from foretrace.dataset.demonstration import describe_demonstration
 from foretrace.dataset.difficulty import describe_difficulty
 from foretrace.dataset.parquet import read_rows
+from foretrace.dataset.prompts import TOKENS_PER_BIN
 from foretrace.dataset.recipes.base import Config, load_configs
 from foretrace.dataset.settings import SPLITS
+from foretrace.dataset.tokenize import render_row
+from foretrace.evaluation.replay_report import ReplayReport
+from foretrace.evaluation.score_report import ScoreReport
 from foretrace.report.page import Page, PageCounts, PagePieces
 
 _TEXTS = ("prompt", "completion", "chosen", "rejected")
 _LISTED = ("key", "step", "action", "rejected_action", "tool", "rule", "family", "strength", "natural", "balanced")
+_RESULTS = {"score": ScoreReport, "replay": ReplayReport}
 
 
 class RowLimits(msgspec.Struct, frozen=True):
@@ -53,6 +59,22 @@ def is_dataset(folder: Path) -> bool:
     return isinstance(manifest, dict) and {"settings", "configs", "gates"} <= manifest.keys()
 
 
+def read_result(path: Path) -> dict[str, Any]:
+    """What `score` or `replay` wrote into a file: its `name`, the `kind`, and what was `found`."""
+    try:
+        value = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}: is not JSON: {error}") from error
+    for kind, record in _RESULTS.items():
+        with contextlib.suppress(msgspec.ValidationError):
+            return {"name": path.name, "kind": kind, "found": msgspec.to_builtins(msgspec.convert(value, record))}
+    raise StoreError(
+        f"{path}: is not a result of `score` or `replay`: have them write one with ", Setting("out", "FILE.json")
+    )
+
+
 def write_dataset_page(
     page: Page,
     dataset: Path,
@@ -60,9 +82,13 @@ def write_dataset_page(
     limits: RowLimits,
     progress: ProgressFunc,
     *,
+    results: Sequence[Path] = (),
+    tokenizer: Any = None,
     title: str | None = None,
 ) -> PageCounts:
-    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name."""
+    """Put everything that a page of a dataset shows into `page`; the default title is the folder's name. With a
+    `tokenizer`, rows are also shown as its chat template renders them."""
+    found = [read_result(path) for path in results]
     manifest: dict[str, Any] = msgspec.json.decode((dataset / "manifest.json").read_bytes())
     configs, files = load_configs(), [Guesses(path) for path in predictions]
     names = [name for name in ("proposer", "verifier", "eval") if name in manifest["configs"]]
@@ -84,6 +110,8 @@ def write_dataset_page(
                 gold = _read_gold(row)
                 texts["guesses"] = guesses = [each.compare(row, gold) for each in files]
                 line["guesses"] = [guess and describe_guess_line(guess) for guess in guesses]
+            if tokenizer is not None:
+                texts["rendered"] = render_row(tokenizer, row["prompt"], row.get("completion") or row["chosen"])
             line |= {"split": split, "piece": pieces.number, "place": pieces.place}
             index.append(line)
             pieces.add(texts, line)
@@ -102,8 +130,10 @@ def write_dataset_page(
         "about": {name: config.about for name, config in configs.items()},
         "actions": [str(action) for action in ActionType],
         "rows": listed,
+        "tokens_per_bin": TOKENS_PER_BIN,
         "difficulty": {name: describe_difficulty(each) for name, each in manifest.get("difficulty", {}).items()},
         "predictions": [guesses.describe() for guesses in files],
+        "results": found,
         "left_out": len(left_out),
     }
     page.put("meta", facts)

@@ -1,5 +1,5 @@
 """The page of one traces folder, or of two side by side: a list of traces in columns, their records with what is
-derived from them (labels, times, token logprobs)."""
+derived from them (labels, times, token logprobs), and means by turn."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ _SHOWN_UNREADABLE = 50
 GUESS_S = 0.2
 """Seconds that a guess takes when computing what prefetching could hide; the same as in `ceiling`."""
 _LOWEST_LOGPROB = -20.0
+_MAX_TURNS = 40
 _SHOWN_TOKENS = 2_000
 """Most tokens of a message whose ids and logprobs are in the page."""
 ROWS_PER_CHUNK = 5_000
@@ -64,6 +65,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
     if _ROW_BYTES * total > page.limit:
         raise UsageError(f"{total:,} traces are too many for one file; write a folder with ", Setting("out", "view"))
     pieces = PagePieces(page, "traces")
+    turns: list[list[list[list[float]]]] = [[] for _ in stores]
     unreadable: list[tuple[str, str]] = []
     for run, store in enumerate(stores):
         launches = read_launches(store.folder)
@@ -80,6 +82,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
                 facts = describe_trace(trace, labels, flags, times, launches.get(key, ()))
                 place = {"run": run, "chunk": pieces.number, "place": pieces.place}
                 row = index.add(trace, labels, flags, times, place)
+                _add_turns(turns[run], trace, times)
                 pieces.add(facts, row)
             if found.text:
                 unreadable.append((key, found.text))
@@ -94,6 +97,7 @@ def write_traces_page(page: Page, stores: Sequence[TraceStore], progress: Progre
         "version": __version__,
         "folders": name_folders([store.folder for store in stores]),
         "actions": [str(action) for action in ActionType],
+        "turns": [[_describe_turn(*turn) for turn in of] for of in turns],
         "unreadable": unreadable[:_SHOWN_UNREADABLE],
         "unreadable_count": len(unreadable),
         "left_out": len(left_out),
@@ -162,6 +166,24 @@ def _describe_times(labels: Sequence[StepLabel], times: Sequence[StepTimes]) -> 
             hidden = max(0.0, min((step.model_s or 0.0) - GUESS_S, step.tool_s or 0.0))
         rows.append([step.indexes[0], _round(step.model_s), _round(step.tool_s), _round(hidden), step.unknown])
     return rows
+
+
+def _add_turns(turns: list[list[list[float]]], trace: Trace, times: Sequence[StepTimes]) -> None:
+    """Add a trace to the number and the sum, by turn, of tokens written, model seconds and tool seconds, each over the
+    attempts for which it is known; the first pair counts the attempts."""
+    for turn, step in enumerate(times[:_MAX_TURNS]):
+        if turn == len(turns):
+            turns.append([[0, 0] for _ in range(4)])
+        usages = [s.usage for s in (trace.messages[i].sampled for i in step.indexes) if s is not None]
+        tokens = sum(u.completion_tokens or 0 for u in usages if u is not None)
+        for sums, value in zip(turns[turn], (1, tokens, step.model_s, step.tool_s), strict=True):
+            sums[0] += bool(value)
+            sums[1] += value or 0
+
+
+def _describe_turn(attempts: list[float], *sums: list[float]) -> list[float | None]:
+    """How many attempts have the turn, and the means."""
+    return [attempts[0], *(round(total / known, 4) if known else None for known, total in sums)]
 
 
 def _round(seconds: float | None) -> float | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from foretrace.core.errors import ForetraceWarning, StoreError, UsageError
+from foretrace.core.errors import ForetraceWarning, Setting, StoreError, UsageError
 from foretrace.core.progress import ProgressFunc, ignore_progress
 from foretrace.core.report import Report
 from foretrace.core.store import TraceStore
+from foretrace.dataset.tokenize import load_tokenizer
 from foretrace.report.dataset_page import RowLimits, is_dataset, write_dataset_page
 from foretrace.report.page import Page, SinglePage
 from foretrace.report.traces_page import name_folders, write_traces_page
@@ -37,19 +38,25 @@ class ViewReport(Report, msgspec.Struct, frozen=True, kw_only=True):
     """Traces whose records cannot be read; the page says why."""
 
 
-def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc) -> ViewReport:
+def write_view(
+    inputs: Sequence[Path], make_page: Callable[[], Page], progress: ProgressFunc, tokenizer: Any = None
+) -> ViewReport:
     """Write a page that shows the inputs; `make_page` returns an empty one.
 
     Args:
-        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions.
+        inputs: One or two traces folders; or a dataset with up to two files or folders of predictions and any number of
+            results of `score` and `replay` (NAME.json).
+        tokenizer: For a dataset, or the folder of one: rows are also shown as its chat template renders them.
 
     Raises:
         UsageError: inputs that cannot be combined.
         StoreError: they cannot be read, or the page cannot be written.
         PredictionError: a file of predictions cannot be read.
+        BuildError: the folder has no tokenizer, or its chat template cannot show the rows.
     """
     datasets = [path for path in inputs if is_dataset(path)]
-    predictions = [path for path in inputs if path not in datasets]
+    results = [path for path in inputs if path.suffix.lower() == ".json" and path.is_file()]
+    predictions = [path for path in inputs if path not in (*datasets, *results)]
     for number, path in enumerate(inputs):
         if path.resolve() in {earlier.resolve() for earlier in inputs[:number]}:
             raise UsageError(f"{path}: is named twice")
@@ -60,21 +67,27 @@ def write_view(inputs: Sequence[Path], make_page: Callable[[], Page], progress: 
                 f"{path}: is a table; view opens traces folders (whose page shows the labels) and datasets with "
                 "predictions for them"
             )
+    if tokenizer is not None and not datasets:
+        raise UsageError(Setting("tokenizer"), " is for the rows of a dataset: name one")
     if datasets or any(path.is_file() for path in inputs):
         if len(datasets) != 1 or len(predictions) > MAX_RUNS:
             raise UsageError(
-                f"view shows one dataset, with up to {MAX_RUNS} files of predictions behind it: name the folder that "
-                "`build` wrote, then the files"
+                f"view shows one dataset, with up to {MAX_RUNS} files of predictions and results of `score` and "
+                "`replay` behind it: name the folder that `build` wrote, then the files"
             )
         title = datasets[0].resolve().name
     elif 1 <= len(inputs) <= MAX_RUNS:
         title = " · ".join(name_folders(inputs))
     else:
         raise UsageError(f"view shows one traces folder, or {MAX_RUNS} side by side")
+    if isinstance(tokenizer, Path):
+        tokenizer = load_tokenizer(tokenizer)
     page = make_page()
     try:
         if datasets:
-            counts = write_dataset_page(page, datasets[0], predictions, RowLimits(), progress)
+            counts = write_dataset_page(
+                page, datasets[0], predictions, RowLimits(), progress, results=results, tokenizer=tokenizer
+            )
         else:
             counts = write_traces_page(page, [TraceStore(folder) for folder in inputs], progress)
         path = page.finish(title)

@@ -179,15 +179,18 @@ def view(
     *,
     out: Path | None = None,
     single: Path | None = None,
+    tokenizer: Path | None = None,
     open_page: bool = False,
 ) -> None:
     """Write a page that shows traces or a dataset in a browser: no server, no network.
 
-    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, and predictions
-    beside the eval rows.
+    Traces: a list with search and filters, and each step by step. Datasets: gates, figures, rows, predictions beside
+    the eval rows, and what score and replay wrote with --out.
 
     Args:
         out: Folder for the page (view).
+        tokenizer: Folder of a tokenizer: rows of a dataset are also shown as its chat template renders them, and what
+            bears the loss is marked.
         open_page: Open the page in the browser.
     """
     output.stay_small()
@@ -201,7 +204,7 @@ def view(
     if single is None:
         out = out or Path("view")
     output.interrupt_message = f"interrupted; nothing was written to {single or out}"
-    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single)
+    report = output.work(f"reading {inputs[0]}", view, inputs, out=out, single=single, tokenizer=tokenizer)
     if open_page:
         import webbrowser
 

@@ -1023,9 +1023,11 @@ const foretrace = (() => {
     };
     const search = h("input#search", { type: "search", placeholder: "search problems  ( / )", "aria-label": "search problems", oninput: (e) => putProblems(e.target.value) });
     putProblems("");
+    const turnTable = (turns, name) => turns.length ? h("div", {}, two ? h("h3", {}, name) : null, simpleTable(`by turn${two ? `, ${name}` : ""}`, ["turn", "attempts", "tokens", "model", "tools"], turns.map(([n, tokens, model, tool], at) => [at + 1, number(n), number(tokens), seconds(model), seconds(tool)]))) : null;
     main().replaceChildren(h("div.part-page", {}, h("h1", {}, "Runs"),
       h("section.panel", {}, h("h2", {}, "By model and protocol"), simpleTable("by model and protocol", ["run", "traces", "succeeded", "mean reward", "tests passed", "with errors", "steps", "tokens", "model", "tools"], measures, "runs"), h("p.faint.small", {}, "Steps, tokens and seconds are means of an attempt, over those of which they are known; success is of those that were judged.")),
-      tasks.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first", h("span.sub", {}, counted(tasks.length, "problem"))), tasks.length > 20 ? search : null, problems) : null));
+      tasks.length ? h("section.panel", {}, h("h2", {}, two ? "By problem, the greatest difference first" : "By problem, the hardest first", h("span.sub", {}, counted(tasks.length, "problem"))), tasks.length > 20 ? search : null, problems) : null,
+      h("section.panel", {}, h("h2", {}, "By turn"), h("div.turns", {}, meta.turns.map((turns, run) => turnTable(turns, meta.folders[run]))), h("p.faint.small", {}, "Means of a turn: tokens written, seconds of the model and of the tools."))));
   }
 
   // ---- a dataset ----
@@ -1042,10 +1044,22 @@ const foretrace = (() => {
 
   const actionClass = (name) => `a${meta.actions.indexOf(name)}`;
 
+  /** Rows by length of the prompt, in bars of equal width that are alike for all configs. */
+  function promptLengths(by) {
+    const each = Math.ceil(Math.max(...by.map(([, bins]) => bins.length)) / 24);
+    const wide = each * meta.tokens_per_bin;
+    const bars = by.map(([name, bins]) => [name, bins.reduce((sum, n) => sum + n, 0), Array.from({ length: 24 }, (_, at) => bins.slice(at * each, (at + 1) * each).reduce((sum, n) => sum + n, 0))]);
+    const most = Math.max(...bars.flatMap(([, of, counts]) => counts.map((n) => n / of)));
+    return bars.map(([name, of, counts]) => [h("h3", {}, name, h("span.sub", {}, counted(of, "row"))), h("figure.histogram", {},
+      h("svg", { viewBox: "0 0 240 60", preserveAspectRatio: "none", role: "img", "aria-label": `prompt lengths of ${name}` }, counts.map((n, at) => h("rect.model", { x: at * 10 + 0.5, y: 60 - (58 * n) / of / most, width: 9, height: (58 * n) / of / most }, h("title", {}, `${number(at * wide)} to ${counted((at + 1) * wide, "token")}: ${n}`)))),
+      h("figcaption.row", {}, h("span.grow", {}, "0"), h("span", {}, counted(24 * wide, "token"))))]);
+  }
+
   function showOverview() {
     const m = meta.manifest;
     document.title = `${meta.title} · dataset`;
     const splits = ["train", "validation", "test"];
+    const lengths = Object.entries(m.prompt_tokens || {});
     const verdicts = {};
     for (const gate of m.gates) verdicts[gate.verdict] = (verdicts[gate.verdict] || 0) + 1;
     const section = (title, ...content) => h("section.panel", {}, h("h2", {}, title), content);
@@ -1060,11 +1074,13 @@ const foretrace = (() => {
         section("Rows", simpleTable("rows by config and split", ["config", ...splits], Object.entries(m.configs).map(([name, by]) => [h("span", {}, meta.rows[name] ? h("a", { href: `#=${name}` }, name) : name, h("span.sub", {}, withCode(meta.about[name] || ""))), ...splits.map((s) => by[s]?.rows ?? "–")]))),
         section("Actions", simpleTable("actions by split", ["action", ...splits], meta.actions.map((a) => [h("span", {}, h("i.dot", { class: actionClass(a) }), a), ...splits.map((s) => m.actions[s]?.[a] ?? 0)])),
           splits.map((s) => h("p.splitbar", {}, h("span.n", {}, s), shareBar(meta.actions.map((a) => m.actions[s]?.[a] ?? 0), true)))),
-        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)),
+        lengths.length ? section("Prompt lengths", promptLengths(lengths), h("p.faint.small", {}, "of all rows; bars are shares of the rows, on one scale")) : null,
+        section("Pairs", Object.keys(m.families).length ? [bars(Object.entries(m.families)), h("h3", {}, "by strength"), bars(Object.entries(m.strengths || {})),
           Object.keys(meta.difficulty).length ? [h("h3", {}, "by difficulty"), simpleTable("difficulty of pairs by family", ["family", "a shallow reader gets right"], Object.entries(meta.difficulty).map(([name, text]) => [name, h("span.small", {}, text)])), h("p.faint.small", {}, "It sees counts, places and overlaps alone: so much of a family is easy. A 99 % interval by groups.")] : null] : h("p.faint", {}, "none")),
         meta.predictions.length ? section("Predictions", meta.predictions.map(predictionSummary)) : null,
         section("Where it comes from", bars(Object.entries(m.sources)), h("h3", {}, "licenses"), bars(Object.entries(m.licenses || {}))),
         section("Dropped", Object.entries(m.drops).map(([name, reasons]) => [h("h3", {}, name), Object.keys(reasons).length ? bars(Object.entries(reasons)) : h("p.faint", {}, "none")]))),
+      meta.results.map((r) => section(r.kind === "score" ? "Score" : "Replay", h("h3", {}, r.name, r.found.predictor ? ` (${r.found.predictor})` : ""), r.kind === "score" ? scoreResult(r.found) : replayResult(r.found))),
       h("section.panel", {}, h("h2", {}, `Gates`), h("div.scroll", {}, h("table.simple.gates", { "aria-label": "gates" }, h("tbody", {}, gates)))),
       h("section.panel", {}, h("h2", {}, "Settings"), h("dl.facts", {}, Object.entries(m.settings).map(([k, v]) => fact(k.replaceAll("_", " "), v === null ? "none" : Array.isArray(v) ? v.join(" / ") || "all" : String(v))), fact("prompt length", `counted by ${m.token_counter}`), Object.entries(m.versions).map(([k, v]) => fact(k, v))),
         h("h3", {}, "instruction of every prompt"), textBlock(m.instruction, { prose: true }))));
@@ -1107,7 +1123,12 @@ const foretrace = (() => {
   /** Points (confidence, share right, title, n). */
   const reliabilityChart = (given, what) => curve(`reliability: ${what} by confidence, over ${counted(given.reduce((sum, p) => sum + p[3], 0), "guess", "guesses")}`, { diagonal: true, points: given }, [1, 1], "confidence", `${what}; numbers: guesses; dashed: as it says`);
 
-  /** A line of points (x, y, title, and what stands above it) from 0 to `most` of each. */
+  // ---- what `score` and `replay` wrote ----
+  const points = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
+  const withInterval = (row) => (row && row.value !== null ? h("span.estimate", {}, `${points(row.value)} %`, h("span.sub", {}, `[${points(row.low)}, ${points(row.high)}]`)) : "–");
+  const DECISIVE = [["action type", "natural", "type_accuracy"], ["macro-F1", "natural", "macro_f1"], ["tool", "natural", "tool"], ["exact call", "natural", "exact_call"], ["in 3 guesses", "natural", "exact_call@3"], ["exact, safe early", "eligible", "exact_call"]];
+
+  /** A line of points (x, y, title, and what stands above it) from 0 to `most` of each; a level is dashed. */
   function curve(about, given, most, xName, yName) {
     const x = (v) => 44 + (340 * v) / (most[0] || 1);
     const y = (v) => 160 - (144 * v) / (most[1] || 1);
@@ -1116,8 +1137,34 @@ const foretrace = (() => {
       [0, 0.5, 1].map((part) => [h("path.grid", { d: `M${x(0)} ${y(part * most[1])} H${x(most[0])}` }), h("text.tick.end", { x: 40, y: y(part * most[1]) + 4 }, tick(part * most[1])), h("text.tick.middle", { x: x(part * most[0]), y: 175 }, tick(part * most[0]))]),
       h("text.tick.middle", { x: x(most[0] / 2), y: 191 }, xName), h("text.tick", { x: 44, y: 10 }, yName),
       given.diagonal ? h("path.diagonal", { d: `M${x(0)} ${y(0)} L${x(most[0])} ${y(most[1])}` }) : null,
+      given.level === undefined ? null : h("path.diagonal", { d: `M${x(0)} ${y(given.level)} H${x(most[0])}` }),
       h("path.curve", { d: given.points.map(([a, b], n) => `${n ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join(" ") }),
       given.points.map(([a, b, title, above]) => [h("circle.model", { cx: x(a), cy: y(b), r: 3.5 }, h("title", {}, title)), above ? h("text.tick.middle", { x: x(a), y: y(b) + (y(b) < 26 ? 15 : -7) }, number(above)) : null])));
+  }
+
+  function scoreResult(found) {
+    const lines = [[found.predictor || "this file", found.scores], ...(found.against ? [[found.against.predictor || found.against.other, found.against.scores]] : []), ...found.references.map((r) => [`${r.predictor} (reference)`, r.scores])];
+    const tables = lines.map(([name, scores]) => [name, new Map(scores.map((row) => [`${row.slice} ${row.metric}`, row]))]);
+    const columns = DECISIVE.filter(([, slice, metric]) => tables.some(([, by]) => by.has(`${slice} ${metric}`)));
+    const calibration = found.calibration?.at(-1);
+    return [h("p.row", {}, chip(counted(found.rows, "eval step")), chip(counted(found.tasks, "task")), found.missing ? chip(`${number(found.missing)} without a prediction`, "bad") : null, Object.entries(found.problems).map(([k, v]) => chip(`${k.replaceAll("_", " ")} ${v}`, "bad"))),
+      simpleTable("scores", ["predictor", ...columns.map(([title]) => title)], tables.map(([name, by]) => [name, ...columns.map(([, slice, metric]) => withInterval(by.get(`${slice} ${metric}`)))])),
+      found.against?.differences.length ? [h("h3", {}, "better by, in points"), simpleTable("better by, in points", ["figure", "difference"], found.against.differences.map((d) => [`${d.metric.replaceAll("_", " ")}, ${d.slice}`, h("span", {}, points(d.value), h("span.sub", {}, `[${points(d.low)}, ${points(d.high)}]`))]))] : null,
+      calibration ? [h("h3", {}, `is a confidence what it says? (of the ${calibration.of}; calibration error ${points(calibration.ece)} points)`),
+        reliabilityChart(calibration.bins.filter((b) => b.n).map((b) => [b.confidence, b.right, `confidence ${points(b.low)} to ${points(b.high)} %: ${points(b.right)} % of ${b.n} right`, b.n]), `right ${calibration.of}`),
+        h("h3", {}, "how much may be taken, by how much of it may be wrong"), simpleTable("how much may be taken", ["wrong at most", "taken", "confidence from"], calibration.coverage.map((c) => [`${points(c.risk)} %`, `${points(c.coverage)} %`, c.threshold === null ? "–" : c.threshold.toPrecision(3)]))] : null,
+      found.verifier ? [h("h3", {}, `the verifier ${found.verifier.verifier || ""}`), simpleTable("what the verifier accepts", ["policy", "accepts", "precision", "recall"], found.verifier.policies.map((p) => [p.precision_wanted === null ? p.policy : `${p.policy}, precision ${points(p.precision_wanted)} %`, `${points(p.accepted)} %`, `${points(p.precision)} %`, `${points(p.recall)} %`]))] : null];
+  }
+
+  function replayResult(found) {
+    const base = found.base_s || 1;
+    const line = found.frontier.map((p) => [p.wasted_s / base, p.share || 0, `${p.threshold === null ? "all guesses" : `from ${p.threshold.toPrecision(3)}`}: saves ${points(p.share)} %, wastes ${seconds(p.wasted_s)} of tools; ${number(p.launched)} launched, ${number(p.hits)} used`]);
+    const most = [Math.max(...line.map((p) => p[0]), 0.001), Math.max(...line.map((p) => p[1]), found.oracle.share || 0, 0.001)];
+    return [h("p", {}, found.verdict === "unknown" || !found.base_s ? `What is saved is not known: times are known of ${number(found.known_steps)} of ${counted(found.steps, "step")} with a prediction.` : [h("b", {}, `saves ${points(found.share)} %`), ` [${points(found.low)}, ${points(found.high)}] of ${seconds(found.base_s)}; a perfect predictor ${points(found.oracle.share)} %`]),
+      h("p.row", {}, chip(`${number(found.launched)} launched early`), chip(`${number(found.hits)} used`, found.hits ? "success" : ""), chip(`${seconds(found.wasted_s)} of tools wasted`), found.stale ? chip(`${number(found.stale)} overtaken by a write`, "bad") : null, chip(`times known of ${points(found.coverage)} %`)),
+      line.length > 1 && found.base_s ? curve(`frontier: time saved by time wasted, over ${line.length} thresholds; a perfect predictor saves ${points(found.oracle.share)} %`, { points: line, level: found.oracle.share || 0 }, most, "tool time wasted, of all the time", "time saved; dashed: by a perfect predictor") : null,
+      simpleTable("what is saved, by threshold", [found.gate ? `${found.gate} from` : "guesses", "launched", "used", "saves", "wastes"], found.frontier.map((p) => [p.threshold === null ? "all" : p.threshold.toPrecision(3), p.launched, p.hits, `${points(p.share)} %`, seconds(p.wasted_s)])),
+      found.assumed.map((a) => h("p.faint.small", {}, `assumed: ${a.text} (${number(a.count)})`))];
   }
 
   const listState = { config: "", split: "", action: "", gold: "", guess: "", file: 0, family: "", q: "", sort: "as stored" };
@@ -1177,7 +1224,9 @@ const foretrace = (() => {
     const answers = texts.chosen ? pairBlock(texts) : h("div.answer", {}, h("h2", {}, config === "eval" ? "gold" : "completion"), texts.completion.map(([, text]) => textBlock(pretty(text))));
     const guesses = (texts.guesses || []).map((g, n) => g && h("div.answer", {}, h("h2", {}, meta.predictions[n].name, " ", chip(g.right ? "right action" : "wrong action", g.right ? "success" : "bad"), g.right_call ? chip("right call", "success") : null, g.others ? chip(counted(g.others, "more guess", "more guesses")) : null, g.right_call ? null : h("span.faint.small", {}, " − gold, + guess")),
       g.right && g.right_call ? null : diffBlock(compareLines(pretty(texts.completion[0][1]), prettyGuess(g)), prettyGuess(g))));
-    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, h("h2", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
+    const [before, trained] = texts.rendered || [];
+    const rendered = texts.rendered ? lazy([h("b", {}, "as the chat template renders it"), h("span.n", {}, `loss on ${counted(trained.length, "character")}`)], () => h("div", {}, textBlock(before, { lines: 40, chars: 6000 }), h("mark.trained", {}, textBlock(trained)))) : null;
+    add(box, [h("p.row.small", {}, h("span.faint", {}, r.rule || ""), copyButton(() => r.key, "copy key")), answers, guesses, rendered, h("h2", {}, "prompt"), texts.prompt.map(([role, text], at) => promptMessage(role, text, at, texts.prompt.length))]);
   }
 
   function prettyGuess(g) {
