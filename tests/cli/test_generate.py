@@ -55,6 +55,17 @@ def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 PROBLEMS = ["--problems", "jsonl", "--path", "problems.jsonl"]
 
 
+def test_parts_together_are_the_whole(run: Run, setting: list[str]) -> None:
+    assert run("generate", *setting).code == 0
+    for part in ("1/2", "2/2"):
+        assert run("generate", *setting, "--part", part, "--out", f"part-{part[0]}").code == 0
+    whole, one, other = ({trace.key for trace in read_traces(folder)} for folder in ("t", "part-1", "part-2"))
+    assert one | other == whole and not one & other and len(one) == 2
+    for part in ("3/2", "0/2", "2", "a/b"):
+        refused = run("generate", *setting, "--part", part)
+        assert refused.code == 2 and f"--part {part}" in refused.err
+
+
 def test_a_table_a_folder_and_the_probe(run: Run, setting: list[str]) -> None:
     result = run("generate", *setting)
     assert result.code == 0, result.err

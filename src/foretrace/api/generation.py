@@ -34,6 +34,7 @@ def generate(
     out: str | Path,
     path: str | Path | None = None,
     limit: int | None = None,
+    part: str | None = None,
     server: Server | None = None,
     sandbox: str | Sandbox = "local",
     samples: int = 1,
@@ -76,6 +77,7 @@ def generate(
         out: Traces folder, made if absent.
         path: Read the set from this file or folder, and not from the Hub.
         limit: Only the first N problems.
+        part: Only the problems of one machine of several, e.g. 2/8.
         server: Where the model server is, for a model that is named.
         sandbox: Sandboxes in order of preference, e.g. docker,local.
         samples: Attempts at each problem.
@@ -158,10 +160,12 @@ def run_generate(
     elif path is not None:
         raise UsageError(Setting("path"), " is for a problem set that is named; leave it out for Problem objects")
 
+    share = _read_part(given["part"])
+
     async def work() -> GenerateReport:
         async with closing_all(model, sandbox, *made):
             return await run(
-                problems[: given["limit"]],
+                problems[: given["limit"]][share],
                 protocol,
                 model,
                 sandbox,
@@ -174,6 +178,16 @@ def run_generate(
             )
 
     return run_in_event_loop(work)
+
+
+def _read_part(part: str | None) -> slice:
+    """`2/8` takes every eighth problem, beginning with the second."""
+    if part is None:
+        return slice(None)
+    number, _, parts = part.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
+        raise UsageError(Setting("part", part), ": write which part of how many, e.g. ", Setting("part", "2/8"))
+    return slice(int(number) - 1, None, int(parts))
 
 
 def make_generate_settings(given: Mapping[str, Any]) -> GenerateSettings:

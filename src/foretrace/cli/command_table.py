@@ -9,7 +9,7 @@ _SERVER = "api_key_env context_length timeout retries model_option"
 _GENERATE = (
     f"{_SERVER} seed max_turns top_p top_k feedback hints structure_bonus flagged sandbox workers "
     "preload min_level allow_weak_isolation forms max_tokens_total max_time max_cost price_in price_out redact "
-    "path redact_emails redact_addresses speculate_dataset speculate_url speculate_width speculate_top "
+    "path part redact_emails redact_addresses speculate_dataset speculate_url speculate_width speculate_top "
     "speculate_threshold"
 )
 _BUILD = (

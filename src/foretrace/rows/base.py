@@ -55,7 +55,8 @@ UndecodedRow = tuple[RowRef, bytes | dict[str, Any] | Drop]
 class Rows(Protocol):
     """Raw rows of one input, which can be read repeatedly and from any row.
 
-    It may also have `read_undecoded(start)`, if JSON lines can be read as bytes, so that worker processes decode them.
+    It may also have `read_undecoded(start)`, if JSON lines can be read as bytes, so that worker processes decode them,
+    and `count()`, if the rows can be counted much faster than they are read.
     """
 
     label: str

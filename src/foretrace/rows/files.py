@@ -85,6 +85,22 @@ class FileRows:
         except OSError as error:
             raise SourceError(f"{self.path}: cannot read: {error.strerror or error}") from error
 
+    def count(self) -> int | None:
+        """Number of rows, for progress, of a table or of plain JSON lines; `None` for other files."""
+        if self.stem.endswith(".parquet"):
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            with contextlib.suppress(pa.ArrowException, OSError):
+                return pq.read_metadata(self.path).num_rows
+        if not self.path.name.endswith((".jsonl", ".ndjson")):
+            return None
+        lines, last = 0, b"\n"
+        with self._open() as file:
+            while chunk := file.read(1 << 20):
+                lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+        return lines + (last != b"\n")
+
     def _open(self) -> io.BufferedReader:
         try:
             return self.path.open("rb")

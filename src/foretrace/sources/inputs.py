@@ -139,11 +139,13 @@ class RowImport(msgspec.Struct, frozen=True):
     def _report(self, rows: Iterable[T], doing: str, start: int = 0) -> Iterator[T]:
         """The same rows; reports progress."""
         progress, text = self.run.progress, f"{doing} {self.rows.label}"
-        progress(text, start, self.run.limit)
+        known = (getattr(self.rows, "count", lambda: None)(), self.run.limit)
+        total = min((number for number in known if number is not None), default=None)
+        progress(text, start, total)
         for done, row in enumerate(rows, start + 1):
             yield row
             if done <= _REPORT_EVERY or done % _REPORT_EVERY == 0:  # if there are few rows, each may be large
-                progress(text, done, self.run.limit)
+                progress(text, done, total)
 
 
 def _weigh_row(row: UndecodedRow) -> int:

@@ -122,7 +122,7 @@ def check_problems(
         drops = [drop for drop in drops if drop.task not in tasks]
         if environment is not None and not tasks:
             output.note(f"no task needs an image of its own: none is run in {environment}")
-        where = {"tasks": tasks, "environment": environment or ""}
+        where: dict[str, Any] = {"tasks": tasks, "environment": environment or ""}
         report, isolation = check_problems(problems, sandbox, sandbox_settings, **where, progress=progress, doing=doing)
     rows = [(drop, drop.at.removeprefix(f"{path} ")) for drop in drops]
     bad = [Fault(problem=f"{at} ({d.id})" if d.id else at, kind="bad_row", detail=d.reason) for d, at in rows]
