@@ -95,6 +95,12 @@ KINDS = [
     ("find . -name '*.pyc' -delete", CallKind.OTHER),
     ('sqlite3 shop.db "UPDATE item SET price = 2"', CallKind.OTHER),
     ("", CallKind.OTHER),
+    ("awk -F, -vlimit=3 '{print}' f", CallKind.READ),
+    ("awk -Fi '{print}' f", CallKind.READ),
+    ("gawk -i inplace '{print}' f", CallKind.WRITE),
+    ("sort -o f f", CallKind.WRITE),
+    ("dd if=/dev/zero of=x", CallKind.WRITE),
+    ("tee --help", CallKind.OTHER),
     # Taking changes back, and the end.
     ("git checkout -- pkg/mod.py", CallKind.UNDO),
     ("git restore .", CallKind.UNDO),

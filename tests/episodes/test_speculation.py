@@ -291,6 +291,26 @@ class Always(Proposer):
         return [Prediction(key=situation.key, step=len(situation.messages), action="tool_call", calls=(call,))]
 
 
+def test_no_more_is_run_early_once_enough_was_wasted(ground: Ground, tmp_path: Path) -> None:
+    model = Waits(lambda _: "<code>\nx = 1\n</code>", 0.05)
+    wasted = [
+        attempt(ground, tmp_path / str(limit), "interleaved_tools", Always(), samples=1, model=model, max_wasted=limit)
+        for limit in (None, 0.0)
+    ]
+    assert wasted[0] is not None and wasted[0].wasted_s > 0
+    assert wasted[1] is not None and wasted[1].guesses == 0
+
+
+def test_what_is_wasted_is_counted_in_cpu_seconds(ground: Ground) -> None:
+    speculation = Speculation(Says(("python", {"code": "x"})), ground.sandbox, SpeculationSettings(max_wasted=1.0))
+    speculation.begin_attempt(SITUATION.key)
+    row = speculation.find_row(*CODE)
+    row.wasted_s, row.wasted_cpu_s = 60.0, 0.9
+    assert len(ground.runner.run(speculation.propose(SITUATION))) == 1
+    row.wasted_cpu_s = 1.0
+    assert not ground.runner.run(speculation.propose(SITUATION))
+
+
 def test_weak_isolation_and_settings_that_cannot_be_served_are_refused(ground: Ground) -> None:
     speculation = Speculation(NextTests(), ground.sandbox)
     with pytest.raises(UsageError, match="needs isolation level 2, and this is level 1"):

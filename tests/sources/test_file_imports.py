@@ -154,12 +154,14 @@ class Careless(Talks):
         for trace in super().read_traces(path, account):
             assert isinstance(trace, Trace)
             yield Trace(key="\ud800", task=trace.task, messages=trace.messages, provenance=trace.provenance)
-        yield 17
+            yield 17
+            yield trace
 
 
 def test_what_is_no_trace_is_dropped(tmp_path: Path) -> None:
     report = run(tmp_path / "out", write_talk(tmp_path / "a.jsonl", talk("1", 1)), source=Careless())
     assert dict(report.drops) == {"internal_error": 1, "not_utf8": 1}
+    assert report.traces == 1  # what follows is read
 
 
 def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

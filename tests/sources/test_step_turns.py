@@ -41,6 +41,8 @@ def calls(trace: Trace) -> list[tuple[str, dict[str, Any]]]:
          [("act", {"input": "go north"})]),
         ({"task": "T", "steps": [{"action": {"name": "f", "arguments": '{"n": 1}'}, "observation": "o"}]},
          [("f", {"n": 1})]),
+        ({"task": "T", "steps": [{"thought": "t", "observation": "o", "tool_calls": [
+            {"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}]}]}, [("f", {}), ("g", {})]),
     ],
 )  # fmt: skip
 def test_steps(row: dict[str, Any], found: list[tuple[str, dict[str, Any]]]) -> None:

@@ -64,6 +64,8 @@ def generate(
     speculate_width: int | None = None,
     speculate_top: int | None = None,
     speculate_threshold: float | None = None,
+    speculate_max_wasted: float | None = None,
+    speculate_max_tokens: int | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> GenerateReport:
     """Attempt problems with a model into the traces folder `out`, which is made if absent; the same call goes on.
@@ -107,6 +109,8 @@ def generate(
         speculate_width: Operations that run early at one time (default: 2).
         speculate_top: Guesses at each reply that are run (default: 2).
         speculate_threshold: Confidence that a guess needs.
+        speculate_max_wasted: CPU seconds run for nothing after which no more is run early.
+        speculate_max_tokens: Tokens that the guesses may take in all.
 
     Raises:
         UsageError: a setting is invalid.

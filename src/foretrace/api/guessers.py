@@ -45,7 +45,7 @@ class ModelGuesser(Proposer):
     """Asks a model."""
 
     def __init__(self, model: ChatModel, renderer: PromptRenderer, settings: ModelSettings, seed: int) -> None:
-        self.name, self._model, self._renderer = model.spec, model, renderer
+        self.name, self.max_tokens, self._model, self._renderer = model.spec, settings.max_tokens, model, renderer
         self._settings, self._seed = settings, seed
 
     async def propose(self, situation: Situation, k: int) -> list[Prediction]:

@@ -10,7 +10,7 @@ _GENERATE = (
     f"{_SERVER} seed max_turns top_p top_k feedback hints structure_bonus flagged sandbox workers "
     "preload min_level allow_weak_isolation forms max_tokens_total max_time max_cost price_in price_out redact "
     "path part redact_emails redact_addresses speculate_dataset speculate_url speculate_width speculate_top "
-    "speculate_threshold"
+    "speculate_threshold speculate_max_wasted speculate_max_tokens"
 )
 _BUILD = (
     "limit max_context_tokens window tokenizer private allow_undecided recipes statistical_gates allow_demo "

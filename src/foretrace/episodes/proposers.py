@@ -35,6 +35,8 @@ class Proposer(Protocol):
     """Guesses the next calls of a model."""
 
     name: str
+    max_tokens: int = 0
+    """Most tokens that one guess may take."""
 
     async def propose(self, situation: Situation, k: int) -> Sequence[Prediction]:
         """At most `k` guesses, the likeliest first; cancelled when the reply arrives."""

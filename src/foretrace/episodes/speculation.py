@@ -50,7 +50,7 @@ class Speculation:
         self.settings.check()
         self.slots = asyncio.Semaphore(self.settings.width)
         self.rows: dict[ActionType, Row] = {}
-        self.refused = self.late = 0
+        self.refused = self.late = self._tokens = 0
         self._logs: dict[str, AttemptLog] = {}
         """Logs of attempts that are not stored yet, by key."""
         self._files: SpeculationFiles | None = None
@@ -69,23 +69,32 @@ class Speculation:
         log = self._logs[key] = AttemptLog([], [])
         return log
 
+    @property
+    def _wasted_cpu_s(self) -> float:
+        return sum(row.wasted_cpu_s for row in self.rows.values())
+
     async def propose(self, situation: Situation) -> list[Prediction]:
         """The guesses to run.
 
         Raises:
             Exception: whatever the predictor raises.
         """
-        started, threshold = time.perf_counter(), self.settings.threshold
+        started, settings = time.perf_counter(), self.settings
+        for spent, most in ((self._wasted_cpu_s, settings.max_wasted), (self._tokens, settings.max_tokens)):
+            if most is not None and spent >= most:
+                return []
         try:
-            found = await self.proposer.propose(situation, self.settings.top)
+            found = await self.proposer.propose(situation, settings.top)
         except asyncio.CancelledError:  # the reply has arrived
             self.late += 1
+            self._tokens += self.proposer.max_tokens
             raise
         seconds = time.perf_counter() - started
         found = [msgspec.structs.replace(guess, seconds=seconds) for guess in found]
         self._logs[situation.key].guesses.extend(found)
         self._guesses += len(found)
-        return [guess for guess in found if threshold is None or (guess.confidence or 0) >= threshold]
+        self._tokens += sum(guess.tokens or 0 for guess in found)
+        return [guess for guess in found if settings.threshold is None or (guess.confidence or 0) >= settings.threshold]
 
     def note_failure(self, error: Exception) -> None:
         """Keep the first failure for the report."""
@@ -137,7 +146,7 @@ class Speculation:
             saved_s=sum(row.saved_s for row in rows) - judging.saved_s,
             judging_saved_s=judging.saved_s,
             wasted_s=sum(row.wasted_s for row in rows),
-            wasted_cpu_s=sum(row.wasted_cpu_s for row in rows),
+            wasted_cpu_s=self._wasted_cpu_s,
             settings=self.settings,
             rows={action.value: self.rows[action] for action in ActionType if action in self.rows},
         )

@@ -27,6 +27,11 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """Guesses for each reply that are run."""
     threshold: float | None = None
     """Least confidence of a guess to run; a guess without one is then not run."""
+    max_wasted: float | None = None
+    """Wasted CPU seconds after which nothing more runs early."""
+    max_tokens: int | None = None
+    """Tokens of guesses after which there are no more guesses; a late guess of a model counts as the most it can
+    write."""
 
     def check(self) -> None:
         """Refuse values that are out of range.
@@ -34,7 +39,7 @@ class SpeculationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         Raises:
             UsageError: names the setting.
         """
-        for name, lowest in (("width", 1), ("top", 1), ("threshold", 0)):
+        for name, lowest in (("width", 1), ("top", 1), ("threshold", 0), ("max_wasted", 0), ("max_tokens", 0)):
             value = getattr(self, name)
             if value is not None and not value >= lowest:
                 raise UsageError(Setting(f"speculate_{name}", value), f": choose {lowest} or more")

@@ -122,7 +122,7 @@ def simulate(steps: Sequence[SimulatedStep], ahead: int = 1, verifier_s: float =
             del begins[key]
             if begin < replied:
                 wasted_s = 0.0 if key in right else min(steps[key.step].guesses[key.guess].seconds, replied - begin)
-                stale = key.step > at and key.refuted_at > at
+                stale = key.step > at and key.refuted_at == len(steps)  # nothing else was wrong with it
                 launches.append(Launch(key.step, key.guess, key in right, stale, wasted_s))
         now = replied + step.tool_s - saved[-1]
     return SimulatedRun(now, tuple(saved), tuple(launches))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from foretrace.core.errors import SandboxError, Setting
 from foretrace.core.trace import Isolation
@@ -170,19 +169,24 @@ async def find_engine(image: str) -> str:
 async def _find_problem(engine: str, image: str) -> tuple[str | Setting, ...] | None:
     """Why an engine cannot be used, as parts of an error; None if it can."""
     command = (engine, "image", "inspect", "--format", "{{.Id}}", image)
-    options: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _ANSWER_TIMEOUT_S}
+    null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
     try:
-        done: subprocess.CompletedProcess[bytes] = await asyncio.to_thread(
-            subprocess.run, command, check=False, **options
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdin=null, stdout=null, stderr=pipe)
     except OSError as error:
         return (f"{engine} cannot be run: {error.strerror}",)
-    except subprocess.TimeoutExpired:
+    try:
+        _, stderr = await asyncio.wait_for(process.communicate(), _ANSWER_TIMEOUT_S)
+    except TimeoutError:
         return (f"{engine} does not answer within {_ANSWER_TIMEOUT_S:.0f} s: is its service running?",)
-    if done.returncode == 0:
+    finally:  # also if this is cancelled
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode == 0:
         return None
-    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    text = lines[-1][:300] if lines else f"exit code {done.returncode}"
+    lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    text = lines[-1][:300] if lines else f"exit code {process.returncode}"
     if any(words in text.lower() for words in ("no such image", "not known", "image not found")):
         return (f"{engine} has no image {image}: {engine} pull {image}, or name another in {IMAGE_VARIABLE}",)
     return f"{engine} does not answer ({text}): start its service, or give ", Setting("sandbox", "local")

@@ -169,7 +169,11 @@ def _read_conversations(shared: SharedSource, path: Path, account: Account) -> I
                     result = Drop(
                         "no_agent_turn", f"{result.key}: the agent says nothing in it; {account.describe_records()}"
                     )
-                yield _check_result(source, result)
+                if not isinstance(result, (Trace, Drop)):
+                    with contain_errors(source.name, path.name) as odd:
+                        _check_result(source, result)
+                    result = Drop(INTERNAL_ERROR, odd.text)
+                yield result
         except OSError as error:
             failed = Drop("unreadable_file", f"cannot read: {error.strerror or error}")
         except SourceError as error:

@@ -151,7 +151,12 @@ class RowImport(msgspec.Struct, frozen=True):
 def _weigh_row(row: UndecodedRow) -> int:
     """About how many bytes a row takes."""
     value = row[1]
-    return len(value if isinstance(value, bytes) else pickle.dumps(value))
+    if isinstance(value, bytes):
+        return len(value)
+    try:
+        return len(pickle.dumps(value))
+    except Exception:  # a plugin's row may hold what cannot be pickled
+        return len(repr(value))
 
 
 class _FileState(NamedTuple):

@@ -62,7 +62,7 @@ _FILLING = re.compile(r"(?:\s|<\|endoftext\|>|<\|end_of_text\|>|<\|begin_of_text
 """What a template may put between turns."""
 _THOUGHT = re.compile(r"\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
 _STEPS = ("trajectory", "steps", "history", "actions")
-_ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "command")
+_ACTIONS = ("tool", "tool_name", "action", "function", "tool_call", "tool_calls", "command")
 _ARGUMENTS = ("tool_input", "tool_args", "action_input", "arguments", "args", "parameters", "input", "kwargs")
 _RESULTS = ("observation", "observations", "obs", "tool_output", "tool_result", "result", "output", "response")
 _THOUGHTS = ("thought", "thoughts", "reasoning", "rationale", "thinking")
@@ -462,13 +462,13 @@ def _find_steps(row: Row) -> FoundTurns | None:
         if not is_sure and not any(thought for thought, *_ in steps):
             continue
         turns: Turns = [] if asked is None else [(None, {"role": "user", "content": row[asked]})]
-        for index, (thought, call, result, _) in enumerate(steps):
-            own = f"step_{index}"
-            calls = [make_call(*call, own)] if call else []
+        for index, (thought, made, result, _) in enumerate(steps):
+            ids = [f"step_{index}.{n}" if n else f"step_{index}" for n in range(len(made))]
+            calls = [make_call(*call, own) for call, own in zip(made, ids, strict=True)]
             if calls or thought:
                 turns.append((index, {"role": "assistant", "content": thought, "tool_calls": calls}))
             if result is not None:
-                answer: Row = {"role": "tool", "tool_call_id": own} if calls else {"role": "environment_state"}
+                answer: Row = {"role": "tool", "tool_call_ids": ids} if ids else {"role": "environment_state"}
                 turns.append((index, {**answer, "content": write_text(result)}))
         said = next((key for key in _ANSWERS if get_text(row, key).strip()), None)
         turns += [] if said is None else [(None, {"role": "assistant", "content": row[said], "train": None})]
@@ -478,33 +478,40 @@ def _find_steps(row: Row) -> FoundTurns | None:
     return None
 
 
-def _read_step(item: Any) -> tuple[str, tuple[str, Row] | None, Any, bool] | None:
-    """Thought, call and result of a step, and whether the action has the form of a call."""
+def _read_step(item: Any) -> tuple[str, list[tuple[str, Row]], Any, bool] | None:
+    """Thought, calls and result of a step, and whether the action has the form of a call."""
     if not isinstance(item, dict) or "role" in item:
         return None
     thought = next((text for name in _THOUGHTS if (text := as_text(item.get(name)))), "")
     result = next((item[name] for name in _RESULTS if item.get(name) is not None), None)
     key = next((key for key in _ACTIONS if item.get(key)), None)
     if key is None:
-        return (thought, None, result, False) if thought else None
+        return (thought, [], result, False) if thought else None
     action = decode_nested(item[key])
     given = next((item[name] for name in _ARGUMENTS if name in item), None)
-    if isinstance(action, dict):
-        inner = get_dict(action, "function") or action
-        name = get_text(inner, "name", "tool", "tool_name", "action", "type")
-        rest = {k: v for k, v in inner.items() if v != name and k not in ("id", "type") and v is not None}
-        given = next((inner[k] for k in _ARGUMENTS if k in inner), rest)
-        return (thought, (name, _as_arguments(given)), result, True) if name else None
+    if isinstance(action, (dict, list)):
+        calls = [_read_action(each) for each in (action if isinstance(action, list) else [action])]
+        return (thought, calls, result, True) if all(name for name, _ in calls) else None
     if not isinstance(action, str):
         return None
     if given is not None and "\n" not in action and len(action) <= 100:
-        return thought, (action, _as_arguments(given)), result, key != "action" or not isinstance(given, str)
+        return thought, [(action, _as_arguments(given))], result, key != "action" or not isinstance(given, str)
     if key == "command":  # a build or a person runs commands, too
-        return thought, ("bash", {"command": action}), result, False
+        return thought, [("bash", {"command": action})], result, False
     read = ACTION_LINE.parse(f"Action: {action}")
     is_call = len(read) == 1 and read[0].name not in ("act", "answer") and action.rstrip().endswith((")", "]"))
     call = (read[0].name, msgspec.json.decode(read[0].arguments)) if is_call else ("act", {"input": action})
-    return thought, call, result, is_call
+    return thought, [call], result, is_call
+
+
+def _read_action(action: Any) -> tuple[str, Row]:
+    """Name and arguments of an action that is an object; without a name if it is none."""
+    if not isinstance(action, dict):
+        return "", {}
+    inner = get_dict(action, "function") or action
+    name = get_text(inner, "name", "tool", "tool_name", "action", "type")
+    rest = {k: v for k, v in inner.items() if v != name and k not in ("id", "type") and v is not None}
+    return name, _as_arguments(next((inner[k] for k in _ARGUMENTS if k in inner), rest))
 
 
 def _as_arguments(value: Any) -> Row:

@@ -66,7 +66,7 @@ async def tell(sandbox: Any, mark: str) -> None:
         f"# {mark}code {much}\nimport sys\nprint(input())\nprint('{mark}printed')\n"
         f"print('{mark}complained', file=sys.stderr)\nraise ValueError('{mark}raised')"
     )
-    result = await sandbox.run(program, stdin=f"{mark}given{much}\n")
+    result = await sandbox.run(program, stdin=f"{mark}given{much}{mark}given\n")
     assert f"{mark}given" in result.stdout and result.error and result.error.message == f"{mark}raised"
     code = f"def f(x):\n    return x.replace('argument', 'answer') # {mark}candidate"
     tests = [Test(code=f"assert f('{mark}argument') == '{mark}answer'"), Test(code=f"assert f('a') != '{mark}wanted'")]
@@ -118,6 +118,8 @@ def test_nothing_of_earlier_children_is_found(runner: asyncio.Runner, level: int
 @pytest.mark.parametrize("level", [3])
 def test_without_wiped_memory_it_would_be_found(runner: asyncio.Runner, spoiled: Any, level: int) -> None:
     spoiled("parent_connection.py", "memory.madvise(_WIPE_ON_FORK)", "pass")
-    for box in boxes(level, runner):
-        names = {name for _, _, *names in found(box) for name in names}
-        assert names - {"planted"}, names  # of the last one at least; the search itself goes through the same memory
+    for _ in range(8):  # the search does not reach the memory wherever the kernel places it
+        for box in boxes(level, runner):
+            if {name for _, _, *names in found(box) for name in names} - {"planted"}:
+                return
+    pytest.fail("nothing was found")

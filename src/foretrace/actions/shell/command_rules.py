@@ -51,7 +51,8 @@ _RUNS_TEXT = re.compile(r"-[a-z]*c$")
 _EXECUTABLE = re.compile(r"\.(?:sh|bash|py|rb|pl|js|out|exe|bin|run)$")
 _CODE_FLAGS = ("-c", "-e", "-E", "-r", "-p", "-pe", "--eval", "-ne", "-le", "-ane")
 _SCRIPT_FLAG = re.compile(r"-[a-zA-Z]*[ef]$|--expression$|--file$")
-_IN_PLACE = re.compile(r"-[a-zA-Z0-9]*i|--in-?place|inplace$")
+_IN_PLACE = re.compile(r"-[a-zA-Z0-9]*i|--in-?place")
+_AWK_IN_PLACE = re.compile(r"(?:-i|--include=)?inplace$")
 _CHECKS = ("test", "lint", "build", "run")
 _SQL_LOOKS = re.compile(r"(?:\\(?:d[A-Za-z]*\+?|l\+?|z|conninfo|encoding)(?: [\w.*]+)?|-l|--list)\Z")
 """Commands with which psql shows something about the database."""
@@ -268,7 +269,8 @@ def _classify_program(command: SimpleCommand, argv: list[str]) -> CallFacts:
     if name in ("echo", "printf"):
         ends = any(marker in word for marker in FINAL_MARKERS for word in argv[1:])
         return make_facts("shell.final_marker" if ends else "shell.print")
-    if name in SCRIPT_READERS and any(map(_IN_PLACE.match, argv[1:])):
+    in_place = _AWK_IN_PLACE if name.endswith("awk") else _IN_PLACE
+    if name in SCRIPT_READERS and any(map(in_place.match, argv[1:])):
         return _classify_in_place(command, argv)
     if command.piped and name in FILTERS:
         return make_facts("shell.filter")

@@ -33,13 +33,13 @@ environment: pwd date ps whoami id hostname uname env printenv which type df fre
 environment: ping nvidia-smi netstat ss command ifconfig jobs history groups who w locale lsblk
 compute: expr bc cal basename dirname factor numfmt
 move: mkdir rmdir rm mv cp chmod chown chgrp ln touch rsync unzip zip tar gzip gunzip bzip2 xz 7z mktemp truncate mount
-move: unlink shred dd
+move: unlink shred
 install: apt apt-get apt-cache yum dnf apk brew pacman snap dpkg rpm conda mamba gem bundle cabal stack opam nix
 install: virtualenv useradd pipx pip pip3 uv
 service: kill pkill killall service systemctl supervisorctl tmux screen uvicorn gunicorn celery redis-server mysqld
 service: postgres mongod
 remote: ssh scp sftp mail sendmail aws gcloud az heroku kubectl helm terraform tofu twine telnet nc gh
-edit: tee patch ed ex vi vim nano autopep8 yapf isort black gofmt rustfmt prettier dos2unix clang-format pyupgrade
+edit: tee patch dd ed ex vi vim nano autopep8 yapf isort black gofmt rustfmt prettier dos2unix clang-format pyupgrade
 edit: autoflake 2to3 sponge
 submit: submit
 """)
@@ -152,7 +152,11 @@ _BY_ARGUMENTS: dict[str, tuple[tuple[str, str, CallKind | Effect | None], ...]] 
     "rustfmt autoflake": (_checks("--check"),),
     "clang-format": (_checks("--dry-run|-n"), _writes_only("-i")),
     "patch": (_checks("--dry-run"),),
-    "tee": ((r"(?:-\w+ )*(?:/dev/\S+(?: |$))*$", "filter", None),),
+    "sort": ((r"(?:.* )?(?:-[a-zA-Z]*o|--output)", "edit", None),),
+    "tee": (
+        (r"(?:-\w+ )*(?:/dev/\S+(?: |$))*$", "filter", None),
+        (r"--(?:help|version)$", "version", None),
+    ),
     "nvm": ((r"(?!(?:use|ls|list|current)\b)", "setup", Effect.SANDBOX_EXEC),),
     "alias": ((r".*=", "setup", Effect.SANDBOX_EXEC),),
     "trap": ((r"", "setup", Effect.SANDBOX_EXEC),),
@@ -236,7 +240,7 @@ _WRITING_ARGUMENTS = {
     "tree info shuf": r"-o|--output",
     "diff": r"--output(?:=|$)",
     "sdiff": r"-o|--output",
-    "sort": r"-[a-zA-Z]*o|--output|--compress-program",
+    "sort": r"--compress-program",
     "yq": r"-[a-zA-Z]*i|--in-?place",
     "history": r"-[acdnrws]",
     "file": r"-C|--compile",

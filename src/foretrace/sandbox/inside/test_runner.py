@@ -18,8 +18,13 @@ from foretrace.sandbox.inside.pytest_stand_in import FixtureRunner
 from foretrace.sandbox.inside.recorder import Recorder, load_code
 
 
-def import_modules(request: dict[str, Any]) -> None:
-    """Import what the tests import, before any code of the answer is loaded."""
+def prepare(request: dict[str, Any]) -> None:
+    """Unpack the tests' code, and import what it imports. This must be done before any code of the answer is loaded: it
+    could replace what unpacks the code, `marshal` for example."""
+    for part in (request["helpers"], request["setup"], request.get("skeletons"), *request["tests"]):
+        if part is not None:
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # raised when it is run
+                part["loaded"] = load_code(part)
     for name in request["modules"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -41,7 +46,7 @@ def make_names(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
         if part["source"]:
             sys.modules[name] = module
             space.update({key: answer[key] for key in part["lacks"] if key in answer})
-            exec(load_code(part, f"{name}.py"), space)
+            exec(load_code(part), space)
         names.update({key: value for key, value in space.items() if not key.startswith("__")})
     for name in request["names"]:
         if name in answer and (name == entry_point or name not in names):
@@ -85,7 +90,7 @@ def _run_test(test: dict[str, Any], file: str, names: dict[str, Any], defined: d
     before = dict(space)
     sys.modules["__main__"] = module
     sys.argv = [file]
-    exec(load_code(test, file), space)
+    exec(load_code(test), space)
     defined.update({k: v for k, v in space.items() if before.get(k) is not v and not k.startswith("__")})
     if test["check"]:
         if "candidate" not in space:
@@ -152,7 +157,7 @@ _MAX_CALLS = 500
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Run the tests on functions of the answer; the first message has their numbers."""
     caller = Caller(channel, _MAX_CALLS)
-    import_modules(request)
+    prepare(request)
     recorder = Recorder(request, together=False)
 
     def report(number: int, problem: dict[str, Any] | None) -> None:

@@ -31,7 +31,7 @@ _OWN_MODULES = tuple(_OWN_CODE + name for name in ("recorder", "test_runner", "w
 def serve(channel: Any, request: dict[str, Any]) -> None:
     """Load the answer and run the tests on it, watching what the answer does (see `Watch`)."""
     send, describe, load, token = channel.send, describe_error, answer.load, request["token"]
-    test_runner.import_modules(request)
+    test_runner.prepare(request)
     noted = Recorder(request, together=True)
     make_names, run_tests = test_runner.make_names, test_runner.run_tests
     watch = Watch(request)
