@@ -40,7 +40,7 @@ def test_the_summary_names_each_field_that_was_lost(run: Run, tmp_path: Path) ->
     ("name", "message"),
     [
         ("nothing", "unknown format 'nothing': choose one of jsonl, chat, inline, openai"),
-        ("harbor_tasks", ", otlp, or module:Class"),
+        ("harbor_tasks", ", otlp, harbor-tasks, or module:Class"),
         ("os:path", "'os:path' is not a format: it has no 'name'"),
     ],
 )

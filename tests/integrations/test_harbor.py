@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from foretrace.problems.harbor_job import judge_tasks
 
 from cli.conftest import Run, run
 from foretrace.api.traces import export
+from foretrace.problems.harbor_job import judge_tasks
 from problems.test_harbor import write_task
 
 __all__ = ["run"]
