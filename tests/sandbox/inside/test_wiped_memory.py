@@ -115,10 +115,10 @@ def test_nothing_of_earlier_children_is_found(runner: asyncio.Runner, level: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", [3])
-def test_without_wiped_memory_it_would_be_found(runner: asyncio.Runner, spoiled: Any, level: int) -> None:
+@pytest.mark.parametrize(("level", "tries"), [(0, 1), (3, 40)])
+def test_without_wiped_memory_it_would_be_found(runner: asyncio.Runner, spoiled: Any, level: int, tries: int) -> None:
     spoiled("parent_connection.py", "memory.madvise(_WIPE_ON_FORK)", "pass")
-    for _ in range(8):  # the search does not reach the memory wherever the kernel places it
+    for _ in range(tries):  # without /proc, the search does not reach the memory wherever the kernel places it
         for box in boxes(level, runner):
             if {name for _, _, *names in found(box) for name in names} - {"planted"}:
                 return

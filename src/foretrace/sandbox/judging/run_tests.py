@@ -55,10 +55,14 @@ async def run_apart(judging: Judging) -> Outcome:
     # The answer first: then the tests also get a server, and neither waits for one while its time runs.
     async with judging.start_child(own, limits) as answer, judging.start_child(request, longer) as tests:
         said = await _forward_calls(tests, answer, report)
-        answer.stop()
+        if said[0] == "done":
+            # It ends by itself, so that everything it said is read: more than it was asked makes it unusable.
+            await answer.send(b'["bye"]')
+        else:
+            answer.stop()
         if said[0] in ("other", "failed_to_load", "gone", "broken", None):
             tests.stop()
-        answer_exit, tests_exit = await answer.wait(), await tests.wait(EXIT_TIMEOUT_S)
+        answer_exit, tests_exit = await answer.wait(EXIT_TIMEOUT_S), await tests.wait(EXIT_TIMEOUT_S)
     failed = said[1] if said[0] == "failed_to_load" else None
     if unusable := judging.add_unusable(answer_exit, said[0] == "broken" or answer.broken, failed):
         return Outcome(report, unusable)
