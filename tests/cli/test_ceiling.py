@@ -9,8 +9,9 @@ import pytest
 import foretrace
 from cli.conftest import Run
 from evaluation.timed import READ, RUN, WRITE, Timed, make_trace
+from foretrace.api import evaluation
 from foretrace.cli.display.speculation import write_time
-from foretrace.core.store import write_traces
+from foretrace.core.store import TraceStore, write_traces
 
 
 @pytest.fixture
@@ -38,6 +39,13 @@ def test_one_sentence_says_what_there_is_to_win(run: Run, timed: Path) -> None:
     assert [line.split("  ")[-1].strip() for line in rest if line.startswith("guess ")] == ["71 %"] * 4
     allowed = run("ceiling", timed, "--allow", "sandbox_exec", "--guess-latency", "0", "--seed", "3")
     assert allowed.out.startswith("a perfect predictor of the next call saves at most 29 % ")
+
+
+def test_workers_change_nothing(run: Run, timed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "_TRACES_PER_WORKER", 1)
+    assert len(TraceStore(timed).shards) > 1
+    assert run("ceiling", timed, "--json", "--workers", "2").json == run("ceiling", timed, "--json").json
+    assert foretrace.ceiling(timed) == foretrace.ceiling(timed, workers=2)
 
 
 def test_json_has_all(run: Run, timed: Path) -> None:

@@ -14,7 +14,7 @@ from evaluation.timed import DEPLOY, READ, RUN, WRITE, Timed, make, make_trace
 from foretrace.api.evaluation import ceiling as measure_ceiling
 from foretrace.core.trace import Message, ToolCall, Trace
 from foretrace.evaluation.bootstrap import Resamples
-from foretrace.evaluation.ceiling import CeilingReport
+from foretrace.evaluation.ceiling import Ceiling, CeilingReport
 
 maybe = st.none() | st.floats(0.001, 1000)
 steps = st.builds(Timed, maybe, maybe, st.sampled_from([READ, RUN, WRITE, DEPLOY, None]))
@@ -86,6 +86,18 @@ def test_below_half_is_unknown() -> None:
         report = measure_ceiling([make_trace([Timed(5.0, 2.0)] * known + [Timed()] * 2)])
         assert (report.verdict, report.coverage) == (verdict, known / (known + 2))
         assert (report.wall_s, report.oracle.saved_s) == (7.0 * known, 2.0 * known), "of the known steps alone"
+
+
+@given(folders, st.data())
+def test_parts_make_the_whole(made: list[Trace], data: st.DataObject) -> None:
+    """What workers took of parts of a folder gives the report of one that took all, in any order."""
+    whole, parts = Ceiling(), [Ceiling() for _ in range(3)]
+    whole.add_all(made)
+    for trace in made:
+        data.draw(st.sampled_from(parts)).add_all([trace])
+    for part in parts[1:]:
+        parts[0].merge(part)
+    assert parts[0].make_report() == whole.make_report()
 
 
 def test_rows_add_up() -> None:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from foretrace.evaluation.step_times import AssumedTimes
     from foretrace.models.base import ChatModel, Server
 
+_TRACES_PER_WORKER = 200
+"""Fewer traces are measured before another process has started."""
+
 
 def ceiling(
     traces: str | Path | Iterable[Trace],
@@ -30,6 +33,7 @@ def ceiling(
     assume_times: str | Mapping[str, float] | AssumedTimes | None = None,
     allow: Sequence[str] = (),
     seed: int = 0,
+    workers: int = 1,
     progress: ProgressFunc | None = None,
 ) -> CeilingReport:
     """Measure what a perfect predictor of the next calls would save on traces (docs/speculation.md).
@@ -40,19 +44,31 @@ def ceiling(
         assume_times: Times for steps that have none: tracelab (published medians), or model=6,tool=0.5 (seconds).
         allow: Effects that are safe to run early besides pure_read: sandbox_exec; may be repeated.
         seed: Seed of the bootstrap over tasks.
+        workers: Processes that measure a folder at once (1); the result is the same.
 
     Raises:
         UsageError: a setting is invalid.
         StoreError: the traces cannot be read.
     """
-    from foretrace.core.internal_errors import contain_errors
-    from foretrace.evaluation.ceiling import Ceiling
+    from foretrace.core.store import TraceStore
+    from foretrace.engines.as_done import run_as_done
+    from foretrace.engines.processes import Processes
+    from foretrace.evaluation.ceiling import Ceiling, measure_shard
     from foretrace.evaluation.step_times import read_assumed_times
 
-    found = Ceiling(guess_latency=guess_latency, assume_times=read_assumed_times(assume_times), allow=allow, seed=seed)
-    for trace in _read_traces(traces, "measuring", progress):
-        with contain_errors("ceiling", trace.key):
-            found.add(trace)
+    settings: dict[str, Any] = {"guess_latency": guess_latency, "assume_times": read_assumed_times(assume_times)}
+    settings |= {"allow": allow, "seed": seed}
+    found = Ceiling(**settings)
+    if not isinstance(traces, (str, Path)) or workers <= 1:
+        found.add_all(_read_traces(traces, "measuring", progress))
+        return found.make_report()
+    store, report_to = TraceStore(make_local_path(traces)), progress or ignore_progress
+    useful = min(len(store.shards), 1 + len(store.read_columns("key")) // _TRACES_PER_WORKER)
+    with Processes(workers).open_pool(useful=useful, helps=True) as pool:
+        parts = run_as_done(pool, measure_shard, [(settings, store.folder, shard) for shard in store.shards])
+        for number, (_, part) in enumerate(parts, 1):
+            found.merge(part)
+            report_to(f"measuring {traces}", number, len(store.shards))
     return found.make_report()
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from foretrace.actions.label_steps import label_trace
 from foretrace.actions.taxonomy import Effect, StepLabel
+from foretrace.core.internal_errors import contain_errors
 from foretrace.core.report import Report
+from foretrace.core.store import TraceStore
 from foretrace.core.trace import Trace
 from foretrace.evaluation.bootstrap import Resamples
 from foretrace.evaluation.savings import (
@@ -148,7 +151,7 @@ _SAVED = (*(f"ahead {depth}" for depth in DEPTHS), "pure saved", "forkable saved
 
 
 class Ceiling:
-    """Takes traces one by one and makes the report.
+    """Takes traces one by one, or what others took of other traces (`merge`), and makes the report.
 
     Raises:
         UsageError: a setting is invalid.
@@ -166,13 +169,33 @@ class Ceiling:
         check_number("seed", seed)
         self._guess_s, self._assumed, self._seed = guess_latency, assume_times, seed
         self._safe = choose_safe_effects(allow)
-        self._sums: defaultdict[tuple[_Row, str], Counter[str]] = defaultdict(Counter)
-        """By row and figure: the sum of each task."""
+        self._sums: dict[_Row, dict[str, Counter[str]]] = {}
+        """By row and task: the sum of each figure."""
         self._counts: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         self._overlaps: Counter[str] = Counter()
         self._tasks: set[str] = set()
         self._longest: list[LongCall] = []
+
+    def add_all(self, traces: Iterable[Trace]) -> None:
+        """Add traces; one that cannot be measured is reported and left out."""
+        for trace in traces:
+            with contain_errors("ceiling", trace.key):
+                self.add(trace)
+
+    def merge(self, other: Ceiling) -> None:
+        """Add what another one with the same settings has counted."""
+        for row, tasks in other._sums.items():
+            for task, sums in tasks.items():
+                self._get_sums(row, task).update(sums)
+        for own, more in (
+            (self._counts, other._counts),
+            (self._unknown, other._unknown),
+            (self._overlaps, other._overlaps),
+            (self._tasks, other._tasks),
+        ):
+            own.update(more)
+        self._add_longest(other._longest)
 
     def add(self, trace: Trace) -> None:
         """Add a trace."""
@@ -196,14 +219,22 @@ class Ceiling:
                 figures = self._measure_step(step, effect)
                 figures |= {f"ahead {depth}": seconds[at] for depth, seconds in saved.items()}
                 self._add_figures(rows[step.indexes], task, figures)
-                self._note_longest(trace.key, step)
+                self._add_longest(
+                    LongCall(name=call.name, tool_s=call.tool_s, key=trace.key, step=step.indexes[0])
+                    for call in step.calls
+                    if call.stamped and call.tool_s
+                )
 
     def _add_figures(self, rows: Mapping[_Row, float], task: str, figures: Mapping[str, float]) -> None:
         """Add to the figures of the rows that a step counts in, with its weight in each."""
         for row, weight in rows.items():
+            sums = self._get_sums(row, task)
             for figure, value in figures.items():
-                if exact := round(weight * value * _UNIT):
-                    self._sums[row, figure][task] += exact
+                if value:
+                    sums[figure] += round(weight * value * _UNIT)
+
+    def _get_sums(self, row: _Row, task: str) -> Counter[str]:
+        return self._sums.setdefault(row, {}).setdefault(task, Counter())
 
     def _run_ahead(
         self, run: Sequence[StepTimes], effects: Sequence[Effect | None], labels: Mapping[int, StepLabel]
@@ -242,12 +273,7 @@ class Ceiling:
             figures |= {f"{holder} steps": 1.0, f"{holder} tool_s": tool_s, f"{holder} saved": hidden_s}
         return figures
 
-    def _note_longest(self, key: str, step: StepTimes) -> None:
-        calls = [
-            LongCall(name=call.name, tool_s=call.tool_s or 0.0, key=key, step=step.indexes[0])
-            for call in step.calls
-            if call.stamped and call.tool_s
-        ]
+    def _add_longest(self, calls: Iterable[LongCall]) -> None:
         self._longest = heapq.nsmallest(
             _LONGEST_CALLS, [*self._longest, *calls], key=lambda call: (-call.tool_s, call.key, call.step, call.name)
         )
@@ -257,7 +283,7 @@ class Ceiling:
         counts, resamples = self._counts, Resamples(sorted(self._tasks), self._seed)
         total, savings = self._make_row(_TOTAL, resamples)
         rows: dict[str, list[CeilingRow]] = {"source": [], "agent": [], "tool": []}
-        for row in sorted({row for row, _ in self._sums} - {_TOTAL}):
+        for row in sorted(self._sums.keys() - {_TOTAL}):
             rows[row.kind].append(self._make_row(row, resamples)[0])
         for found in rows.values():
             found.sort(key=lambda row: (-(row.oracle.saved_s or 0.0), -row.wall_s, -row.steps, row.name))
@@ -299,7 +325,7 @@ class Ceiling:
         )
 
     def _sum(self, row: _Row, figure: str) -> float:
-        return self._sums[row, figure].total() / _UNIT
+        return sum(sums[figure] for sums in self._sums.get(row, {}).values()) / _UNIT
 
     def _make_row(self, row: _Row, resamples: Resamples) -> tuple[CeilingRow, dict[str, Saving]]:
         """A row, and how much each way saves of its time."""
@@ -307,9 +333,8 @@ class Ceiling:
         coverage = min(1.0, self._sum(row, "known") / sums["steps"]) if sums["steps"] else 0.0
         savings = dict.fromkeys(_SAVED, Saving(saved_s=None, share=None, low=None, high=None))
         if wall_s := sums["wall_s"]:
-            wall, *parts = (
-                [self._sums[row, name][task] / _UNIT for task in sorted(self._tasks)] for name in ("wall_s", *_SAVED)
-            )
+            by_task = [self._sums[row].get(task, {}) for task in sorted(self._tasks)]
+            wall, *parts = ([own.get(name, 0) / _UNIT for own in by_task] for name in ("wall_s", *_SAVED))
             for name, (low, high) in zip(
                 _SAVED, resamples.find_ratio_intervals([(part, wall) for part in parts]), strict=True
             ):
@@ -324,6 +349,13 @@ class Ceiling:
             ahead={str(depth): savings[f"ahead {depth}"] for depth in DEPTHS},
         )
         return made, savings
+
+
+def measure_shard(settings: Mapping[str, Any], folder: Path, shard: int) -> Ceiling:
+    """One worker's part: the traces of one shard of a folder. `settings` are the arguments of `Ceiling`."""
+    found = Ceiling(**settings)
+    found.add_all(TraceStore(folder).read(shard))
+    return found
 
 
 def _list_rows(trace: Trace, step: StepTimes) -> dict[_Row, float]:

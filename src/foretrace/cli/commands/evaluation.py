@@ -13,17 +13,21 @@ from foretrace.cli.output import Output
 from foretrace.core.errors import ModelError, Setting, UsageError, count_things
 
 
-def ceiling(output: Output, traces: Path, **settings: Any) -> None:
+def ceiling(output: Output, traces: Path, *, workers: int | None = None, **settings: Any) -> None:
     """Measure what a perfect predictor of the next call would save on your traces.
 
     Needs no model: the upper limit of prefetching calls and of running steps ahead, from the times that the traces
     have. Times are assumed only with --assume-times. Intervals are 95%, a bootstrap over tasks.
+
+    Args:
+        workers: Processes that measure at once (default: all cores).
     """
     output.stay_small()
     from foretrace.api.evaluation import ceiling
+    from foretrace.engines.processes import usable_cores
 
     output.warn_unsealed(traces)
-    report = output.work(f"measuring {traces}", ceiling, traces, **settings)
+    report = output.work(f"measuring {traces}", ceiling, traces, workers=workers or usable_cores(), **settings)
     output.show(report, {"traces_folder": str(traces)})
 
 
