@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from encoding_law import check_law
 from foretrace.core.trace import Message, ToolCall
 from foretrace.encodings.calls_in_text import find_calls, remove_calls
+from foretrace.encodings.fence import split_words
 from foretrace.encodings.json_arguments import encode_json, read_arguments
 from foretrace.encodings.table import ENCODINGS
 
@@ -148,3 +150,12 @@ def test_arguments_are_json_or_an_error(text: str) -> None:
     read = read_arguments(text)
     assert isinstance(msgspec.json.decode(read.text), dict)
     assert read.text == text or read.repairs or read.error
+
+
+@given(st.lists(st.sampled_from([*"ab -'\"\\\n\t#$", "é"])).map("".join))
+def test_words_of_a_line_are_those_of_shlex(line: str) -> None:
+    try:
+        expected = shlex.split(line)
+    except ValueError:
+        expected = None
+    assert split_words(line) == expected
