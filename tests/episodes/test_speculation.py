@@ -587,7 +587,7 @@ def test_cpu_time_of_dropped_runs_is_counted(ground: Ground, tmp_path: Path) -> 
         ("interleaved_tools", Always(), "<code>\nx = 1\n</code>"),
         ("tools", program, "<code>\ndef plus(x):\n    return x\n</code>"),
     ):
-        model = Waits(lambda asked, reply=reply: reply if len(asked.messages) < 3 else "<verify>So.</verify>", 0.3)
+        model = Waits(lambda asked, reply=reply: reply if len(asked.messages) < 3 else "<verify>So.</verify>", 0.05)
         report = attempt(ground, tmp_path / protocol, protocol, proposer, samples=1, model=model, concurrency=1)
         assert report is not None and 0 < report.wasted_cpu_s < report.wasted_s
         assert report.wasted_cpu_s == sum(row.wasted_cpu_s for row in report.rows.values())
