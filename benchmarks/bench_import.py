@@ -46,7 +46,7 @@ import sys, time
 from pathlib import Path
 from foretrace.registry import make_recognizers
 from foretrace.sources.recognizing import find_files
-sources, begun, cpu = make_recognizers(), time.perf_counter(), time.process_time()
+sources, begun, cpu = list(make_recognizers().values()), time.perf_counter(), time.process_time()
 find_files([Path(sys.argv[1])], sources)
 print(time.perf_counter() - begun, time.process_time() - cpu)
 """
